@@ -1,4 +1,4 @@
-"""Models: chat, embeddings, the catalogue, an app's settings for them and what they used."""
+"""The domain of models: chat, embeddings, the catalogue, an app's settings and its usage."""
 
 from baobab.tools.ai import jobs, media
 from baobab.tools.ai.tools import administration, chat, models, provider_keys, responses, servers
@@ -13,7 +13,7 @@ TOOLSETS = (
     *media.TOOLSETS,
     model_servers,
 )
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     jobs,
     administration,
@@ -24,4 +24,4 @@ MODULES = (
     responses,
     servers,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these modules registers the tools, jobs and gauges of the toolsets."""

@@ -1,4 +1,4 @@
-"""Who may call models: by the gateway, and in an app."""
+"""Who may call models through the gateway, and in an app."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SCOPE = "ai:gateway"
 
 @dataclass(frozen=True, slots=True)
 class GatewayCallers:
-    """Accounts, and keys with the scope `ai:gateway`; those of an app call models as they do in their app."""
+    """Admits accounts and keys with the scope `ai:gateway`. An app's keys call models under the app's settings."""
 
     anonymous: bool = False
     credential: bool = True
@@ -36,13 +36,13 @@ class GatewayCallers:
             raise Unauthenticated
         caller = call.caller
         if isinstance(caller, AppKey) and caller.gateway:
-            # Under the app's settings, whichever of its bases the key is used at.
+            # The app's settings apply at both base paths.
             call.app = await call.services.directory.app(caller.app_id)
             call.role = await owner_role(call)
             return
         if not isinstance(caller, (Account, ScopedKey)) or not self.admits(caller):
             raise Forbidden(f"This operation needs an account, or a key with the scope `{SCOPE}`.")
-        # Whoever has left the organisation spends nothing of it any more.
+        # An account that has left the organisation may no longer spend its credits.
         call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
         require_role(call.role, "member")
 

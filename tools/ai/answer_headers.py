@@ -1,4 +1,4 @@
-"""What is told beside a model's answer."""
+"""The headers and log lines that accompany a model's answer."""
 
 import logging
 
@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 
 
 def set_answer_headers(call: Call, model: Model, *, cost: int | None = None, cache: str | None = None) -> None:
-    """The headers of an answer: which model it was, what it cost and whether it was kept, where that is known."""
+    """Sets the headers with the answer's model and, if known, its cost in nano-dollars and the state of the cache."""
     call.headers = [*(call.headers or ()), (b"x-baobab-model", model.id.encode())]
     if cost is not None:
         call.cost = cost
@@ -21,19 +21,19 @@ def set_answer_headers(call: Call, model: Model, *, cost: int | None = None, cac
 
 
 def set_dropped_header(call: Call, *names: str) -> None:
-    """What was left out of a request, such as `seed` or `tools.web_search`: a header, and a line of the log."""
+    """Sets a header, and logs a line, with what was left out of a request, such as `seed` or `tools.web_search`."""
     call.headers = [*(call.headers or ()), (b"x-baobab-dropped", ", ".join(names).encode())]
     _log.info("left out of a request to a model", extra={"request_id": call.context.request_id, "dropped": list(names)})
 
 
 def log_refusal(call: Call, model: Model, error: BaseException) -> None:
-    """What a provider has said of its refusal, for the operator; nothing where none has refused."""
-    refused = error.__cause__
-    if isinstance(refused, ProviderRefusal):
-        told = {
+    """Logs a provider's own words about its refusal, for the operator. Does nothing for other errors."""
+    cause = error.__cause__
+    if isinstance(cause, ProviderRefusal):
+        fields = {
             "request_id": call.context.request_id,
             "model": model.id,
-            "status": refused.status,
-            "reason": refused.words,
+            "status": cause.status,
+            "reason": cause.words,
         }
-        _log.warning("a model's provider refused a request", extra=told)
+        _log.warning("a model's provider refused a request", extra=fields)

@@ -1,4 +1,4 @@
-"""The two bases of the wires: `/v1`, at an organisation's expense, and `/v1/{app_id}`, under an app's settings."""
+"""The two base paths of each wire format: `/v1`, for an organisation, and `/v1/{app_id}`, under an app's settings."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _APP = inspect.Parameter("app_id", inspect.Parameter.POSITIONAL_OR_KEYWORD, anno
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """One wire: the family of its tools at `/v1`, and of the same tools in an app."""
+    """One wire format: the toolset of its tools at `/v1`, and the toolset of the same tools in an app."""
 
     gateway: Toolset
     app: Toolset
@@ -37,11 +37,11 @@ class Bases:
         rest: Rest = _REST,
         **declared: Any,
     ) -> Callable[[Handler], Handler]:
-        """Register the decorated function as a tool of both families.
+        """Registers the decorated function as a tool of both toolsets.
 
-        It takes no `app_id`: the app, where there is one, is the call's. in_app: the name of the app's tool. also: a
-        second path of it below the app's base, for clients that write a part of the path themselves. limit: the bucket
-        of the calls at `/v1`; those in an app are in the app's.
+        The function takes no `app_id`; `call.app` is the app, if there is one. in_app: the name of the app's tool.
+        also: a second path of that tool below the app's base, for clients that add a part of the path themselves.
+        limit: the rate limit of the calls at `/v1`; those in an app count towards the app's.
         """
 
         def register(handler: Handler) -> Handler:
@@ -59,7 +59,7 @@ class Bases:
                 access=OF_APP,
                 raises=(*raises, ModelNotAllowed),
                 rest=replace(rest, also=(also,) if also else ()),
-                # Models that use tools have `ai_chat`, and nothing to say on other wires.
+                # Over MCP `ai_chat` suffices; the other wire formats are for clients of those APIs.
                 mcp=replace(mcp, offered=False),
                 **declared,
             )(_in_app(handler, in_app))
@@ -69,7 +69,7 @@ class Bases:
 
 
 def _in_app(handler: Handler, name: str) -> Handler:
-    """The same handler as a tool that names its app."""
+    """Wraps the handler as a tool with an `app_id` parameter."""
     signature = inspect.signature(handler)
     call, *others = signature.parameters.values()
 

@@ -1,4 +1,4 @@
-"""Kept answers: the very same request is answered again without asking a model, where its caller wants that."""
+"""The response cache: if the caller wants it, the very same request is answered again without calling a model."""
 
 import contextlib
 import hmac
@@ -25,8 +25,8 @@ from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.call import Call
 
 LARGEST = 2**20
-"""Bytes of an answer that is kept."""
-# How an answer is sent, and not what it says.
+"""The most bytes of an answer that is cached."""
+# Fields that change how an answer is sent, but not its content.
 _ASIDE = frozenset(("stream", "stream_options"))
 
 _log = logging.getLogger(__name__)
@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """Where the answer to one request is kept.
+    """The cache entry for one request.
 
-    Two calls that come at once may both find it empty: each asks the model, and the later answer stays.
+    Two calls at once may both find it empty; then both call the model, and the later answer is kept.
     """
 
     call: Call
@@ -46,7 +46,7 @@ class CacheEntry:
     seconds: int
 
     async def load(self) -> dict[str, Any] | None:
-        """The kept answer. A database that does not answer holds none."""
+        """Returns the cached answer; None if there is none, or if the database is unavailable."""
         try:
             sealed = await cache_rows.find(self._database, self.digest, self.call.now)
             if sealed is None:
@@ -55,13 +55,13 @@ class CacheEntry:
         except (DatabaseUnavailable, SecretUnreadable) as exc:
             _log.warning("a kept answer could not be read (%s)", type(exc).__name__)
             return None
-        traced = start_span(self.call, self.model, self.request, None, cache="hit")
-        if traced is not None:
-            traced.record_cache_hit(answer)
+        span = start_span(self.call, self.model, self.request, None, cache="hit")
+        if span is not None:
+            span.record_cache_hit(answer)
         return answer
 
     async def save(self, answer: Mapping[str, Any], metered: MeteredCall) -> None:
-        """Keep a whole answer of the model that was meant: another's stands in for it now, and not for days."""
+        """Caches a complete answer of the requested model; the answer of a fallback model is not cached."""
         if metered.model.id != self.model.id or not _is_complete(answer):
             return
         plain = to_json(answer)
@@ -78,26 +78,26 @@ class CacheEntry:
             "answer": self.call.services.vault.seal(plain, self._context),
         }
         try:
-            # A long stream may outlive its app: then nobody would remove what it leaves.
+            # A long stream may outlive its app; then nobody would remove the row.
             if self.call.app is None or not await self.call.services.directory.is_gone(self.call.app.id):
                 await cache_rows.keep(self._database, row)
         except DatabaseUnavailable as exc:
-            # The answer is there all the same.
+            # The caller still gets the answer.
             _log.warning("an answer could not be kept (%s)", type(exc).__name__)
 
     async def save_stream(
         self, pieces: AsyncGenerator[bytes, None], metered: MeteredCall
     ) -> AsyncGenerator[bytes, None]:
-        """The pieces of a stream as they come; when it has ended by itself, what they make up is kept."""
-        joined = CompletionAssembler(LARGEST)
+        """Passes on the pieces of a stream, and caches the whole answer if the stream reaches its end."""
+        assembler = CompletionAssembler(LARGEST)
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 if piece == DONE:
-                    answer = joined.build_completion(metered.meter)
+                    answer = assembler.build_completion(metered.meter)
                     if answer is not None:
                         await self.save(answer, metered)
                 else:
-                    joined.add(piece)
+                    assembler.add(piece)
                 yield piece
 
     @property
@@ -107,30 +107,32 @@ class CacheEntry:
 
     @property
     def _context(self) -> str:
-        """What a sealed answer is bound to: copied to another row it does not open."""
+        """The context that a sealed answer is bound to, so that a copy in another row cannot be opened."""
         return f"response_cache.answer:{self.digest}"
 
 
 def build_entry(
     call: Call, reach: ProviderAccess, model: Model, request: Mapping[str, Any], wanted: CacheOptions
 ) -> CacheEntry:
-    """Where the answer to a request is kept.
+    """Builds the cache entry for a request.
 
-    The same for one payer, one app, one of its users, one model and one request, whatever the order of its fields.
-    reach: the caller's. A model of its own server is another one when the server has moved.
+    The entry is the same for one payer, app, user, model and request, whatever the order of the request's fields.
+    reach: the caller's own keys and servers; after its server has moved, a model of it gets other entries.
     """
-    paying = payer_of(call)
+    payer = payer_of(call)
     user = call.caller.user_id if isinstance(call.caller, EndUser) else None
-    metered = {name: value for name, value in request.items() if name not in _ASIDE}
-    own = (server.api_base for server in reach.servers.values() if server.provider_name == model.provider)
-    told = json.dumps((paying.organisation_id, paying.app_id, user, model.id, next(own, None), metered), sort_keys=True)
-    # With a key of ours: whoever gets hold of the rows cannot try out what the requests may have been.
-    digest = hmac.digest(call.services.vault.derive("response cache"), told.encode(), "sha256").hex()
+    cached_fields = {name: value for name, value in request.items() if name not in _ASIDE}
+    own_addresses = (server.api_base for server in reach.servers.values() if server.provider_name == model.provider)
+    key_text = json.dumps(
+        (payer.organisation_id, payer.app_id, user, model.id, next(own_addresses, None), cached_fields), sort_keys=True
+    )
+    # Keyed, so that somebody who obtains the rows cannot guess the requests by trying.
+    digest = hmac.digest(call.services.vault.derive("response cache"), key_text.encode(), "sha256").hex()
     return CacheEntry(call, model, request, digest, wanted.get("ttl", _USUAL_SECONDS))
 
 
 def _is_complete(answer: Mapping[str, Any]) -> bool:
-    """Whether it is all that the model had to say, and no error."""
+    """Whether the answer is complete and no error."""
     if answer.get("error") is not None:
         return False
     choices, vectors = answer.get("choices"), answer.get("data")

@@ -1,4 +1,4 @@
-"""Kept answers of models, as rows: in the database of the app's region, or in the home region where there is no app."""
+"""The rows of cached answers, in the database of the app's region, or of the home region for calls without an app."""
 
 from datetime import datetime
 from typing import Any
@@ -12,67 +12,69 @@ from baobab.tools.ai.tables import response_cache
 from baobab.tools.core.stores import Stores
 
 MOST_ANSWERS, MOST_BYTES = 10_000, 256 * 2**20
-"""Of one organisation in one database."""
+"""The most cached answers of one organisation in one database, and their bytes."""
 _AT_ONCE = 100
 
 _rows = response_cache.c
 
 
 async def find(database: Database, digest: str, now: datetime) -> str | None:
-    """The sealed answer, if its time is not over."""
+    """Returns the sealed answer, unless it has expired."""
     query = select(_rows.answer).where(_rows.digest == digest, _rows.expires_at > now)
     async with database.reading() as connection:
         return (await connection.execute(query)).scalar()
 
 
 async def find_several(database: Database, digests: list[str], now: datetime) -> dict[str, str]:
-    """The sealed answers by their digests, of those whose time is not over."""
-    found: dict[str, str] = {}
+    """Returns the sealed answers that have not expired, by their digests."""
+    answers: dict[str, str] = {}
     async with database.reading() as connection:
         for start in range(0, len(digests), _AT_ONCE):
-            some = _rows.digest.in_(digests[start : start + _AT_ONCE])
-            query = select(_rows.digest, _rows.answer).where(some, _rows.expires_at > now)
-            found |= {row.digest: row.answer for row in (await connection.execute(query)).all()}
-    return found
+            condition = _rows.digest.in_(digests[start : start + _AT_ONCE])
+            query = select(_rows.digest, _rows.answer).where(condition, _rows.expires_at > now)
+            answers |= {row.digest: row.answer for row in (await connection.execute(query)).all()}
+    return answers
 
 
 async def keep(database: Database, *rows: dict[str, Any]) -> None:
-    """Keep answers, in place of earlier ones to the same requests; the organisation's oldest make room."""
+    """Saves answers, replacing earlier ones to the same requests, and removes the organisation's oldest if needed."""
     async with database.writing() as connection:
         for start in range(0, len(rows), _AT_ONCE):
-            written = build_upsert(database.dialect, response_cache).values(list(rows[start : start + _AT_ONCE]))
-            changed = {column.name: written.excluded[column.name] for column in _rows if column.name != "digest"}
-            await connection.execute(written.on_conflict_do_update(index_elements=["digest"], set_=changed))
+            insertion = build_upsert(database.dialect, response_cache).values(list(rows[start : start + _AT_ONCE]))
+            new_values = {column.name: insertion.excluded[column.name] for column in _rows if column.name != "digest"}
+            await connection.execute(insertion.on_conflict_do_update(index_elements=["digest"], set_=new_values))
         await _trim(connection, rows[0]["organisation_id"])
 
 
 async def _trim(connection: AsyncConnection, organisation_id: str) -> None:
-    mine = _rows.organisation_id == organisation_id
-    total = select(func.count(), func.coalesce(func.sum(_rows.size), 0)).where(mine)
+    of_organisation = _rows.organisation_id == organisation_id
+    total = select(func.count(), func.coalesce(func.sum(_rows.size), 0)).where(of_organisation)
     count, size = (await connection.execute(total)).one()
-    oldest = select(_rows.digest, _rows.size).where(mine).order_by(_rows.kept_at, _rows.digest).limit(_AT_ONCE)
+    oldest = (
+        select(_rows.digest, _rows.size).where(of_organisation).order_by(_rows.kept_at, _rows.digest).limit(_AT_ONCE)
+    )
     while count > MOST_ANSWERS or size > MOST_BYTES:
-        going = []
+        oldest_digests = []
         for row in (await connection.execute(oldest)).all():
             if count <= MOST_ANSWERS and size <= MOST_BYTES:
                 break
-            going.append(row.digest)
+            oldest_digests.append(row.digest)
             count, size = count - 1, size - row.size
-        await connection.execute(delete(response_cache).where(_rows.digest.in_(going)))
+        await connection.execute(delete(response_cache).where(_rows.digest.in_(oldest_digests)))
 
 
 async def sweep(database: Database, now: datetime) -> None:
-    """Remove those whose time is over, some in each transaction: many of them are large."""
-    over = select(_rows.digest).where(_rows.expires_at <= now).limit(_AT_ONCE)
+    """Removes expired answers, a few in each transaction, because many are large."""
+    expired = select(_rows.digest).where(_rows.expires_at <= now).limit(_AT_ONCE)
     while True:
         async with database.writing(write_lock=False) as connection:
-            gone = await connection.execute(delete(response_cache).where(_rows.digest.in_(over)))
-        if gone.rowcount < _AT_ONCE:
+            result = await connection.execute(delete(response_cache).where(_rows.digest.in_(expired)))
+        if result.rowcount < _AT_ONCE:
             return
 
 
 class KeptAnswers:
-    """What is kept of an app. It is not moved with it: in the new region it is asked for again."""
+    """An app's cached answers. They do not move with the app: the new region starts with an empty cache."""
 
     async def freeze(self, stores: Stores, app_id: str) -> None:
         return

@@ -1,4 +1,4 @@
-"""A chat completion in one piece and in events: each made of the other."""
+"""Builds a chat completion from the events of a stream, and such events from a completion."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,21 +8,21 @@ from pydantic_core import from_json, to_json
 from baobab.runtime.gateway.events import DONE, encode_event, event_data
 from baobab.runtime.gateway.usage_meter import UsageMeter
 
-# What a model writes bit by bit; every other text of an event is said once, or again.
+# The fields that a model writes piece by piece; every other text of an event is complete.
 _GROWING = frozenset(("content", "reasoning", "reasoning_content", "thinking", "refusal", "arguments", "text"))
-# `obfuscation` pads each event to hide its length: it says nothing.
+# `obfuscation` pads each event to hide its length.
 _OF_EVENTS = frozenset(("choices", "usage", "object", "obfuscation"))
 
 _EVENTS_TO_TEXT = 64
-"""Bytes of events for a character of the text, at the most: many are hundreds of bytes for one token."""
+"""The most bytes of events per character of the text; many events have hundreds of bytes for one token."""
 
 
 class _Parts(list[str]):
-    """A text that is still being written."""
+    """The pieces of a text that is still growing."""
 
 
 class _Items(list[Any]):
-    """A list that is still being told."""
+    """A list that is still growing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,10 +30,10 @@ class _Items(list[Any]):
 
 
 class CompletionAssembler:
-    """The completion that the events of a stream make up."""
+    """Assembles a completion from the events of a stream."""
 
     def __init__(self, most: int) -> None:
-        """most: characters; a longer one is given up, and so are events without measure."""
+        """most: the most characters; a longer completion is given up, and so is one with far too many events."""
         self._left = most
         self._left_of_events = _EVENTS_TO_TEXT * most
         self._head: dict[str, Any] = {}
@@ -49,27 +49,27 @@ class CompletionAssembler:
             self._left = -1
             return
         try:
-            told = from_json(payload)
+            chunk = from_json(payload)
         except ValueError:
-            told = None
-        if not isinstance(told, dict) or told.get("error"):
+            chunk = None
+        if not isinstance(chunk, dict) or chunk.get("error"):
             self._left = -1
             return
-        self._head |= {name: value for name, value in told.items() if name not in _OF_EVENTS and value is not None}
-        if isinstance(told.get("usage"), dict):
-            self._usage = told["usage"]
-        choices = told.get("choices")
+        self._head |= {name: value for name, value in chunk.items() if name not in _OF_EVENTS and value is not None}
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = chunk["usage"]
+        choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and isinstance(choice.get("index", 0), int):
                 self._merge(self._choices.setdefault(choice.get("index", 0), {}), choice)
 
     def build_completion(self, outcome: UsageMeter) -> dict[str, Any] | None:
-        """The completion; None where its events make up none. outcome: where the tokens stand that no event told."""
+        """Builds the completion; None if the events do not form one. outcome: the usage, if no event reports it."""
         if self._left < 0 or not self._choices:
             return None
         choices = []
-        for index, found in sorted(self._choices.items()):
-            choice = _join_parts(found)
+        for index, parts in sorted(self._choices.items()):
+            choice = _join_parts(parts)
             delta = choice.pop("delta", None) or {}
             calls = (delta.get("tool_calls") or []) if isinstance(delta, dict) else None
             if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
@@ -77,7 +77,7 @@ class CompletionAssembler:
             message = {"role": "assistant", "content": None, **delta}
             for call in calls:
                 call.pop("index", None)
-            # In events that is how an answer begins which then has no text.
+            # An answer without text begins with an empty content in its events.
             message["content"] = message["content"] or (None if message.get("tool_calls") else "")
             choices.append({**choice, "index": index, "message": message})
         usage = self._usage or _render_usage(outcome)
@@ -102,24 +102,24 @@ class CompletionAssembler:
                 held[name] = value
 
     def _extend(self, held: _Items, told: list[Any]) -> None:
-        """Items that have an index are continued by the next of that index; all others follow one another."""
+        """Extends a list: an item with a known index continues that item; all others are appended."""
         for item in told:
             if not isinstance(item, dict):
                 held.append(item)
                 continue
             index = item.get("index")
-            into = held.by_index.get(index) if isinstance(index, int) else None
-            if into is None:
-                into = {}
-                held.append(into)
+            target = held.by_index.get(index) if isinstance(index, int) else None
+            if target is None:
+                target = {}
+                held.append(target)
                 if isinstance(index, int):
-                    held.by_index[index] = into
+                    held.by_index[index] = target
             self._left -= len(item)
-            self._merge(into, item)
+            self._merge(target, item)
 
 
 def encode_events(answer: Mapping[str, Any], *, with_usage: bool) -> Iterator[bytes]:
-    """The stream that the completion could have been: an event or two for each of its choices, and the end."""
+    """Yields a completion as a stream: two events for each of its choices, the usage and the end."""
     head = {name: value for name, value in answer.items() if name not in _OF_EVENTS}
     head["object"] = "chat.completion.chunk"
     for choice in answer["choices"]:
@@ -127,8 +127,8 @@ def encode_events(answer: Mapping[str, Any], *, with_usage: bool) -> Iterator[by
         calls = delta.get("tool_calls")
         if calls:
             delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
-        told = {name: value for name, value in choice.items() if name != "message"}
-        yield encode_event(to_json({**head, "choices": [{**told, "delta": delta, "finish_reason": None}]}))
+        choice_fields = {name: value for name, value in choice.items() if name != "message"}
+        yield encode_event(to_json({**head, "choices": [{**choice_fields, "delta": delta, "finish_reason": None}]}))
         last = {"index": choice.get("index", 0), "delta": {}, "finish_reason": choice["finish_reason"]}
         yield encode_event(to_json({**head, "choices": [last]}))
     if with_usage and answer.get("usage"):
@@ -137,7 +137,7 @@ def encode_events(answer: Mapping[str, Any], *, with_usage: bool) -> Iterator[by
 
 
 def _join_parts(value: Any) -> Any:
-    """The same, with every text in one piece."""
+    """Returns the value with every text joined."""
     match value:
         case _Parts():
             return "".join(value)

@@ -1,6 +1,6 @@
-"""Stored responses: what was said before, for a request that goes on with it.
+"""Stored responses, with which later requests can continue a conversation.
 
-They are kept answers like those of `cache_rows`, found by their id instead of by their request.
+They are rows of the response cache, found by the response's id instead of by the request.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from baobab.tools.core.call import Call
 
 DAYS = 30
 LARGEST = 8 * 2**20
-"""Bytes of a conversation that is stored."""
+"""The most bytes of a conversation that is stored."""
 _WITH_RESPONSE = tuple(
     f"event: response.{state}\n".encode() for state in ("created", "in_progress", "completed", "incomplete")
 )
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A request's items, with those that went before, and what is to become of the answer."""
+    """A request's items after those of the earlier conversation, and whether the answer is stored."""
 
     call: Call
     items: list[Any]
@@ -48,23 +48,23 @@ class Conversation:
     store: bool
 
     async def finish_response(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """The answer, stored; it says whether it is."""
+        """Stores the answer if asked to and returns it; its `store` says whether it is stored."""
         response = self._render_response(answer)
         response["store"] = self.store and await self._keep(response)
         return response
 
     async def wrap_stream(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        """The events of an answer, which is stored before its last one is passed on."""
+        """Passes on the events of an answer, and stores it before the last one."""
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 if not piece.startswith(_WITH_RESPONSE):
                     yield piece
                     continue
-                told, answer = _read(piece)
+                event, answer = _read(piece)
                 response = self._render_response(answer)
                 if piece.startswith(_ENDED):
                     response["store"] = self.store and await self._keep(response)
-                yield encode_named_event({**told, "response": response})
+                yield encode_named_event({**event, "response": response})
 
     def _render_response(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         return {**answer, "store": self.store, "previous_response_id": self.previous}
@@ -85,71 +85,71 @@ class Conversation:
             "answer": call.services.vault.seal(plain, _context(digest)),
         }
         try:
-            # A long stream may outlive its app: then nobody would remove what it leaves.
+            # A long stream may outlive its app; then nobody would remove the rows.
             if call.app is not None and await call.services.directory.is_gone(call.app.id):
                 return False
             await cache_rows.keep(
                 database, row, *item_rows(call.services.vault, _scope(call), response.get("output"), row)
             )
         except DatabaseUnavailable as exc:
-            # The answer is there all the same.
+            # The caller still gets the answer.
             _log.warning("a response could not be stored (%s)", type(exc).__name__)
             return False
         return True
 
 
 async def open_conversation(call: Call, given: Any, previous: str | None, *, store: bool) -> Conversation:
-    """The items of a request, with those of stored responses that it refers to or goes on with.
+    """Opens a request's conversation, with the items of stored responses that it refers to or continues.
 
-    ResponseNotFound, ItemNotFound.
+    Raises ResponseNotFound or ItemNotFound.
     """
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
     items = await _resolve_references(call, items)
     if previous is not None:
-        found = await _load_response(call, previous)
-        items = [*found["items"], *filter(_goes_on, found["response"].get("output") or ()), *items]
+        stored = await _load_response(call, previous)
+        items = [*stored["items"], *filter(_goes_on, stored["response"].get("output") or ()), *items]
     return Conversation(call, items, previous, store)
 
 
 async def _resolve_references(call: Call, items: list[Any]) -> list[Any]:
-    """The items, with what is referred to in the place of references, but for thoughts that cannot be sent again."""
-    named = {at: item.get("id") for at, item in enumerate(items) if _is_reference(item)}
-    if not named:
+    """Replaces references by the items that they refer to, and leaves out reasoning that cannot be sent again."""
+    reference_ids = {at: item.get("id") for at, item in enumerate(items) if _is_reference(item)}
+    if not reference_ids:
         return items
-    ids = list(dict.fromkeys(id_ for id_ in named.values() if isinstance(id_, str)))
-    found = await find_items(_database(call), call.services.vault, _scope(call), ids, call.now)
-    for at, id_ in named.items():
-        if id_ not in found:
+    ids = list(dict.fromkeys(id_ for id_ in reference_ids.values() if isinstance(id_, str)))
+    stored_items = await find_items(_database(call), call.services.vault, _scope(call), ids, call.now)
+    for at, id_ in reference_ids.items():
+        if id_ not in stored_items:
             raise ItemNotFound(
                 f"`input[{at}]` refers to an item that is not stored here.", details={"param": f"input[{at}]"}
             )
-    resolved = [found[named[at]] if at in named else item for at, item in enumerate(items)]
-    return [item for at, item in enumerate(resolved) if at not in named or _goes_on(item)]
+    resolved = [stored_items[reference_ids[at]] if at in reference_ids else item for at, item in enumerate(items)]
+    return [item for at, item in enumerate(resolved) if at not in reference_ids or _goes_on(item)]
 
 
 def _is_reference(item: Any) -> bool:
-    """Whether it stands for an item; the type may be left out where there is nothing but an id."""
+    """Whether an item is a reference; the type may be missing if there is only an id."""
     return isinstance(item, dict) and (
         item.get("type") == "item_reference" or (item.get("type") is None and item.keys() <= {"id", "type"})
     )
 
 
 async def get_response(call: Call, response_id: str) -> dict[str, Any]:
-    """A stored response; ResponseNotFound."""
-    found: dict[str, Any] = (await _load_response(call, response_id))["response"]
-    return found
+    """Returns a stored response; raises ResponseNotFound."""
+    response: dict[str, Any] = (await _load_response(call, response_id))["response"]
+    return response
 
 
 async def delete_response(call: Call, response_id: str) -> None:
-    """Forget a stored response and its items; ResponseNotFound. Those that went on with it hold what went before."""
-    found = (await _load_response(call, response_id))["response"]
-    digests = [_digest(call, response_id), *item_digests(_scope(call), found.get("output"))]
-    gone = delete(response_cache).where(response_cache.c.digest.in_(digests))
+    """Deletes a stored response and its items; raises ResponseNotFound. Responses that continue it keep its items."""
+    response = (await _load_response(call, response_id))["response"]
+    digests = [_digest(call, response_id), *item_digests(_scope(call), response.get("output"))]
+    deletion = delete(response_cache).where(response_cache.c.digest.in_(digests))
     if (database := _database(call)) is call.unit.database:
-        await call.execute(gone)
+        await call.execute(deletion)
     else:
         async with database.writing() as connection:
-            await connection.execute(gone)
+            await connection.execute(deletion)
 
 
 async def _load_response(call: Call, response_id: str) -> dict[str, Any]:
@@ -158,36 +158,36 @@ async def _load_response(call: Call, response_id: str) -> dict[str, Any]:
     if sealed is None:
         raise ResponseNotFound
     try:
-        found: dict[str, Any] = from_json(call.services.vault.open(sealed, _context(digest)))
+        stored: dict[str, Any] = from_json(call.services.vault.open(sealed, _context(digest)))
     except SecretUnreadable as exc:
         raise ResponseNotFound from exc
-    return found
+    return stored
 
 
 def _read(piece: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """An event, and the response in it."""
+    """Parses an event and the response in it."""
     try:
-        told = from_json(event_data(piece) or b"")
+        event = from_json(event_data(piece) or b"")
     except ValueError as exc:
         raise UpstreamMalformed from exc
-    response = told.get("response") if isinstance(told, dict) else None
+    response = event.get("response") if isinstance(event, dict) else None
     if not isinstance(response, dict):
         raise UpstreamMalformed
-    return told, response
+    return event, response
 
 
 def _goes_on(item: Any) -> bool:
-    """Whether an item of an answer can be sent again: thoughts only where they are sealed."""
+    """Whether an item of an answer can be sent again: reasoning only if it is encrypted."""
     return isinstance(item, dict) and (item.get("type") != "reasoning" or bool(item.get("encrypted_content")))
 
 
 def _digest(call: Call, response_id: str) -> str:
-    """Where a response stands: nobody else finds it by its id."""
+    """Returns the key of a response's row; it contains the owner, so that nobody else finds it by its id."""
     return hashlib.sha256(to_json(("response", *_scope(call), response_id))).hexdigest()
 
 
 def _scope(call: Call) -> tuple[str, ...]:
-    """Whose responses they are: an organisation's, an app's, or those of one of the app's users."""
+    """Returns the owner of responses: an organisation, an app, or one of the app's users."""
     if call.app is None:
         return (payer_of(call).organisation_id,)
     user = (call.caller.user_id,) if isinstance(call.caller, EndUser) else ()

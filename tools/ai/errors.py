@@ -1,4 +1,4 @@
-"""How this family words errors: as OpenAI's clients read them (document 2)."""
+"""The errors of this domain, and their envelopes in the form of OpenAI's and Anthropic's APIs (document 2)."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ class AiEnvelope(Envelope):
         )
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        # What other envelopes hold apart stands in the error itself here.
+        # Here the details and the remediation are part of the error object.
         remedy = self.place_details(error.remedy)
         inner = {
             **error.details,
@@ -76,8 +76,8 @@ class AiEnvelope(Envelope):
         text = {"type": "string"}
         inner = {"message": text, "type": text, "code": text, "param": {"type": ["string", "null"]}}
         required = ["message", "type", "code"]
-        told = {"type": "object", "properties": inner, "required": required}
-        return {"type": "object", "properties": {"error": told}, "required": ["error"]}
+        error_schema = {"type": "object", "properties": inner, "required": required}
+        return {"type": "object", "properties": {"error": error_schema}, "required": ["error"]}
 
 
 class MessagesEnvelope(AiEnvelope):
@@ -90,22 +90,22 @@ class MessagesEnvelope(AiEnvelope):
         return {"type": "error", "error": {**inner, "type": _message_kind(error.status)}}
 
     def schema(self) -> Schema:
-        told = super().schema()
-        told["properties"] = {"type": {"const": "error"}, **told["properties"]}
-        return {**told, "required": ["type", "error"]}
+        schema = super().schema()
+        schema["properties"] = {"type": {"const": "error"}, **schema["properties"]}
+        return {**schema, "required": ["type", "error"]}
 
 
 class AppAiEnvelope(AiEnvelope):
-    """The same for an app's routes, which say in words of their own that the app is not the caller's, or not there."""
+    """The envelope for an app's routes, with another form if the app is missing or not the caller's."""
 
     name = "AppAiError"
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        told = {"message": error.message, "remediation": error.remedy}
+        fields = {"message": error.message, "remediation": error.remedy}
         if isinstance(error, AppNotFound):
-            return {"error": "app_not_found", "code": error.code, **told}
+            return {"error": "app_not_found", "code": error.code, **fields}
         if type(error) is Forbidden:
-            return {"error": "forbidden", "code": "FORBIDDEN", **told}
+            return {"error": "forbidden", "code": "FORBIDDEN", **fields}
         return super().render(error, docs)
 
     def schema(self) -> Schema:
@@ -113,13 +113,13 @@ class AppAiEnvelope(AiEnvelope):
 
 
 def _kind(status: int) -> str:
-    """The types that document 2 names, and OpenAI's for the one that it does not."""
+    """Returns an error's type: the one that document 2 names, otherwise OpenAI's."""
     named = {401: "authentication_error", 402: "billing_error", 403: "permission_error", 429: "rate_limit_error"}
     return named.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
 def _message_kind(status: int) -> str:
-    """Anthropic's types."""
+    """Returns Anthropic's type of an error."""
     named = {404: "not_found_error", 413: "request_too_large", 503: "overloaded_error", 504: "timeout_error"}
     return named.get(status) or _kind(status)
 
@@ -128,20 +128,20 @@ AI_ENVELOPE, APP_AI_ENVELOPE, MESSAGES_ENVELOPE = AiEnvelope(), AppAiEnvelope(),
 
 
 def conceal(error: CreditsExhausted | BudgetExhausted) -> None:
-    """What an organisation has is not for the users of its apps to know."""
+    """Removes the organisation's balance from the error, because the users of its apps must not see it."""
     error.details = {}
     error.message = error.summary
-    error.remedy = "Whoever runs this app must see to it."
+    error.remedy = "Contact the owner of this app."
 
 
 class UnknownProvider(BadRequest):
-    summary = "Nobody can tell which provider this key is for."
-    remediation = "Name it in `byokProvider`, such as `openai`: a key is shown to its own provider only."
+    summary = "The key does not show which provider it is for."
+    remediation = "Name the provider in `byokProvider`, such as `openai`. A key is sent only to its own provider."
 
 
 class KeyOfAnother(BadRequest):
-    summary = "This key is another provider's, by how it begins."
-    remediation = "Put it to the provider that it is for: a key is shown to its own provider only."
+    summary = "This key begins like a key of another provider."
+    remediation = "Set it for the provider that it belongs to. A key is sent only to its own provider."
 
 
 class ModelNotUsable(BadRequest):
@@ -151,26 +151,26 @@ class ModelNotUsable(BadRequest):
 
 class ProviderKeyNotFound(NotFound):
     summary = "Your organisation has no key for this provider."
-    remediation = "op:provider_keys_list lists those that it has."
+    remediation = "op:provider_keys_list lists your organisation's keys."
 
 
 class ServerNotFound(NotFound):
     summary = "Your organisation has no such model server."
-    remediation = "op:model_servers_list lists those that it has."
+    remediation = "op:model_servers_list lists your organisation's servers."
 
 
 class ServerNameTaken(Conflict):
-    summary = "This name is taken: models of this server would be taken for somebody else's."
+    summary = "This server name is taken."
     remediation = "Give the server another name."
 
 
 class ServerChanged(Conflict):
-    summary = "Somebody else has changed the server meanwhile."
+    summary = "The server was changed by somebody else at the same time."
     remediation = "Read it with op:model_servers_get and try again."
 
 
 class KeyNeededAgain(BadRequest):
-    summary = "The key was given for another host: it is not shown to this one."
+    summary = "The stored key was given for another host, so it is not sent to the new one."
     remediation = "Send `key` with the new `url`: the key of the new host, or null for none."
 
 
@@ -178,7 +178,8 @@ class ItemNotFound(NotFound):
     code = "item_not_found"
     summary = "There is no such item here."
     remediation = (
-        "Send the item itself in `input`: those of stored responses are kept for 30 days, unless too many come."
+        "Send the item itself in `input`. Stored responses and their items are kept for 30 days at most, "
+        "and the oldest go first if there are too many."
     )
 
 
@@ -186,5 +187,6 @@ class ResponseNotFound(NotFound):
     code = "response_not_found"
     summary = "There is no such response here."
     remediation = (
-        "Send the items of the conversation in `input`: responses are stored for 30 days, unless too many come."
+        "Send the items of the conversation in `input`. Responses are kept for 30 days at most, "
+        "and the oldest go first if there are too many."
     )

@@ -1,4 +1,4 @@
-"""Kept answers of models go when their time is over."""
+"""The job that removes expired answers from the response cache."""
 
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.toolset import ai
@@ -7,7 +7,7 @@ from baobab.tools.core.job import Job
 
 @ai.job(every=60)
 async def response_cache_sweep(job: Job) -> None:
-    """Remove kept answers whose time is over."""
+    """Remove expired answers from the response cache."""
     services = job.services
     for database in {stores.database for stores in services.regions.values()}:
         await cache_rows.sweep(database, services.clock.now())

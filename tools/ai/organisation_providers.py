@@ -1,4 +1,4 @@
-"""What organisations bring for models: keys for providers, and servers of their own."""
+"""The keys for providers, and the model servers, that organisations have set."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -19,7 +19,7 @@ _LONG = 12
 
 
 class OrganisationProviders:
-    """What each organisation can call by itself, held in memory; a change anywhere clears it within half a second."""
+    """Caches each organisation's keys and servers. A change by any process clears the entry within half a second."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -28,8 +28,8 @@ class OrganisationProviders:
         services.notices.subscribe(_NOTICE, self._held.forget)
 
     async def get(self, organisation_id: str) -> ProviderAccess:
-        held = self._held.find_cached(organisation_id)
-        return held if held is not None else await self._held.get(organisation_id) or NO_ACCESS
+        cached_access = self._held.find_cached(organisation_id)
+        return cached_access if cached_access is not None else await self._held.get(organisation_id) or NO_ACCESS
 
     async def _load(self, organisation_id: str) -> ProviderAccess:
         async with self._database.reading() as connection:
@@ -58,12 +58,12 @@ def bind_secret(vault: Vault, sealed: str, bound_to: str) -> Secret:
 
 
 def key_context(table: Table, id_: str) -> str:
-    """What a sealed key is bound to."""
+    """Returns the context that a sealed key is bound to."""
     return f"{table.name}.key:{id_}"
 
 
 def last4(key: str) -> str:
-    """What is shown of a key: nothing of a short one, of which it would be too much."""
+    """Returns the last four characters of a key, which are shown; empty for a short key."""
     return key[-4:] if len(key) >= _LONG else ""
 
 
@@ -72,6 +72,6 @@ def _open_secret(vault: Vault, sealed: str, bound_to: str) -> str:
 
 
 def _build_server(vault: Vault, row: Any) -> OwnServer:
-    opens = None if row.key is None else bind_secret(vault, row.key, key_context(model_servers, row.id))
-    listed: Mapping[str, int | None] = row.models
-    return OwnServer(row.id, row.name, row.url, opens, listed, retry_timeouts_of(row.timeouts))
+    open_key = None if row.key is None else bind_secret(vault, row.key, key_context(model_servers, row.id))
+    listed_models: Mapping[str, int | None] = row.models
+    return OwnServer(row.id, row.name, row.url, open_key, listed_models, retry_timeouts_of(row.timeouts))

@@ -1,16 +1,16 @@
-"""Pieces that one task reads ahead of another that takes them. A queue that costs a token's stream next to nothing."""
+"""A buffer of pieces that one task reads ahead of another; much cheaper than a queue for streams of tokens."""
 
 import asyncio
 
 BEAT_SECONDS = 10.0
-"""After so long without a piece, something is sent that keeps the connection from being taken for a dead one."""
+"""After so long without a piece a beat is sent, so that the connection is not taken for dead."""
 
 
 class ReadAheadBuffer:
-    """In order, so many at the most: whoever puts one more than that first waits for room. One puts, one takes.
+    """A bounded buffer between one task that puts pieces and one that takes them, in order.
 
-    most, most_bytes: of what is held before somebody waits. beat: what is put when nothing has come for ten seconds;
-    empty for nothing.
+    most, most_bytes: the pieces, and the bytes, at which the buffer is full; the writer then waits for room. beat: the
+    piece that is put after ten seconds without one; empty for none.
     """
 
     def __init__(self, most: int, most_bytes: int, beat: bytes = b"") -> None:
@@ -23,7 +23,7 @@ class ReadAheadBuffer:
         self._left: asyncio.Future[None] | None = None
         self._beat = beat
         self._is_quiet = True
-        # One timer for all of a stream: to set one for each piece would cost as much as the piece does.
+        # One timer for the whole stream, because one for each piece would cost as much as the piece.
         self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick) if beat else None
 
     @property
@@ -37,27 +37,27 @@ class ReadAheadBuffer:
         _wake(self._come)
 
     def end(self) -> None:
-        """There will be no more."""
+        """Marks the end of the pieces."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
         _wake(self._come)
 
     async def wait_for_room(self) -> None:
-        """Returns when something was taken."""
+        """Waits until the reader has taken something."""
         self._left = asyncio.get_running_loop().create_future()
         await self._left
 
     async def take(self) -> bytes | None:
-        """All that is there, or what comes next, in one piece; None at the end."""
+        """Waits for pieces and returns all of them joined; None at the end."""
         while not self._held:
             if self._ended:
                 return None
             self._come = asyncio.get_running_loop().create_future()
             await self._come
-        held, self._held, self._size = self._held, [], 0
+        pieces, self._held, self._size = self._held, [], 0
         _wake(self._left)
-        return held[0] if len(held) == 1 else b"".join(held)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _tick(self) -> None:
         if self._is_quiet and not self._held:

@@ -1,6 +1,6 @@
-"""Prompts and answers as OpenTelemetry's conventions write them, cut to what a trace can bear.
+"""Renders prompts and answers by OpenTelemetry's conventions, cut to a size that is fit for a trace.
 
-Pictures, sounds and files are named by their kind; what is in them is left out.
+Of pictures, sounds and files only the kind is recorded.
 """
 
 from collections.abc import Mapping
@@ -9,60 +9,60 @@ from typing import Any
 from pydantic_core import to_json
 
 LARGEST = 64 * 2**10
-"""Characters of what one span holds of a prompt, and of an answer: of a longer prompt the latest messages."""
+"""The most characters of a prompt, and of an answer, in one span; of a longer prompt the latest messages are kept."""
 _LONGEST_TEXT = 8 * 2**10
 
 Message = dict[str, Any]
 
 
 def request_messages(body: Mapping[str, Any]) -> str | None:
-    """The messages of a request, as JSON text; None where it has none."""
-    given = body.get("messages", body.get("input"))
-    if isinstance(given, str):
-        given = [{"role": "user", "content": given}]
-    if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
+    """Renders the messages of a request as JSON text; None if it has none."""
+    items = body.get("messages", body.get("input"))
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         return None
-    before = body.get("system") or body.get("instructions")
-    first = [{"role": "system", "content": before}] if isinstance(before, str) else []
-    return _encode_messages([_message(item) for item in (*first, *given)])
+    instructions = body.get("system") or body.get("instructions")
+    system_messages = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else []
+    return _encode_messages([_message(item) for item in (*system_messages, *items)])
 
 
 def response_messages(answer: Mapping[str, Any]) -> str | None:
-    """What a whole answer says, as JSON text; None where it holds no messages, such as embeddings."""
+    """Renders a whole answer as JSON text; None if it has no messages, such as embeddings."""
     if isinstance(answer.get("choices"), list):
-        found = [
+        messages = [
             {**_message(choice.get("message") or {}, "assistant"), "finish_reason": str(choice.get("finish_reason"))}
             for choice in answer["choices"]
         ]
     elif isinstance(answer.get("content"), list):
-        found = [{**_message(answer, "assistant"), "finish_reason": str(answer.get("stop_reason"))}]
+        messages = [{**_message(answer, "assistant"), "finish_reason": str(answer.get("stop_reason"))}]
     elif isinstance(answer.get("output"), list):
         parts = [part for item in answer["output"] for part in _message(item, "assistant")["parts"]]
-        found = [{"role": "assistant", "parts": parts, "finish_reason": str(answer.get("status"))}]
+        messages = [{"role": "assistant", "parts": parts, "finish_reason": str(answer.get("status"))}]
     else:
         return None
-    return _encode_messages(found)
+    return _encode_messages(messages)
 
 
 def _encode_messages(messages: list[Message]) -> str:
-    kept: list[bytes] = []
+    encoded: list[bytes] = []
     size = 0
     for message in reversed(messages):
         text = to_json(message)
         size += len(text)
         if size > LARGEST:
             break
-        kept.append(text)
-    return "[" + b",".join(reversed(kept)).decode() + "]"
+        encoded.append(text)
+    return "[" + b",".join(reversed(encoded)).decode() + "]"
 
 
 def _message(told: Mapping[str, Any], usual: str = "user") -> Message:
     role = told.get("role")
     parts: list[Any] = []
     if told.get("role") == "tool" or told.get("type") in ("tool_result", "function_call_output"):
-        said = told.get("content") if told.get("role") == "tool" else told.get("output", told.get("content"))
-        of = told.get("tool_call_id") or told.get("call_id") or told.get("tool_use_id")
-        parts.append({"type": "tool_call_response", "id": _short(of), "response": _short(said)})
+        result = told.get("content") if told.get("role") == "tool" else told.get("output", told.get("content"))
+        call_id = told.get("tool_call_id") or told.get("call_id") or told.get("tool_use_id")
+        parts.append({"type": "tool_call_response", "id": _short(call_id), "response": _short(result)})
     elif told.get("type") in ("function_call", "tool_use"):
         parts.append(_tool_call_part(told, told))
     else:
@@ -75,26 +75,26 @@ def _message(told: Mapping[str, Any], usual: str = "user") -> Message:
 
 
 def _parts(content: list[Any]) -> list[Any]:
-    found: list[Any] = []
+    parts: list[Any] = []
     for part in content:
         if isinstance(part, str):
-            found.append({"type": "text", "content": _short(part)})
+            parts.append({"type": "text", "content": _short(part)})
         elif isinstance(part, dict) and part.get("type") in ("tool_use", "tool_result"):
-            found += _message(part)["parts"]
+            parts += _message(part)["parts"]
         elif isinstance(part, dict):
             text = part.get("text")
             kind = "text" if isinstance(text, str) else str(part.get("type"))[:100]
-            found.append({"type": kind, "content": _short(text)} if isinstance(text, str) else {"type": kind})
-    return found
+            parts.append({"type": kind, "content": _short(text)} if isinstance(text, str) else {"type": kind})
+    return parts
 
 
 def _tool_call_part(call: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
-    given = function.get("arguments", function.get("input"))
+    arguments = function.get("arguments", function.get("input"))
     return {
         "type": "tool_call",
         "id": _short(call.get("call_id") or call.get("id")),
         "name": _short(function.get("name")),
-        "arguments": _short(given),
+        "arguments": _short(arguments),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a trace says of a call to a model, by OpenTelemetry's conventions for generative AI."""
+"""Traces calls to models, by OpenTelemetry's conventions for generative AI."""
 
 import re
 from collections.abc import Mapping
@@ -43,12 +43,12 @@ _WHOLE_NUMBERS = {
 _PORTS = {"http": 80}
 _LARGEST_NUMBER = 2**63 - 1
 _LONGEST_NAME = 200
-# The events of a stream that say why it ended, on any of the wires; the others need not be read.
+# The events of a stream with a finish reason, in any wire format; the others need not be parsed.
 _ENDS = re.compile(rb'"(?:finish_reason|stop_reason)"\s*+:\s*+"|"response\.(?:completed|incomplete|failed)"')
 
 
 class ModelSpan:
-    """The span of one call. It is told what is seen of the answer, and ends once."""
+    """The span of one call, which records the answer and ends once."""
 
     def __init__(self, span: "Span", call: Call, *, content: bool) -> None:
         self._span = span
@@ -60,7 +60,7 @@ class ModelSpan:
         self._joined: CompletionAssembler | None = None
 
     def record_answer(self, answer: Any) -> None:
-        """A whole answer is there, on whichever wire; of a stream there is nothing to say yet."""
+        """Records a whole answer, in any wire format. For a stream it does nothing."""
         if not isinstance(answer, Mapping):
             return
         self._read(answer)
@@ -68,7 +68,7 @@ class ModelSpan:
             self._record_content(answer)
 
     def record_event(self, event: bytes) -> None:
-        """An event of a stream has come."""
+        """Records an event of a stream."""
         if not self._streamed:
             self._streamed = True
             self._span.set_attribute("gen_ai.request.stream", value=True)
@@ -93,41 +93,44 @@ class ModelSpan:
             self._span.set_status(Status(StatusCode.ERROR))
 
     def record_abandoned(self) -> None:
-        """Whoever asked has not waited for the end."""
+        """Records that the caller did not wait for the end."""
         self._span.set_attribute("baobab.left", value=True)
 
     def end(self, outcome: UsageMeter, cost: int) -> None:
-        """cost: what is charged for it, in nano-dollars."""
-        told: dict[str, Any] = {"baobab.cost_usd": cost / 10**9}
+        """Records the usage and ends the span. cost: the charge in nano-dollars."""
+        attributes: dict[str, Any] = {"baobab.cost_usd": cost / 10**9}
         if outcome.served_model is not None:
-            told["gen_ai.provider.name"] = _provider(outcome.served_model)
-            told["baobab.upstream.model"] = outcome.served_model.upstream_name[:_LONGEST_NAME]
-        where = urlsplit(outcome.api_base)
-        if where.hostname:
-            told |= {"server.address": where.hostname, "server.port": where.port or _PORTS.get(where.scheme, 443)}
+            attributes["gen_ai.provider.name"] = _provider(outcome.served_model)
+            attributes["baobab.upstream.model"] = outcome.served_model.upstream_name[:_LONGEST_NAME]
+        address = urlsplit(outcome.api_base)
+        if address.hostname:
+            attributes |= {
+                "server.address": address.hostname,
+                "server.port": address.port or _PORTS.get(address.scheme, 443),
+            }
         if outcome.has_begun:
-            told["gen_ai.usage.input_tokens"] = outcome.prompt
-            told["gen_ai.usage.output_tokens"] = outcome.completion
-            further = {
+            attributes["gen_ai.usage.input_tokens"] = outcome.prompt
+            attributes["gen_ai.usage.output_tokens"] = outcome.completion
+            detail_counts = {
                 "cache_read.input_tokens": outcome.cached,
                 "cache_write.input_tokens": outcome.cache_write + outcome.cache_write_hour,
                 "reasoning.output_tokens": outcome.reasoning,
             }
-            told |= {f"gen_ai.usage.{name}": tokens for name, tokens in further.items() if tokens}
+            attributes |= {f"gen_ai.usage.{name}": tokens for name, tokens in detail_counts.items() if tokens}
         if self._streamed and not self._reasons:
-            # So the conventions call an end that is missing.
+            # The conventions' value for a missing end.
             self._reasons[0] = "error"
         if self._reasons:
-            told["gen_ai.response.finish_reasons"] = [reason for _, reason in sorted(self._reasons.items())]
+            attributes["gen_ai.response.finish_reasons"] = [reason for _, reason in sorted(self._reasons.items())]
         if self._joined is not None:
-            whole = self._joined.build_completion(outcome)
-            if whole is not None:
-                self._record_content(whole)
-        self._span.set_attributes(told)
+            completion = self._joined.build_completion(outcome)
+            if completion is not None:
+                self._record_content(completion)
+        self._span.set_attributes(attributes)
         self._span.end()
 
     def record_cache_hit(self, answer: Mapping[str, Any]) -> None:
-        """It was answered from what is kept, and nobody was asked."""
+        """Records an answer from the cache and ends the span."""
         self.record_answer(answer)
         self._span.set_attributes({"baobab.cache": "hit", "baobab.cost_usd": 0.0})
         if self._reasons:
@@ -136,7 +139,7 @@ class ModelSpan:
         self._span.end()
 
     def _read(self, told: Mapping[str, Any]) -> None:
-        """Whatever a whole answer or an event says of itself: chat completions, responses and messages."""
+        """Records the id, model and finish reasons of an answer or an event, in any wire format."""
         inner = told.get("response") or told.get("message")
         if isinstance(inner, dict):
             self._read(inner)
@@ -159,23 +162,23 @@ class ModelSpan:
             self._reasons[index] = reason[:_LONGEST_NAME]
 
     def _record_content(self, answer: Mapping[str, Any]) -> None:
-        said = response_messages(answer)
-        if said is not None:
-            self._span.set_attribute("gen_ai.output.messages", said)
+        messages = response_messages(answer)
+        if messages is not None:
+            self._span.set_attribute("gen_ai.output.messages", messages)
 
 
 def start_span(
     call: Call, model: Model, body: Mapping[str, Any], limit: int | None, *, cache: str = ""
 ) -> ModelSpan | None:
-    """The span of a call that begins now; None where nothing is traced.
+    """Starts the span of a call; returns None if nothing is traced.
 
-    body, limit: the request, and the most tokens of its answer. cache: what the kept answers have of it.
+    body, limit: the request, and the most tokens of its answer. cache: the state of the response cache.
     """
     tracing = call.services.parts.get(Tracing)
     operation = _OPERATIONS.get(model.modality)
     if not isinstance(tracing, Tracing) or operation is None:
         return None
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": _provider(model),
         "gen_ai.request.model": model.id,
@@ -183,51 +186,51 @@ def start_span(
         **_request_attributes(body, limit),
     }
     if call.app is not None:
-        told |= {"baobab.app_id": call.app.id, "baobab.organisation_id": call.app.organisation_id}
+        attributes |= {"baobab.app_id": call.app.id, "baobab.organisation_id": call.app.organisation_id}
     else:
-        told["baobab.organisation_id"] = getattr(call.caller, "organisation_id", "")
+        attributes["baobab.organisation_id"] = getattr(call.caller, "organisation_id", "")
     if cache:
-        told["baobab.cache"] = cache
+        attributes["baobab.cache"] = cache
     if tracing.content and operation == "chat":
-        asked = request_messages(body)
-        told |= {} if asked is None else {"gen_ai.input.messages": asked}
+        messages = request_messages(body)
+        attributes |= {} if messages is None else {"gen_ai.input.messages": messages}
     return ModelSpan(
-        tracing.start_span(f"{operation} {model.id}", told, call.context.trace), call, content=tracing.content
+        tracing.start_span(f"{operation} {model.id}", attributes, call.context.trace), call, content=tracing.content
     )
 
 
 def _request_attributes(body: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
-    """The parameters of a request. What is none of its kind is left out: its provider will refuse it."""
-    found: dict[str, Any] = {"gen_ai.request.max_tokens": limit} if limit else {}
+    """Collects the parameters of a request. Values of a wrong type are left out; the provider will refuse them."""
+    attributes: dict[str, Any] = {"gen_ai.request.max_tokens": limit} if limit else {}
     for name, key in _NUMBERS.items():
         value = body.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER:
-            found[key] = float(value)
+            attributes[key] = float(value)
     for name, key in _WHOLE_NUMBERS.items():
         value = body.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER:
-            found[key] = value
-    if found.get("gen_ai.request.choice.count") == 1:
-        del found["gen_ai.request.choice.count"]
+            attributes[key] = value
+    if attributes.get("gen_ai.request.choice.count") == 1:
+        del attributes["gen_ai.request.choice.count"]
     effort, encoding = body.get("reasoning_effort"), body.get("encoding_format")
     if isinstance(effort, str):
-        found["gen_ai.request.reasoning.level"] = effort[:_LONGEST_NAME]
+        attributes["gen_ai.request.reasoning.level"] = effort[:_LONGEST_NAME]
     if isinstance(encoding, str):
-        found["gen_ai.request.encoding_formats"] = [encoding[:_LONGEST_NAME]]
-    wanted = body.get("response_format")
-    if isinstance(wanted, dict):
-        found["gen_ai.output.type"] = "text" if wanted.get("type") == "text" else "json"
-    return found
+        attributes["gen_ai.request.encoding_formats"] = [encoding[:_LONGEST_NAME]]
+    response_format = body.get("response_format")
+    if isinstance(response_format, dict):
+        attributes["gen_ai.output.type"] = "text" if response_format.get("type") == "text" else "json"
+    return attributes
 
 
 def _provider(model: Model) -> str:
-    # A customer's own server has its id behind the colon: of those there may be any number.
+    # The id of a customer's own server, after the colon, is left out, because there may be any number of them.
     return _PROVIDERS.get(model.provider, model.provider.partition(":")[0])
 
 
 def _object(event: bytes) -> dict[str, Any]:
     try:
-        told = from_json(event_data(event) or b"{}")
+        payload = from_json(event_data(event) or b"{}")
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return payload if isinstance(payload, dict) else {}

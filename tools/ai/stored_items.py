@@ -1,6 +1,6 @@
-"""The items of stored responses, found by their own ids: requests refer to what a model has said before.
+"""The items of stored responses, which later requests refer to by their ids.
 
-Each is a kept answer beside its response, with which it ends.
+Each item is a row of the response cache beside its response, and expires with it.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from baobab.tools.ai import cache_rows
 
 
 def item_rows(vault: Vault, scope: Sequence[str], items: Any, of_response: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of the items that have ids. scope: whose they are. of_response: the row of their response."""
+    """Builds the rows of the items that have ids. scope: their owner. of_response: the row of their response."""
     digests = {item_digest(scope, item["id"]): to_json(item) for item in _with_ids(items)}
     return [
         {**of_response, "digest": digest, "size": len(plain), "answer": vault.seal(plain, _context(digest))}
@@ -27,15 +27,15 @@ def item_rows(vault: Vault, scope: Sequence[str], items: Any, of_response: Mappi
 async def find_items(
     database: Database, vault: Vault, scope: Sequence[str], ids: Iterable[str], now: datetime
 ) -> dict[str, dict[str, Any]]:
-    """The items by their ids; those that are not kept any more are missing."""
+    """Returns the items by their ids, without those that have expired."""
     digests = {item_digest(scope, id_): id_ for id_ in ids}
-    found: dict[str, dict[str, Any]] = {}
+    items: dict[str, dict[str, Any]] = {}
     for digest, sealed in (await cache_rows.find_several(database, list(digests), now)).items():
         try:
-            found[digests[digest]] = from_json(vault.open(sealed, _context(digest)))
+            items[digests[digest]] = from_json(vault.open(sealed, _context(digest)))
         except SecretUnreadable:
             continue
-    return found
+    return items
 
 
 def item_digests(scope: Sequence[str], items: Any) -> list[str]:
@@ -43,15 +43,15 @@ def item_digests(scope: Sequence[str], items: Any) -> list[str]:
 
 
 def item_digest(scope: Sequence[str], id_: str) -> str:
-    """Where an item stands: nobody else finds it by its id."""
+    """Returns the key of an item's row; it contains the owner, so that nobody else finds it by its id."""
     return hashlib.sha256(to_json(("response item", *scope, id_))).hexdigest()
 
 
 def _with_ids(items: Any) -> list[dict[str, Any]]:
-    found = items if isinstance(items, list) else []
-    return [item for item in found if isinstance(item, dict) and isinstance(item.get("id"), str)]
+    item_list = items if isinstance(items, list) else []
+    return [item for item in item_list if isinstance(item, dict) and isinstance(item.get("id"), str)]
 
 
 def _context(digest: str) -> str:
-    """What a sealed item is bound to: copied to another row it does not open."""
+    """Returns the context that a sealed item is bound to, so that a copy in another row cannot be opened."""
     return f"response_cache.item:{digest}"

@@ -1,4 +1,4 @@
-"""Answers as streams, which say that they are alive while a model thinks."""
+"""Streams answers, with beats that keep the connection alive while a model thinks."""
 
 import asyncio
 import contextlib
@@ -28,23 +28,24 @@ async def stream_answer(
     beat: bytes = KEEP_ALIVE,
     cache: str | None = None,
 ) -> Stream:
-    """The stream of an answer that is on its way; whatever fails within ten seconds is raised.
+    """Streams an answer. Errors within the first ten seconds are raised.
 
-    After that a stream begins with `beat`, which is sent every ten seconds in which nothing else is, and what fails is
-    told by an event. model: the one that is asked first. keep: what is done with the pieces on their way.
-    tell_error: an error as a last event, behind so many others. cache: what the headers say of kept answers.
+    If the answer has not begun by then, the stream begins with `beat`, which is sent after every ten seconds of
+    silence, and an error becomes the last event. model: the model that is called first. keep: wraps the pieces.
+    tell_error: renders an error as the last event, given the number of events before it. cache: the value of the
+    cache's header.
     """
     task = asyncio.create_task(answering)
     try:
-        there, _ = await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
+        done, _ = await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
     except asyncio.CancelledError:
         keep_ending(_abandon(task))
         raise
-    if there:
+    if done:
         pieces, metered = task.result()
         set_answer_headers(call, metered.model, cache=cache)
         return Stream(meter_stream(keep(pieces, metered), metered, tell_error, beat))
-    # Another may answer in its place, so no header says which one it is.
+    # A fallback model may answer, so no header names the model.
     call.audit.resource_id = model.id
     return Stream(_late(task, keep, tell_error, beat))
 
@@ -55,28 +56,28 @@ async def _late(
     tell_error: Callable[[BaobabError, int], bytes],
     beat: bytes,
 ) -> Pieces:
-    taken = False
+    is_taken = False
     try:
         while not task.done():
             yield beat
             await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
-        taken = True
+        is_taken = True
         try:
             pieces, metered = task.result()
         except BaobabError as error:
-            # The status has been sent.
+            # The status has already been sent.
             yield tell_error(error, 0)
             return
         async with contextlib.aclosing(meter_stream(keep(pieces, metered), metered, tell_error, beat)) as passed_on:
             async for piece in passed_on:
                 yield piece
     finally:
-        if not taken:
+        if not is_taken:
             keep_ending(_abandon(task))
 
 
 async def _abandon(task: "asyncio.Task[tuple[Pieces, MeteredCall]]") -> None:
-    """Nobody wants the answer any more: its provider is left, and what it used is counted."""
+    """Cancels an answer that nobody waits for, and charges what it used."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and task.exception() is None:

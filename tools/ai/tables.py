@@ -1,4 +1,4 @@
-"""The rows of models: what apps set, what organisations bring, and kept answers."""
+"""The tables of models: apps' settings, organisations' keys and servers, and cached answers."""
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint
 
@@ -24,7 +24,7 @@ app_ai = Table(
 provider_keys = Table(
     "provider_keys",
     metadata,
-    # `<organisation>:<provider>`: there is one for each, and its seal is bound to both.
+    # `<organisation>:<provider>`: there is one key for each, and its seal is bound to both.
     Column("id", String(100), primary_key=True),
     Column(
         "organisation_id", String(36), ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False, index=True
@@ -44,11 +44,11 @@ model_servers = Table(
     Column("url", String(500), nullable=False),
     Column("key", Sealed),
     Column("last4", String(4)),
-    # As it last listed them: an object of names, each with its context window or null.
+    # Its models as it last listed them: names, each with its context window or null.
     Column("models", Json, nullable=False),
     # Those of timeouts.py that it has.
     Column("timeouts", Json),
-    # Why it did not, when it was last asked.
+    # Why it did not list its models at the last check.
     Column("problem", String(200)),
     Column("probed_at", Instant, nullable=False),
     Column("created_at", Instant, nullable=False),
@@ -64,9 +64,9 @@ response_cache = Table(
     Column("kept_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
     Column("size", Integer, nullable=False),
-    # Sealed, but not for a rotation to seal anew: digests change with the key, so what an older one sealed is never
-    # found again and goes when its time is over.
+    # Sealed, but not sealed again when the key is rotated: digests change with the key, so older rows are never found
+    # again and expire.
     Column("answer", Text, nullable=False),
-    # Counting what an organisation has must not read the answers.
+    # Lets an organisation's answers be counted without reading them.
     Index("ix_response_cache_organisation_id_kept_at_size", "organisation_id", "kept_at", "size"),
 )

@@ -1,4 +1,4 @@
-"""How long a model may take, as apps, model servers and requests say it."""
+"""The time limits for calls to models, as apps, model servers and requests set them."""
 
 import re
 from typing import Annotated
@@ -16,10 +16,10 @@ _PART = re.compile(r"(first|between|total)=([0-9]{1,4}(?:\.[0-9]{1,3})?)")
 TimeoutHeader = Annotated[
     str,
     Text(80, min_length=1),
-    Field(description="Seconds in all, such as `90`, or any of `first=30, between=20, total=90`."),
+    Field(description="The seconds of the whole call, such as `90`, or any of `first=30, between=20, total=90`."),
 ]
 FROM_HEADERS = {"baobab_timeout": "x-baobab-timeout"}
-"""By parameter, the header of a request that gives it."""
+"""The header that sets each parameter."""
 
 
 def retry_timeouts_of(timeouts: Timeouts | None) -> RetryTimeouts:
@@ -27,15 +27,15 @@ def retry_timeouts_of(timeouts: Timeouts | None) -> RetryTimeouts:
 
 
 def read_timeout(text: str | None) -> RetryTimeouts:
-    """What a request allows itself; BadRequest for what is neither seconds nor a list of bounds."""
+    """Parses a request's time limits. Raises BadRequest for what is neither seconds nor a list of limits."""
     if text is None:
         return NO_TIMEOUTS
     parts = [part.strip() for part in (text if "=" in text else f"total={text.strip()}").split(",")]
-    found = [_PART.fullmatch(part) for part in parts]
-    bounds = {match[1]: float(match[2]) for match in found if match is not None}
+    matches = [_PART.fullmatch(part) for part in parts]
+    bounds = {match[1]: float(match[2]) for match in matches if match is not None}
     if len(bounds) != len(parts) or not all(0 < bound <= LONGEST_SECONDS for bound in bounds.values()):
         raise BadRequest(
-            "`x-baobab-timeout` is no number of seconds, and no list of bounds.",
+            "`x-baobab-timeout` is neither a number of seconds nor a list of limits.",
             remediation=f"Send seconds up to {LONGEST_SECONDS:.0f}, such as `90`, or `first=30, between=20, total=90`.",
             details={"param": "x-baobab-timeout"},
         )

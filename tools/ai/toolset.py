@@ -1,4 +1,4 @@
-"""The two families of model tools: the gateway's, and an app's."""
+"""The toolsets of models: the gateway's, and an app's."""
 
 from baobab.runtime.gateway.errors import (
     ContentFiltered,
@@ -47,7 +47,7 @@ MOST_BYTES = 32 * 2**20
 
 gateway = Toolset(
     "gateway",
-    "Models by the OpenAI wire, at the expense of the caller's organisation.",
+    "Models in OpenAI's wire format, at the expense of the caller's organisation.",
     base="/v1",
     envelope=AI_ENVELOPE,
     raises=(RateLimited, Unavailable),
@@ -55,7 +55,7 @@ gateway = Toolset(
 )
 messages = Toolset(
     "messages",
-    "Models by the Anthropic wire, at the expense of the caller's organisation.",
+    "Models in Anthropic's wire format, at the expense of the caller's organisation.",
     base="/v1",
     envelope=MESSAGES_ENVELOPE,
     raises=(RateLimited, Unavailable),
@@ -63,7 +63,7 @@ messages = Toolset(
 )
 app_messages = Toolset(
     "app_messages",
-    "An app's models by the Anthropic wire, under its settings.",
+    "An app's models in Anthropic's wire format, under its settings.",
     base="/v1/{app_id}",
     envelope=MESSAGES_ENVELOPE,
     raises=(RateLimited, Unavailable),
@@ -71,12 +71,12 @@ app_messages = Toolset(
 )
 model_servers = Toolset(
     "model_servers",
-    "What an organisation brings for models: servers of its own, and its keys for providers.",
+    "An organisation's own model servers, and its keys for providers.",
     base="/v1/ai",
 )
 ai = Toolset(
     "ai",
-    "An app's models: chat, embeddings, which are allowed, what they cost.",
+    "An app's models: chat, embeddings, settings and usage.",
     base="/v1/{app_id}",
     envelope=APP_AI_ENVELOPE,
     raises=(RateLimited, Unavailable),

@@ -1,4 +1,4 @@
-"""What no price here covers: it is refused instead of being passed on unpaid."""
+"""Refuses fields and tools that cost extra at the provider and that no price here covers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ from baobab.runtime.gateway.errors import RequestRefused
 from baobab.tools.ai.answer_headers import set_dropped_header
 from baobab.tools.core.call import Call
 
-# Surcharges that the catalogue's prices do not hold: service of another speed or place, searches that the provider
-# makes, machines that it keeps.
+# Fields with a surcharge that the catalogue's prices do not include: another speed or region, searches by the provider,
+# containers that it runs.
 _UNPRICED = frozenset(
     (
         "service_tier",
@@ -25,8 +25,8 @@ _UNPRICED = frozenset(
         "moderation",
     )
 )
-# What has another model answer than the one that is charged, is charged elsewhere, or undoes the limits that were
-# reckoned with.
+# Fields that choose another model than the one that is charged, charge another account, or undo the limits for which
+# credits were reserved.
 _ELSEWHERE = frozenset(
     (
         "models",
@@ -46,13 +46,13 @@ _USUAL: dict[str, tuple[Any, ...]] = {
 }
 _SEARCH = re.compile(r"web_search(?:_preview)?(?:_\d{4}_?\d\d_?\d\d)?")
 _WITH_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
-"""What is refused where there are no tools."""
-# All others are run by the provider, and charged by rules of their own.
+"""The fields that providers refuse if there are no tools."""
+# Tools of all other types are run by the provider, and charged separately.
 _OWN_TOOLS = ("function", "custom")
 
 
 def runs_itself(kind: Any) -> bool:
-    """Whether tools of this type are run by whoever asked."""
+    """Whether the caller runs tools of this type."""
     return kind in _OWN_TOOLS
 
 
@@ -64,17 +64,17 @@ def without_unpriced(
     theirs: Callable[[Any], bool] = runs_itself,
     known: str = "`function` and `custom`",
 ) -> dict[str, Any]:
-    """The fields, without the searches that the installation's setting drops; RequestRefused for all else unpriced.
+    """Returns the fields without the search tools that the installation's setting drops.
 
-    elsewhere: fields of the wire's own that change who is charged, or for what. theirs: whether a tool of a type is run
-    by whoever asked; known: those types, in words.
+    Raises RequestRefused for everything else without a price. elsewhere: more fields, of the wire format, that change
+    who is charged, or for what. theirs: says whether the caller runs tools of a type. known: those types, as text.
     """
     for field in sorted((_UNPRICED | _ELSEWHERE | elsewhere) & further.keys()):
         value = further[field]
         if value is None or value in _USUAL.get(field, ()):
             continue
-        said = "costs extra by rules that no price here says" if field in _UNPRICED else "changes what is charged for"
-        raise RequestRefused(f"`{field}` {said}.", remediation="Leave it out.", details={"param": field})
+        reason = "costs extra by rules that no price here says" if field in _UNPRICED else "changes what is charged for"
+        raise RequestRefused(f"`{field}` {reason}.", remediation="Leave it out.", details={"param": field})
     tools = further.get("tools")
     if tools is None:
         return dict(further)
@@ -92,20 +92,24 @@ def without_unpriced(
     if not dropped:
         return dict(further)
     set_dropped_header(call, *(f"tools.{tool['type']}" for tool in dropped))
-    rest = {name: value for name, value in further.items() if name != "tools"}
-    return {**rest, "tools": kept} if kept else {name: rest[name] for name in rest if name not in _WITH_TOOLS}
+    other_fields = {name: value for name, value in further.items() if name != "tools"}
+    return (
+        {**other_fields, "tools": kept}
+        if kept
+        else {name: other_fields[name] for name in other_fields if name not in _WITH_TOOLS}
+    )
 
 
 def _is_run_by_the_caller(tool: Mapping[str, Any], theirs: Callable[[Any], bool]) -> bool:
     kind, inner = tool.get("type"), tool.get("tools")
     if kind != "namespace":
         return theirs(kind)
-    # A group of tools, under one name.
+    # A group of tools under one name.
     return isinstance(inner, list) and all(isinstance(one, dict) and runs_itself(one.get("type")) for one in inner)
 
 
 def _is_chosen(tool: Mapping[str, Any], further: Mapping[str, Any]) -> bool:
-    """Whether the model must use it: without it, it could not answer as it was asked to."""
+    """Whether the model must use this tool, so that it cannot be left out."""
     choice = further.get("tool_choice")
     if not isinstance(choice, dict):
         return False
@@ -113,9 +117,9 @@ def _is_chosen(tool: Mapping[str, Any], further: Mapping[str, Any]) -> bool:
 
 
 def _tool_error(at: int, kind: Any, known: str) -> RequestRefused:
-    named = f"is of the type `{kind[:60]}`" if isinstance(kind, str) else "has no type"
+    type_text = f"is of the type `{kind[:60]}`" if isinstance(kind, str) else "has no type"
     return RequestRefused(
-        f"`tools[{at}]` {named}, and only the types {known} are passed on: others have no price here.",
+        f"`tools[{at}]` {type_text}, and only the types {known} are passed on: others have no price here.",
         remediation="Leave it out of `tools`.",
         details={"param": f"tools[{at}]"},
     )

@@ -1,4 +1,4 @@
-"""Answers on other wires than chat completions, counted and paid as those are."""
+"""Answers requests in other wire formats than chat completions, which are metered and charged in the same way."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
@@ -31,19 +31,19 @@ async def answer_on_wire(
     allowed: str | None = None,
     beat: bytes = KEEP_ALIVE,
 ) -> Any:
-    """The answer to a request on that wire, or a Stream of it.
+    """Answers a request in that wire format; returns the answer, or a Stream of it.
 
-    name: the model's. limit: tokens that the answer may have. told: an error as the last event, behind so many others.
-    kept: what becomes of the answer. allowed: what the request's header says. beat: what is sent of the wire while a
-    model thinks.
+    name: the model's. limit: the most tokens of the answer. render_error: renders an error as the last event, given
+    the number of events before it. conversation: stores the answer. allowed: the time limit in the request's header.
+    beat: the event that is sent while a model thinks.
     """
-    own, models = await resolve_models(call, name, allowed)
-    if own.max_tokens is not None:
-        limit = min(limit or own.max_tokens, own.max_tokens)
+    call_settings, models = await resolve_models(call, name, allowed)
+    if call_settings.max_tokens is not None:
+        limit = min(limit or call_settings.max_tokens, call_settings.max_tokens)
         body = {**body, wire.limit: limit}
     gateway = call.services.part(Gateway)
     if models[0].provider != wire.provider:
-        # What cannot be translated is refused before anything is set aside for it.
+        # A request that cannot be translated is refused before credits are reserved.
         wire.build_chat_request(body, models[0])
     if stream and call.context.streams:
 
@@ -55,7 +55,7 @@ async def answer_on_wire(
         return await stream_answer(
             call,
             models[0],
-            call_models(call, models, own, body, begin, limit=limit),
+            call_models(call, models, call_settings, body, begin, limit=limit),
             lambda pieces, _: pieces if conversation is None else conversation.wrap_stream(pieces),
             render_error,
             beat=beat,
@@ -67,21 +67,21 @@ async def answer_on_wire(
             wire, metered.model, whole, metered.meter, provider, metered.retry_timeouts
         )
 
-    answer, metered = await call_models(call, models, own, body, ask, limit=limit)
+    answer, metered = await call_models(call, models, call_settings, body, ask, limit=limit)
     await settle_call(metered)
     set_answer_headers(call, metered.model, cost=0 if metered.byok else metered.cost)
     return answer if conversation is None else await conversation.finish_response(answer)
 
 
 def _with_limit(wire: Wire, body: Mapping[str, Any], metered: MeteredCall) -> Mapping[str, Any]:
-    """The request with the limit that was set aside for."""
+    """Returns the request with the limit of tokens for which credits were reserved."""
     return body if metered.granted_tokens is None else {**body, wire.limit: metered.granted_tokens}
 
 
 async def resolve_models(call: Call, name: str | None, allowed: str | None = None) -> tuple[AiSettings, list[Model]]:
-    """The app's or the organisation's settings; and the model that is meant, with those to fall back on."""
-    own = await settings.get_call_settings(call, allowed)
-    # What was read is done with: no transaction stays open while a model thinks.
+    """Returns the settings for the call, and the requested model with its fallbacks."""
+    call_settings = await settings.get_call_settings(call, allowed)
+    # All reads are done: no transaction stays open while the model works.
     if not call.nested:
         await call.unit.commit()
-    return own, select_models(call, name, own, "chat")
+    return call_settings, select_models(call, name, call_settings, "chat")

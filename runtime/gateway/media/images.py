@@ -129,7 +129,7 @@ def _build_rendering(file: bytes) -> Rendering | None:
 
 
 def _build_arguments(provider: str, model: str, request: MediaRequest) -> dict[str, Any]:
-    """Builds LiteLLM's arguments beside the prompt. Raises RequestRefused for values that the provider does not know."""
+    """Builds LiteLLM's arguments beside the prompt. Raises RequestRefused for values that the provider lacks."""
     arguments = {name: value for name, value in request.parameters.items() if name not in ("input_images", "mask")}
     arguments |= request.provider
     if "mask" in request.parameters and not request.parameters.get("input_images"):

@@ -1,4 +1,4 @@
-"""An app's settings for models, and what it has used."""
+"""An app's settings for models, and its usage."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -43,7 +43,7 @@ ProviderKey = Annotated[str, Secret(500, min_length=8, pattern="^[!-~]+$")]
     ),
 )
 async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
-    """Read the app's settings for models. Of a key only the end is shown."""
+    """Read the app's settings for models. Only the end of a key is shown."""
     return {"config": _config(await settings.load_app_settings(call, app_id))}
 
 
@@ -62,7 +62,7 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
             "elegir modelo por defecto, permitir modelos, límite de tokens"
         )
     ),
-    guard=Guard(destructive_when="where it replaces or takes back a key"),
+    guard=Guard(destructive_when="if it replaces or removes a key"),
 )
 async def ai_config_update(
     call: Call,
@@ -78,19 +78,20 @@ async def ai_config_update(
 ) -> AiConfigAnswer:
     """Change the app's settings for models; what is left out stays, null takes a setting back.
 
-    defaultModel: used where a request names none; null for the platform's.
-    maxTokensPerRequest: longer answers are cut to this; null for no bound.
+    defaultModel: the model for requests that name none; null for the platform's default.
+    maxTokensPerRequest: the most tokens of an answer, which is cut there; null for no limit.
     allowedModels: the only models that may be called; empty for all.
-    fallbackModels: tried in this order when the provider of the model fails.
-    byokKey: your own key for a provider: its models are then called with it and not charged. Sealed, and never shown;
-        null takes it back.
-    byokProvider: whose key it is, where the key does not tell; null to have it told by the key.
-    timeouts: how long a call may take, where that is less than the installation allows; null for no bounds of its own.
-    dropParams: whether optional parameters that a model does not take, such as `seed`, are left out instead of refused;
-        a request's `drop_params` says otherwise. null for what the installation says.
+    fallbackModels: the models that are tried in this order if the provider of the model fails.
+    byokKey: your own key for a provider. Its models are then called with this key and not charged. The key is stored
+        encrypted and never shown. null removes it.
+    byokProvider: the provider of the key, if the key does not show it; null to detect it from the key.
+    timeouts: how long a call may take, in seconds. They can only be tighter than the installation's; null for no limits
+        of the app's own.
+    dropParams: whether optional parameters that a model does not take, such as `seed`, are left out instead of refused.
+        A request's `drop_params` takes precedence. null for the installation's setting.
     """
     values: dict[str, Any] = {"updated_at": call.now}
-    given = {
+    arguments = {
         "default_model": defaultModel,
         "max_tokens": maxTokensPerRequest,
         "allowed_models": allowedModels,
@@ -98,33 +99,33 @@ async def ai_config_update(
         "timeouts": timeouts,
         "drop_params": dropParams,
     }
-    values |= {name: value for name, value in given.items() if value is not OMITTED}
+    values |= {name: value for name, value in arguments.items() if value is not OMITTED}
     if isinstance(byokProvider, str) and not isinstance(byokKey, str):
-        raise BadRequest("`byokProvider` says whose `byokKey` is: it is given with the key.")
+        raise BadRequest("`byokProvider` is the provider of `byokKey`: send both together.")
     if byokKey is not OMITTED and (await settings.load_app_settings(call, app_id)).byok_last4 is not None:
         call.declare_destructive()
     if byokKey is None:
         values |= {"byok_key": None, "byok_provider": None, "byok_last4": None}
     elif byokKey is not OMITTED:
-        named = None if byokProvider is OMITTED else byokProvider
-        told = settings.provider_of(byokKey)
-        provider = named or told
+        named_provider = None if byokProvider is OMITTED else byokProvider
+        provider_by_prefix = settings.provider_of(byokKey)
+        provider = named_provider or provider_by_prefix
         if provider is None:
             raise UnknownProvider
-        if told is not None and told != provider:
-            raise KeyOfAnother(f"This key is one of `{told}`, by how it begins.")
-        known = call.services.part(Gateway).key_providers
-        if provider not in known:
+        if provider_by_prefix is not None and provider_by_prefix != provider:
+            raise KeyOfAnother(f"This key begins like a key of `{provider_by_prefix}`.")
+        key_providers = call.services.part(Gateway).key_providers
+        if provider not in key_providers:
             raise UnknownProvider(
-                f"`{provider}` is no vendor whose models a key of yours could call.",
-                remediation=f"Those of these can: {', '.join(known) or 'none'}.",
+                f"Keys for `{provider}` are not supported.",
+                remediation=f"Use a key for one of these providers: {', '.join(key_providers) or 'none'}.",
             )
         sealed = call.services.vault.seal(byokKey.encode(), settings.key_context(app_id))
         values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": organisation_providers.last4(byokKey)}
     await _require_models(call, app_id, values)
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
-    written = build_upsert(call.unit.database.dialect, app_ai).values(row)
-    await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
+    insertion = build_upsert(call.unit.database.dialect, app_ai).values(row)
+    await call.execute(insertion.on_conflict_do_update(index_elements=["id"], set_=values))
     await call.services.notices.publish(call.unit, settings.NOTICE, app_id)
     call.audit.resource_id = app_id
     call.audit.data["fields"] = sorted(values.keys() - {"updated_at"})
@@ -146,17 +147,17 @@ async def ai_config_update(
 async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:  # noqa: N803
     """Read what the app's calls to models have used and cost, in US dollars, by model.
 
-    startDate: the first day (UTC); 30 days ago when left out.
-    endDate: the last day; today when left out.
+    startDate: the first day (UTC); if left out, 30 days ago.
+    endDate: the last day (UTC); if left out, today.
     """
     first, last = first_and_last(startDate, endDate, call.now.date())
     app = call.require_app()
     by_model: dict[str, ModelUsage] = {}
     for used in await call.services.credits.usage(app.organisation_id, first, last, app_id=app_id):
-        of_model = by_model.setdefault(used.model or "", {"tokens": 0, "cost": 0.0, "requests": 0})
-        of_model["tokens"] += used.prompt_tokens + used.completion_tokens
-        of_model["requests"] += used.requests
-        of_model["cost"] += 0 if used.byok else used.cost / _NANOS
+        model_usage = by_model.setdefault(used.model or "", {"tokens": 0, "cost": 0.0, "requests": 0})
+        model_usage["tokens"] += used.prompt_tokens + used.completion_tokens
+        model_usage["requests"] += used.requests
+        model_usage["cost"] += 0 if used.byok else used.cost / _NANOS
     return {
         "totalTokens": sum(model["tokens"] for model in by_model.values()),
         "totalCost": sum(model["cost"] for model in by_model.values()),
@@ -166,20 +167,20 @@ async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endD
 
 
 async def _require_models(call: Call, app_id: str, values: Mapping[str, Any]) -> None:
-    """ModelNotUsable where the default model, or one to fall back on, is none that the app can chat with then."""
-    default, others = values.get("default_model"), values.get("fallback_models") or ()
+    """Raises ModelNotUsable if the new default model or a new fallback model is not a chat model the app can call."""
+    default, fallbacks = values.get("default_model"), values.get("fallback_models") or ()
     named = [("defaultModel", default)] if default is not None else []
-    named += [("fallbackModels", name) for name in others]
+    named += [("fallbackModels", name) for name in fallbacks]
     if not named:
         return
-    own = await settings.get_app_settings(call, app_id)
-    # A key that comes with the request opens what it is for.
-    brought = ProviderAccess({values["byok_provider"]: lambda: ""}) if values.get("byok_provider") else NO_ACCESS
+    app_settings = await settings.get_app_settings(call, app_id)
+    # A key in this request already makes its provider's models available.
+    new_access = ProviderAccess({values["byok_provider"]: lambda: ""}) if values.get("byok_provider") else NO_ACCESS
     for field, name in named:
-        model = call.services.part(Gateway).find_model(name, brought.merge(own.provider_access))
+        model = call.services.part(Gateway).find_model(name, new_access.merge(app_settings.provider_access))
         if model is None or model.modality != "chat":
             problem = "There is no model" if model is None else f"A model for {model.modality} is"
-            raise ModelNotUsable(f"{problem} `{name}`, which `{field}` names.", details={"param": field})
+            raise ModelNotUsable(f"{problem} `{name}`, which is set in `{field}`.", details={"param": field})
 
 
 def _config(own: settings.AiSettings) -> AiConfig:

@@ -1,4 +1,4 @@
-"""Messages: Anthropic's wire."""
+"""The Messages API, in Anthropic's wire format."""
 
 import re
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 
 System = Annotated[str, Text(900_000, nul=True)] | Annotated[list[AnyJsonObject], Field(max_length=1000)]
-Beta = Annotated[str, Text(2000), Field(description="Names of Anthropic's betas, with commas between.")]
+Beta = Annotated[str, Text(2000), Field(description="Names of Anthropic's betas, separated by commas.")]
 Version = Annotated[
-    str, Text(10, pattern=r"^\d{4}-\d\d-\d\d$"), Field(description="The version of Anthropic's wire, a date.")
+    str, Text(10, pattern=r"^\d{4}-\d\d-\d\d$"), Field(description="The version of Anthropic's API, a date.")
 ]
 _FROM_HEADERS = {"anthropic_beta": "anthropic-beta", "anthropic_version": "anthropic-version"}
 _ELSEWHERE = frozenset(("fallbacks", "fallback_credit_token", "billing_policy", "workspace_id", "user_profile_id"))
-# They mean nothing on this wire; translated, they would ask for more than was set aside.
+# This wire format does not have them; in a chat completion they would ask for more than was reserved.
 _MORE = frozenset(("n", "max_completion_tokens"))
-# Those whose words the vendor knows, and which the caller runs.
+# The types of tools that Anthropic defines and the caller runs.
 _RUN_BY_THE_CALLER = re.compile(r"custom|(?:bash|text_editor|memory|computer|computer_toolset|browser_toolset)_\d{8}")
-# Those that change neither what is charged, nor who answers, nor reach what is kept for a key that others call with,
-# nor let a tool stand where it is not looked for.
+# The betas that change neither the charge nor the model, give no access to data stored under a shared key, and do not
+# add tools in places that are not checked.
 _BETAS = (
     "cache-diagnosis",
     "claude-code",
@@ -92,7 +92,7 @@ async def gateway_messages(
     model: ModelName | None = None,
     system: System | None = None,
     stream: bool | None = None,
-    beta: bool = False,  # noqa: ARG001 - what clients say, and nobody needs
+    beta: bool = False,  # noqa: ARG001 - clients send it, but it has no effect
     anthropic_beta: Beta | None = None,
     anthropic_version: Version | None = None,
     baobab_timeout: TimeoutHeader | None = None,
@@ -100,17 +100,17 @@ async def gateway_messages(
 ) -> JsonObject:
     """Have a model answer a conversation, on the wire of Anthropic's Messages.
 
-    Any model can be asked; fields that are not listed here are passed on. The key may come in `x-api-key`.
+    You can call any model. Fields that are not listed here are passed on. You can also send the key in `x-api-key`.
 
-    messages: the conversation, each `{role, content}`.
-    max_tokens: the most that the answer may have; an app's maxTokensPerRequest where that is less.
-    model: left out, the app's default model, or the platform's.
-    system: what the model is told before the conversation.
-    stream: answer in server-sent events, where the door can.
-    beta: as Anthropic's clients say it; it makes no difference.
-    anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
-    anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
-    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
+    messages: the messages of the conversation, each `{role, content}`.
+    max_tokens: the most tokens that the answer may have. If an app's maxTokensPerRequest is less, that applies.
+    model: if left out, the app's default model, or the platform's.
+    system: the instructions for the model.
+    stream: answer with server-sent events. MCP always answers in one piece.
+    beta: sent by Anthropic's clients; it has no effect.
+    anthropic_beta: betas that do not affect the charge are passed on to Anthropic's own models.
+    anthropic_version: passed on to Anthropic's own models; if left out, 2023-06-01.
+    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     body = {**_body(call, messages, system, further), "max_tokens": max_tokens}
     wire = MessagesWire(_passed_headers(anthropic_beta, anthropic_version))
@@ -143,31 +143,33 @@ async def gateway_messages_count(
     messages: Messages,
     model: ModelName | None = None,
     system: System | None = None,
-    beta: bool = False,  # noqa: ARG001 - what clients say, and nobody needs
+    beta: bool = False,  # noqa: ARG001 - clients send it, but it has no effect
     anthropic_beta: Beta | None = None,
     anthropic_version: Version | None = None,
     **further: Any,
 ) -> Counted:
     """Count the tokens of a request for a message, without having it answered. Free.
 
-    Of Anthropic's own models they are as Anthropic counts them, of all others an estimate: a token for four bytes.
+    For Anthropic's own models the count is Anthropic's. For all others it is an estimate of one token for four bytes.
 
-    messages: the conversation, each `{role, content}`.
-    model: left out, the app's default model, or the platform's.
-    system: what the model is told before the conversation.
-    beta: as Anthropic's clients say it; it makes no difference.
-    anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
-    anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
+    messages: the messages of the conversation, each `{role, content}`.
+    model: if left out, the app's default model, or the platform's.
+    system: the instructions for the model.
+    beta: sent by Anthropic's clients; it has no effect.
+    anthropic_beta: betas that do not affect the charge are passed on to Anthropic's own models.
+    anthropic_version: passed on to Anthropic's own models; if left out, 2023-06-01.
     """
     body = _body(call, messages, system, further)
     wire = TokenCountWire(_passed_headers(anthropic_beta, anthropic_version))
-    own, (first, *_) = await resolve_models(call, model)
+    call_settings, (first, *_) = await resolve_models(call, model)
     set_answer_headers(call, first, cost=0)
     if first.provider != wire.provider:
         return {"input_tokens": estimate_tokens(body, first)}
     gateway = call.services.part(Gateway)
-    counted = await gateway.count_tokens(wire, first, body, gateway.find_own_provider(first, own.provider_access))
-    return {"input_tokens": counted["input_tokens"]}
+    token_count = await gateway.count_tokens(
+        wire, first, body, gateway.find_own_provider(first, call_settings.provider_access)
+    )
+    return {"input_tokens": token_count["input_tokens"]}
 
 
 def _body(call: Call, messages: list[dict[str, Any]], system: Any, further: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,10 +187,10 @@ def _body(call: Call, messages: list[dict[str, Any]], system: Any, further: Mapp
 
 
 def _passed_headers(beta: str | None, version: str | None) -> dict[str, str]:
-    """The caller's headers that the vendor is sent, and no others."""
+    """Returns those of the caller's headers that are sent to the vendor."""
     betas = dict.fromkeys(name.strip() for name in (beta or "").split(","))
-    told = {"anthropic-beta": ",".join(filter(_BETA.fullmatch, betas)), "anthropic-version": version}
-    return {name: value for name, value in told.items() if value}
+    headers = {"anthropic-beta": ",".join(filter(_BETA.fullmatch, betas)), "anthropic-version": version}
+    return {name: value for name, value in headers.items() if value}
 
 
 def _runs_itself(kind: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Which models there are, and what they cost."""
+"""The models and their prices."""
 
 from typing import Any
 
@@ -34,17 +34,23 @@ _USD_MILLION = 10**9
 async def gateway_models(call: Call) -> ModelList:
     """List the models that can be called: by everybody, and by your organisation's own keys and servers.
 
-    In an app: those of them that it allows.
+    In an app, only the models that the app allows are listed.
     """
-    own, rooms = await settings.get_call_settings(call), call.services.part(Gateway)
-    allowed = allowed_models(rooms, own)
+    call_settings, gateway_ = await settings.get_call_settings(call), call.services.part(Gateway)
+    allowed = allowed_models(gateway_, call_settings)
     models = [
         _render_model(model)
-        for model in rooms.list_models(own.provider_access)
+        for model in gateway_.list_models(call_settings.provider_access)
         if allowed is None or model.id in allowed
     ]
-    ends = (models[0]["id"], models[-1]["id"]) if models else (None, None)
-    return {"object": "list", "data": models, "has_more": False, "first_id": ends[0], "last_id": ends[1]}
+    first_and_last = (models[0]["id"], models[-1]["id"]) if models else (None, None)
+    return {
+        "object": "list",
+        "data": models,
+        "has_more": False,
+        "first_id": first_and_last[0],
+        "last_id": first_and_last[1],
+    }
 
 
 @OPENAI.tool(
@@ -65,12 +71,12 @@ async def gateway_models(call: Call) -> ModelList:
 async def gateway_model(call: Call, model_id: ModelName) -> Listed:
     """Read one of the models that can be called.
 
-    model_id: its id, or another of its names.
+    model_id: the model's id, or another of its names.
     """
-    own, rooms = await settings.get_call_settings(call), call.services.part(Gateway)
-    model = rooms.get_model(model_id, own.provider_access)
-    if not is_model_allowed(rooms, own, model):
-        raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
+    call_settings, gateway_ = await settings.get_call_settings(call), call.services.part(Gateway)
+    model = gateway_.get_model(model_id, call_settings.provider_access)
+    if not is_model_allowed(gateway_, call_settings, model):
+        raise ModelNotAllowed(f"The app allows {', '.join(call_settings.allowed_models)}.")
     return _render_model(model)
 
 
@@ -118,9 +124,9 @@ async def gateway_public_models(call: Call) -> PublicModels:
 )
 async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""
-    markup, own = call.services.options.ai_markup, await settings.get_app_settings(call, app_id)
+    markup, app_settings = call.services.options.ai_markup, await settings.get_app_settings(call, app_id)
     gateway = call.services.part(Gateway)
-    allowed = allowed_models(gateway, own)
+    allowed = allowed_models(gateway, app_settings)
     return {
         "models": [
             {
@@ -132,7 +138,7 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
                 "completion_price_per_mtok": price.completion / _USD_MILLION,
                 "raw_pricing": _render_price(price),
             }
-            for model in gateway.list_models(own.provider_access)
+            for model in gateway.list_models(app_settings.provider_access)
             if allowed is None or model.id in allowed
             for price in (model.price.marked_up(markup),)
         ]
@@ -152,7 +158,7 @@ def _render_model(model: Model) -> Listed:
 
 
 def _render_price(price: Any) -> dict[str, Any]:
-    """Whole nano-dollars, for those who reckon: per million tokens, or per image or second."""
+    """Renders a price exactly, in nano-dollars per million tokens, or per image or second."""
     return {
         "prompt_nanos_per_mtok": price.prompt,
         "completion_nanos_per_mtok": price.completion,

@@ -1,4 +1,4 @@
-"""An organisation's own keys for providers of models: what is called with them is not charged."""
+"""An organisation's own keys for providers of models. Calls with these keys are not charged."""
 
 from datetime import datetime
 from typing import Annotated
@@ -24,7 +24,7 @@ from baobab.tools.core.types import Text
 ProviderName = Annotated[
     str,
     Text(60, min_length=1, pattern="^[a-z0-9_-]+$"),
-    Field(description="Whose key it is, as op:provider_keys_list names it.", examples=["openai"]),
+    Field(description="The provider of the key, as op:provider_keys_list names it.", examples=["openai"]),
 ]
 
 
@@ -43,9 +43,9 @@ ProviderName = Annotated[
 async def provider_keys_list(call: Call) -> KeysOfProviders:
     """List your organisation's own keys for providers of models; of a key only the end is shown."""
     query = select(rows).where(rows.c.organisation_id == call.account.organisation_id).order_by(rows.c.provider)
-    found = (await call.execute(query)).all()
+    key_rows = (await call.execute(query)).all()
     return {
-        "provider_keys": [_render_key(row.provider, row.last4, row.updated_at) for row in found],
+        "provider_keys": [_render_key(row.provider, row.last4, row.updated_at) for row in key_rows],
         "providers": list(call.services.part(Gateway).key_providers),
     }
 
@@ -65,25 +65,26 @@ async def provider_keys_list(call: Call) -> KeysOfProviders:
             "añadir mi clave de OpenAI, Anthropic, clave de proveedor propia"
         )
     ),
-    guard=Guard(destructive_when="where the organisation has a key for the provider: it is replaced"),
+    guard=Guard(destructive_when="if the organisation already has a key for the provider, which it replaces"),
 )
 async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey) -> KeyOfProvider:
     """Keep your organisation's own key for a provider: its models of text are called with it, and not charged.
 
-    It holds for all apps of the organisation that have no `byokKey` for the provider, and for the gateway. Models of
-    providers that the installation has no key for can then be called, too. The key is sealed, and never shown.
+    The key applies to the gateway, and to all apps of the organisation that have no `byokKey` for the provider. With
+    it you can also call models of providers for which the installation has no key. The key is stored encrypted and
+    never shown.
 
-    key: as the provider gave it to you.
+    key: the key that the provider gave you.
     """
-    known = call.services.part(Gateway).key_providers
-    if provider not in known:
+    key_providers = call.services.part(Gateway).key_providers
+    if provider not in key_providers:
         raise UnknownProvider(
-            f"`{provider}` is no vendor whose models a key of yours could call.",
-            remediation=f"Those of these can: {', '.join(known)}.",
+            f"Keys for `{provider}` are not supported.",
+            remediation=f"Use a key for one of these providers: {', '.join(key_providers)}.",
         )
-    told = settings.provider_of(key)
-    if told is not None and told != provider:
-        raise KeyOfAnother(f"This key is one of `{told}`, by how it begins.")
+    provider_by_prefix = settings.provider_of(key)
+    if provider_by_prefix is not None and provider_by_prefix != provider:
+        raise KeyOfAnother(f"This key begins like a key of `{provider_by_prefix}`.")
     organisation = call.account.organisation_id
     id_ = f"{organisation}:{provider}"
     if (await call.execute(select(rows.c.id).where(rows.c.id == id_))).first():
@@ -94,8 +95,8 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
         "updated_at": call.now,
     }
     row = {"id": id_, "organisation_id": organisation, "provider": provider, **values}
-    written = build_upsert(call.unit.database.dialect, rows).values(row)
-    await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
+    insertion = build_upsert(call.unit.database.dialect, rows).values(row)
+    await call.execute(insertion.on_conflict_do_update(index_elements=["id"], set_=values))
     await _publish_change(call, provider)
     return _render_key(provider, organisation_providers.last4(key), call.now)
 
@@ -126,10 +127,10 @@ async def _preview_delete(call: Call, provider: ProviderName) -> str:
 async def provider_keys_delete(call: Call, provider: ProviderName) -> ProviderKeyRemoved:
     """Take your organisation's key for a provider back.
 
-    Its models are then called with the installation's key, where it has one.
+    The provider's models are then called with the installation's key, if it has one.
     """
-    gone = await call.execute(delete(rows).where(rows.c.id == f"{call.account.organisation_id}:{provider}"))
-    if gone.rowcount == 0:
+    result = await call.execute(delete(rows).where(rows.c.id == f"{call.account.organisation_id}:{provider}"))
+    if result.rowcount == 0:
         raise ProviderKeyNotFound
     await _publish_change(call, provider)
     return {"removed": True, "provider": provider}

@@ -1,4 +1,4 @@
-"""Responses: the newer one of OpenAI's wires."""
+"""The Responses API, the newer of OpenAI's wire formats."""
 
 from typing import Annotated, Any
 
@@ -31,14 +31,14 @@ Input = Annotated[
     | Annotated[list[AnyJsonObject], Field(min_length=1, max_length=10_000)],
     Field(description="A text, or the items of a conversation, which may be longer."),
 ]
-ResponseId = Annotated[str, Text(200, min_length=1), Field(description="A response's id, as its answer said it.")]
-# What refers to something that is kept elsewhere: what the vendor keeps is not the caller's.
+ResponseId = Annotated[str, Text(200, min_length=1), Field(description="The `id` of a response.")]
+# Fields that refer to data at the vendor, which is not the caller's.
 _ELSEWHERE = {
     "conversation": "Send the items of the conversation in `input`, or `previous_response_id`.",
     "prompt": "Send the prompt's text in `instructions` or `input`.",
-    "background": "Leave it out, and read the answer as a stream where it takes long.",
+    "background": "Leave it out, and read the answer as a stream if it takes long.",
 }
-# They mean nothing on this wire; translated, they would ask for more than was set aside.
+# This wire format does not have them; in a chat completion they would ask for more than was reserved.
 _MORE = frozenset(("n", "max_tokens", "max_completion_tokens"))
 _RUN_BY_THE_CALLER = frozenset(("function", "custom", "apply_patch", "local_shell", "computer", "computer_use_preview"))
 
@@ -73,15 +73,15 @@ async def gateway_responses(
 ) -> JsonObject:
     """Have a model answer, on the wire of OpenAI's Responses.
 
-    Any model can be asked; fields that are not listed here are passed on.
+    You can call any model. Fields that are not listed here are passed on.
 
     input: a text, or the items of a conversation.
-    model: left out, the app's default model, or the platform's.
-    stream: answer in server-sent events, where the door can.
-    max_output_tokens: the most that the answer may have; an app's maxTokensPerRequest where that is less.
-    previous_response_id: go on with that stored response, which the same organisation or app was answered.
-    store: keep the answer and what it answers for 30 days; false keeps nothing.
-    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
+    model: if left out, the app's default model, or the platform's.
+    stream: answer with server-sent events. MCP always answers in one piece.
+    max_output_tokens: the most tokens that the answer may have. If an app's maxTokensPerRequest is less, that applies.
+    previous_response_id: the stored response that the conversation continues, from the same organisation or app.
+    store: keep the conversation and the answer for 30 days; false keeps nothing.
+    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     for field, remediation in _ELSEWHERE.items():
         if further.get(field):
@@ -97,8 +97,11 @@ async def gateway_responses(
         theirs=_runs_itself,
         known="`function`, `custom`, `namespace` and those of OpenAI's that the caller runs",
     )
-    kept = await open_conversation(call, input, previous_response_id, store=store is not False)
-    body = {**further, "input": input if isinstance(input, str) and previous_response_id is None else kept.items}
+    conversation = await open_conversation(call, input, previous_response_id, store=store is not False)
+    body = {
+        **further,
+        "input": input if isinstance(input, str) and previous_response_id is None else conversation.items,
+    }
     if max_output_tokens is not None:
         body["max_output_tokens"] = max_output_tokens
     answer: dict[str, Any] = await answer_on_wire(
@@ -109,7 +112,7 @@ async def gateway_responses(
         max_output_tokens,
         _render_error,
         stream=stream,
-        conversation=kept,
+        conversation=conversation,
         allowed=baobab_timeout,
     )
     return answer
@@ -131,8 +134,8 @@ async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
 
 
 async def _preview_delete(call: Call, response_id: ResponseId, **_app: str) -> str:
-    found = await conversations.get_response(call, response_id)
-    return f"It would forget a stored response of the model {escape_name(str(found.get('model')))}."
+    response = await conversations.get_response(call, response_id)
+    return f"It would delete a stored response of the model {escape_name(str(response.get('model')))}."
 
 
 @OPENAI.tool(
@@ -148,7 +151,7 @@ async def _preview_delete(call: Call, response_id: ResponseId, **_app: str) -> s
     guard=Guard(preview=_preview_delete),
 )
 async def gateway_response_delete(call: Call, response_id: ResponseId) -> Deleted:
-    """Forget a stored response. Those that went on with it keep what was said before them."""
+    """Forget a stored response. Responses that continue it keep the conversation before them."""
     await conversations.delete_response(call, response_id)
     call.audit.resource_id = response_id
     return {"id": response_id, "object": "response", "deleted": True}
@@ -159,7 +162,7 @@ def _runs_itself(kind: Any) -> bool:
 
 
 def _render_error(error: BaobabError, before: int) -> bytes:
-    """As the vendor's documents have it, and as its clients read it: the same thing in two places."""
+    """Renders an error event. OpenAI's documentation and its clients differ, so the fields are in both places."""
     inner = AI_ENVELOPE.render(error, "")["error"]
     flat = {name: inner[name] for name in ("code", "message", "param")}
     return encode_named_event({"type": "error", **flat, "error": inner, "sequence_number": before})

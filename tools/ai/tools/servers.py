@@ -1,6 +1,6 @@
-"""Model servers that an organisation declares: vLLM, llama.cpp, Ollama and whatever else speaks OpenAI's wire.
+"""Model servers that an organisation declares: vLLM, llama.cpp, Ollama and others that speak OpenAI's wire format.
 
-Who declares one names an address that this server will call, so each call of it goes by the rules of outgoing requests.
+Their addresses come from users, so the rules for outgoing requests apply to every call.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _PATIENCE_SECONDS = 10.0
 ServerName = Annotated[
     str,
     Text(32, pattern=f"^{SERVER_NAME}$"),
-    Field(description="What its models' names begin with: `<name>/<model>`.", examples=["lab"]),
+    Field(description="The server's name, with which its models' ids begin: `<name>/<model>`.", examples=["lab"]),
 ]
 Url = Annotated[str, Text(500, min_length=8)]
 ServerKey = Annotated[str, Secret(500, min_length=1, pattern="^[!-~]+$")]
@@ -55,8 +55,8 @@ ServerKey = Annotated[str, Secret(500, min_length=1, pattern="^[!-~]+$")]
 async def model_servers_list(call: Call) -> ModelServers:
     """List the model servers that your organisation has declared."""
     query = select(rows).where(rows.c.organisation_id == call.account.organisation_id).order_by(rows.c.name)
-    found: Any = (await call.execute(query)).mappings()
-    return {"servers": [_render_server(row) for row in found]}
+    server_rows: Any = (await call.execute(query)).mappings()
+    return {"servers": [_render_server(row) for row in server_rows]}
 
 
 @model_servers.tool(
@@ -80,14 +80,14 @@ async def model_servers_create(
 ) -> ModelServer:
     """Declare a model server that speaks OpenAI's wire; your organisation and its apps can then call its models.
 
-    It is asked for its models at once. One that does not answer is declared all the same: its models can be called by
-    name. Nothing is charged for them.
+    The server is asked for its models at once. If it does not answer, it is declared anyway, and you can call its
+    models by name. Calls to it are not charged.
 
-    name: lower case letters, digits and dashes; no vendor's name.
-    url: where /models and /chat/completions begin, mostly ending in /v1. Private addresses are refused unless the
-      operator allows them.
-    key: sent to it as `Authorization: Bearer`. Sealed, and never shown.
-    timeouts: how long it may take to answer, where that is less than the installation allows.
+    name: lower case letters, digits and dashes; not the name of a vendor.
+    url: the address before /models and /chat/completions, which often ends in /v1. Private addresses are refused
+      unless the operator allows them.
+    key: sent to the server as `Authorization: Bearer`. It is stored encrypted and never shown.
+    timeouts: how long the server may take to answer, if that is less than the installation allows.
     """
     if call.services.part(Gateway).is_reserved_name(name):
         raise ServerNameTaken(f"`{name}` is the name of a vendor, or of a server of this installation.")
@@ -151,7 +151,7 @@ async def _preview_update(
             "cambiar servidor de modelos"
         )
     ),
-    guard=Guard(preview=_preview_update, destructive_when="where it replaces a key"),
+    guard=Guard(preview=_preview_update, destructive_when="if it replaces a key"),
 )
 async def model_servers_update(
     call: Call,
@@ -162,9 +162,9 @@ async def model_servers_update(
 ) -> ModelServer:
     """Change where a model server is, its key or its time; what is left out stays. It is asked for its models again.
 
-    url: the new address. A key that was given for another host is not taken along: send it again.
+    url: the new address. If its host is another one, send the key again.
     key: the new key; null for none.
-    timeouts: how long it may take to answer; null for as long as the installation allows.
+    timeouts: how long the server may take to answer; null for as long as the installation allows.
     """
     before, address = await _get_changeable(call, name, url, key, timeouts)
     if key is not OMITTED and before["key"] is not None:
@@ -174,8 +174,8 @@ async def model_servers_update(
         values |= _seal_key(call, before["id"], key)
     if timeouts is not OMITTED:
         values["timeouts"] = timeouts
-    opened = _open_key(call, before) if key is OMITTED else key
-    return await _write(call, before, values | await _probe_models(call, name, address, opened))
+    current_key = _open_key(call, before) if key is OMITTED else key
+    return await _write(call, before, values | await _probe_models(call, name, address, current_key))
 
 
 async def _preview_probe(call: Call, name: ServerName) -> str:
@@ -201,7 +201,7 @@ async def _preview_probe(call: Call, name: ServerName) -> str:
 async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
     """Ask a model server for its models, and whether it is well.
 
-    What it lists takes the place of what it listed before; where it lists nothing, `problem` says why.
+    The new list of models replaces the old one. If the server does not list its models, `problem` says why.
     """
     before = await _row(call, name)
     return await _write(call, before, await _probe_models(call, name, before["url"], _open_key(call, before)))
@@ -227,17 +227,17 @@ async def _preview_delete(call: Call, name: ServerName) -> str:
 )
 async def model_servers_delete(call: Call, name: ServerName) -> ServerRemoved:
     """Remove a model server, with its key: its models cannot be called any more."""
-    gone = await call.execute(delete(rows).where(*_name_conditions(call, name)))
-    if gone.rowcount == 0:
+    result = await call.execute(delete(rows).where(*_name_conditions(call, name)))
+    if result.rowcount == 0:
         raise ServerNotFound
     await _publish_change(call, name)
     return {"removed": True, "name": name}
 
 
 async def _probe_models(call: Call, name: str, url: str, key: str | None) -> dict[str, Any]:
-    """What a row says of a server that was asked for its models. Raises AddressRefused where it may not be asked."""
+    """Asks a server for its models and returns the values for its row. Raises AddressRefused or UrlRefused."""
     if not call.nested:
-        # No transaction stays open while somebody else's server thinks.
+        # No transaction stays open while another server works.
         await call.unit.commit()
     provider = Provider(name, url, key or "", "openai", lists_models=True, is_own=True, is_guarded=True)
     try:
@@ -248,16 +248,16 @@ async def _probe_models(call: Call, name: str, url: str, key: str | None) -> dic
         return {"problem": f"It answered {exc.details['status']}, and no list of models.", "probed_at": call.now}
     except EgressError as exc:
         return {"problem": exc.message, "probed_at": call.now}
-    listed = {model.id.removeprefix(f"{name}/"): model.context_window for model in models[:_MOST_MODELS]}
-    return {"models": listed, "problem": None, "probed_at": call.now}
+    windows_by_name = {model.id.removeprefix(f"{name}/"): model.context_window for model in models[:_MOST_MODELS]}
+    return {"models": windows_by_name, "problem": None, "probed_at": call.now}
 
 
 async def _get_changeable(
     call: Call, name: str, url: str | None, key: str | None, timeouts: Timeouts | None
 ) -> tuple[Mapping[str, Any], str]:
-    """The row of a server that may be changed so, and the address that it has then."""
+    """Returns the row of a server and its new address. Raises an error if the change is not allowed."""
     if url is None and key is OMITTED and timeouts is OMITTED:
-        raise MissingField("None of `url`, `key` and `timeouts` is given.", remediation="Say what is to be changed.")
+        raise MissingField("None of `url`, `key` and `timeouts` is given.", remediation="Send at least one of them.")
     before = await _row(call, name)
     address = before["url"] if url is None else _address(url)
     if key is OMITTED and before["key"] is not None and _origin(address) != _origin(before["url"]):
@@ -266,9 +266,9 @@ async def _get_changeable(
 
 
 async def _write(call: Call, before: Mapping[str, Any], values: dict[str, Any]) -> ModelServer:
-    # Of two who change it at once only one may: a key must not meet an address that it was not given for.
-    same = (rows.c.id == before["id"], rows.c.url == before["url"], rows.c.key.is_not_distinct_from(before["key"]))
-    if (await call.execute(update(rows).where(*same).values(values))).rowcount == 0:
+    # Of two simultaneous changes only one succeeds, so that a key is never sent to an address it was not given for.
+    unchanged = (rows.c.id == before["id"], rows.c.url == before["url"], rows.c.key.is_not_distinct_from(before["key"]))
+    if (await call.execute(update(rows).where(*unchanged).values(values))).rowcount == 0:
         raise ServerChanged
     await _publish_change(call, before["name"])
     return _render_server({**before, **values})
@@ -293,7 +293,7 @@ def _name_conditions(call: Call, name: str) -> tuple[Any, ...]:
 
 def _address(url: str) -> str:
     if "?" in url or "#" in url:
-        raise UrlRefused("The address of a model server has no query and no fragment.")
+        raise UrlRefused("The address of a model server must not have a query or a fragment.")
     return Target.parse(url, https_only=False).url.rstrip("/")
 
 
