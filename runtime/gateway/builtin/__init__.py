@@ -1,1 +1,1 @@
-"""Models that are part of Baobab: they need no provider, no key and no network, and cost nothing."""
+"""The models that are part of Baobab. They need no provider, key or network, and cost nothing."""

@@ -1,4 +1,4 @@
-"""What the built-in model answers: calls of tools, JSON, or a text that repeats what it was told."""
+"""Writes the built-in chat model's answer: calls of tools, JSON, or a text that repeats the prompt."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from baobab.runtime.gateway.builtin.commands import ArgumentFiller, Plan, PlanUn
 from baobab.runtime.gateway.builtin.schema_instance import NOTHING, write_instance
 from baobab.runtime.work_budget import Budget
 
-# Every text begins with it, so that nobody takes the answer for that of a language model.
+# Every text begins with this label, so that nobody takes the answer for that of a language model.
 LABEL = "[baobab/echo, the built-in model]"
 _LONGEST_QUOTE = 2000
 
@@ -21,7 +21,7 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
-    """A call that the model asks for; arguments are JSON text."""
+    """A call that the model requests; `arguments` is JSON text."""
 
     name: str
     arguments: str
@@ -41,7 +41,7 @@ class EchoAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The last message of the user, and what has happened since."""
+    """The user's last message, and the calls since."""
 
     message: Message
     plan: Plan
@@ -49,7 +49,7 @@ class _Turn:
 
 
 def write_answer(request: ChatRequest, budget: Budget) -> EchoAnswer:
-    """Raises BadParameter where the schema is one that it cannot satisfy, and OverBudget."""
+    """Writes the answer. Raises BadParameter for a schema that it cannot satisfy, and OverBudget."""
     try:
         turn = _read_turn(request.messages)
         calls = _request_calls(request, turn, budget)
@@ -66,18 +66,18 @@ def _read_turn(messages: Sequence[Message]) -> _Turn:
     user_message = messages[last] if last >= 0 else Message("user", "")
     results = {message.answers: message.text for message in since if message.role == "tool"}
     results_made = tuple((call.name, results[call.id]) for message in since for call in message.calls)
-    found_plan = commands.parse_plan(user_message.text)
-    if not found_plan:
-        # An agent of one purpose has its plan in its instructions.
+    plan = commands.parse_plan(user_message.text)
+    if not plan:
+        # An agent may have its plan in its instructions.
         instructions = commands.parse_plan("\n".join(message.text for message in messages if message.role == "system"))
-        found_plan = replace(instructions, prose=user_message.text) if instructions else found_plan
-    return _Turn(user_message, found_plan, results_made)
+        plan = replace(instructions, prose=user_message.text) if instructions else plan
+    return _Turn(user_message, plan, results_made)
 
 
 def _request_calls(request: ChatRequest, turn: _Turn, budget: Budget) -> tuple[RequestedCall, ...]:
-    known = {tool.name: tool for tool in request.tools}
+    tools_by_name = {tool.name: tool for tool in request.tools}
     planned = turn.plan.next_calls(len(turn.made), parallel=request.parallel)
-    if planned and all(call.name in known for call in planned):
+    if planned and all(call.name in tools_by_name for call in planned):
         filling = ArgumentFiller([result for _, result in turn.made], turn.message.text, budget)
         return tuple(
             RequestedCall(call.name, json_text.encode_json(filling.fill_value(call.arguments))) for call in planned
@@ -90,8 +90,8 @@ def _request_calls(request: ChatRequest, turn: _Turn, budget: Budget) -> tuple[R
             ),
         )
     if planned and request.tools:
-        missing = next(call.name for call in planned if call.name not in known)
-        raise PlanUnreadable(f"there is no tool called `{missing}`; there are {', '.join(known)}")
+        missing = next(call.name for call in planned if call.name not in tools_by_name)
+        raise PlanUnreadable(f"there is no tool called `{missing}`; there are {', '.join(tools_by_name)}")
     return ()
 
 
@@ -115,23 +115,23 @@ def _write_text(request: ChatRequest, turn: _Turn, budget: Budget) -> str:
 
 
 def _write_instance(schema: Any, turn: _Turn, budget: Budget, param: str, tool: Tool | None = None) -> Any:
-    """A value of the schema, from the first JSON object told that has it, or else from one that has a part of it."""
+    """Writes a value that satisfies the schema, from the first JSON object that does or that has some of its fields."""
     if tool is not None:
         schema = {"type": "object", **schema}
     objects = _find_objects(turn, budget)
     bounded = BoundedSchema(schema, budget)
     try:
-        whole = (one for one in objects if bounded.is_valid(schema, one))
-        named = schema.get("properties", {}) if isinstance(schema.get("properties", {}), dict) else {}
-        partly = (one for one in objects if one.keys() & named.keys())
-        return write_instance(schema, next(whole, None) or next(partly, NOTHING), budget)
+        matching = (one for one in objects if bounded.is_valid(schema, one))
+        properties = schema.get("properties", {}) if isinstance(schema.get("properties", {}), dict) else {}
+        partial_matches = (one for one in objects if one.keys() & properties.keys())
+        return write_instance(schema, next(matching, None) or next(partial_matches, NOTHING), budget)
     except SchemaUnusable as refused:
         where = f" of `{tool.name}`" if tool else ""
         raise BadParameter(param, f"no answer can be written to the schema{where}: {refused}") from refused
 
 
 def _find_objects(turn: _Turn, budget: Budget) -> list[dict[str, Any]]:
-    """JSON objects that the model was told: by the user first, then by the tools."""
+    """Finds the JSON objects in the user's text, then in the tools' results."""
     texts = [turn.plan.say or "", turn.plan.prose, *(result for _, result in reversed(turn.made))]
     return json_text.find_objects(texts, budget)
 
@@ -141,22 +141,22 @@ def _shorten_result(result: str) -> str:
 
 
 def _truncate_answer(request: ChatRequest, whole: EchoAnswer) -> EchoAnswer:
-    """The answer as far as stop sequences and the most tokens let it come, in texts that can be sent."""
+    """Cuts the answer at stop sequences and at the limit of tokens, and makes it encodable as UTF-8."""
     if whole.text is not None:
         text = _replace_surrogates(whole.text)
         stop_positions = [at for stop in request.stop if (at := text.find(stop)) >= 0]
         text = text[: min(stop_positions)] if stop_positions else text
         shown = tokens.first_tokens(text, request.most_tokens)
         return EchoAnswer(shown, (), "length" if len(shown) < len(text) else "stop")
-    left, calls = request.most_tokens, list[RequestedCall]()
+    tokens_left, calls = request.most_tokens, list[RequestedCall]()
     for call in whole.calls:
         sent = replace(call, arguments=_replace_surrogates(call.arguments))
-        if _count_call_tokens(sent) > left:
-            # As with any model: what it had no tokens for is missing, and the JSON is not whole.
-            room = left - _count_call_tokens(replace(sent, arguments=""))
+        if _count_call_tokens(sent) > tokens_left:
+            # As with any model, the JSON is incomplete where the tokens ran out.
+            room = tokens_left - _count_call_tokens(replace(sent, arguments=""))
             calls += [replace(sent, arguments=tokens.first_tokens(sent.arguments, room))] if room >= 0 else []
             return EchoAnswer(None, tuple(calls), "length")
-        left -= _count_call_tokens(sent)
+        tokens_left -= _count_call_tokens(sent)
         calls.append(sent)
     return EchoAnswer(None, tuple(calls), "tool_calls")
 
@@ -166,5 +166,5 @@ def _count_call_tokens(call: RequestedCall) -> int:
 
 
 def _replace_surrogates(text: str) -> str:
-    """Half of a surrogate pair can stand in a JSON string and in no UTF-8."""
+    """Replaces lone surrogates, which a JSON string may contain but UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""What the built-in model reads of an OpenAI chat request. What it does not read (temperature, seed, ...) it ignores.
+"""Parses an OpenAI chat request for the built-in model, which ignores other fields (temperature, seed, ...).
 
-It is as strict as the vendor whose wire this is where a mistake would otherwise show only with a real model: names of
-tools, and that every call is followed by its result.
+It is as strict as OpenAI about mistakes that would otherwise show only with a real model: names of tools, and that
+every call is followed by its result.
 """
 
 import re
@@ -32,9 +32,9 @@ _MOST_DEPTH = 100
 
 
 class BadParameter(ValueError):
-    """The request is not one that a model could answer.
+    """The request is invalid.
 
-    param: where the fault is, such as `messages[1].content`; code: the vendor's code of the fault.
+    param: the path of the fault, such as `messages[1].content`. code: OpenAI's code of the fault.
     """
 
     def __init__(self, param: str, problem: str, code: str = "invalid_value") -> None:
@@ -53,7 +53,7 @@ class ContextTooLong(BadParameter):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that a model asked for; arguments are JSON text."""
+    """A call that a model requested; `arguments` is JSON text."""
 
     id: str
     name: str
@@ -91,7 +91,7 @@ class ChatRequest:
 
 
 def parse_request(request: Mapping[str, Any], budget: Budget) -> ChatRequest:
-    """The request with everything checked. Raises BadParameter, and OverBudget."""
+    """Parses and checks a request. Raises BadParameter and OverBudget."""
     budget.spend(1 + sum(len(part) for part in request.values() if isinstance(part, list)))
     tools = _parse_tools(request)
     tools, must_call = _choose_tools(tools, request.get("tool_choice"))
@@ -197,14 +197,14 @@ def _parse_tools(request: Mapping[str, Any]) -> tuple[Tool, ...]:
 
 
 def _write_tools(request: Mapping[str, Any], budget: Budget) -> str:
-    """The tools as the text that they are counted as."""
+    """Renders the tools as text, whose tokens are counted."""
     text = json_text.encode_json(request["tools"]) if request.get("tools") else ""
     budget.spend(len(text) // 64)
     return text
 
 
 def _choose_tools(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], bool]:
-    """The tools that may be called, and whether one must be."""
+    """Returns the tools that may be called, and whether one must be called."""
     if choice is None or choice == "auto":
         return tools, False
     if choice == "none":
@@ -217,13 +217,13 @@ def _choose_tools(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...
         names = [_chosen_name(option) for option in _check_array(options, "tool_choice.allowed_tools.tools")]
     if str(mode) not in {"auto", "required"}:
         raise BadParameter("tool_choice", "must be `none`, `auto`, `required` or name a function")
-    known = {tool.name: tool for tool in tools}
+    tools_by_name = {tool.name: tool for tool in tools}
     for name in names:
-        if name not in known:
+        if name not in tools_by_name:
             raise BadParameter("tool_choice", f"there is no tool called {name!r} in `tools`")
     if mode == "required" and not names:
         raise BadParameter("tool_choice", "asks for a call, and there are no tools")
-    return tuple(known[name] for name in names), mode == "required"
+    return tuple(tools_by_name[name] for name in names), mode == "required"
 
 
 def _chosen_name(option: Any) -> str:
@@ -235,15 +235,15 @@ def _chosen_name(option: Any) -> str:
 def _parse_response_format(
     request: Mapping[str, Any],
 ) -> tuple[Literal["text", "json_object", "json_schema"], Mapping[str, Any]]:
-    given = _read_object(request, "response_format")
-    match given.get("type", "text"):
+    response_format = _read_object(request, "response_format")
+    match response_format.get("type", "text"):
         case "text":
             return "text", {}
         case "json_object":
             return "json_object", {}
         case "json_schema":
             schema = _read_object(
-                _read_object(given, "json_schema", "response_format"), "schema", "response_format.json_schema"
+                _read_object(response_format, "json_schema", "response_format"), "schema", "response_format.json_schema"
             )
             if json_text.is_deeper(schema, _MOST_DEPTH):
                 raise BadParameter("response_format", "is nested too deeply")

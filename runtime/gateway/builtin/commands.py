@@ -1,13 +1,13 @@
-"""The commands that a prompt may hold for the built-in model: which tools to call, in which order, and what to say.
+"""The commands that a prompt may contain for the built-in model: which tools to call in which order, and what to say.
 
 A command is a line that begins with its name:
 
     /call NAME {"argument": 1}      call a tool; `/call` lines that follow each other are called at once
-    /then NAME {"id": "$1.id"}      call it when the results of what stands above are there
-    /repeat 3 NAME {}               call it three times, each time when the last result is there
-    /say TEXT                       in the end say this, and not what the tools answered
+    /then NAME {"id": "$1.id"}      call a tool after the results of the calls above
+    /repeat 3 NAME {}               call a tool three times, each time after the last result
+    /say TEXT                       say this at the end, instead of the tools' results
 
-Arguments are nothing, or a JSON object that begins on the line and may go over several. A string `$1` in
+The arguments are optional: a JSON object that begins on the line and may span several lines. A string `$1` in
 them is the result of the first call, `$1.items.0` a part of it, and `$input` the last message of the user.
 """
 
@@ -30,7 +30,7 @@ _REFERENCE = re.compile(r"\$(\d{1,4})((?:\.[^.\s]+)*)")
 
 
 class PlanUnreadable(ValueError):
-    """A command is not written as it should be, or refers to what is not there."""
+    """A command is malformed, or refers to something that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Plan:
         return bool(self.calls) or self.say is not None
 
     def next_calls(self, made: int, *, parallel: bool) -> tuple[PlannedCall, ...]:
-        """What to call when that many calls have been made: the rest of the step, or one call of it."""
+        """Returns the next calls after that many: the rest of the current step, or one call of it."""
         if made >= len(self.calls):
             return ()
         step = self.calls[made].step
@@ -59,24 +59,24 @@ class Plan:
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan that a text holds, which may be empty. Raises PlanUnreadable."""
+    """Parses the plan in a text, which may be empty. Raises PlanUnreadable."""
     calls: list[PlannedCall] = []
     say: list[str] = []
     prose: list[str] = []
     step, last, end = 0, "", 0
-    while found := _COMMAND.search(text, end):
-        prose.append(text[end : found.start()])
-        command, at = found[1], found.end()
+    while match := _COMMAND.search(text, end):
+        prose.append(text[end : match.start()])
+        command, at = match[1], match.end()
         if command == "say":
             end = _find_line_end(text, at)
             say.append(text[at:end].strip())
             continue
         times = 1
         if command == "repeat":
-            counted = _TIMES.match(text, at)
-            if counted is None:
+            times_match = _TIMES.match(text, at)
+            if times_match is None:
                 raise PlanUnreadable("`/repeat` needs how often, the name of a tool and its arguments")
-            times, at = int(counted[1]), counted.end()
+            times, at = int(times_match[1]), times_match.end()
         name, arguments, end = _parse_call(text, at, command)
         if calls and not (command == "call" and last in {"call", "then"}):
             step += 1
@@ -90,20 +90,20 @@ def parse_plan(text: str) -> Plan:
 
 
 def _parse_call(text: str, at: int, command: str) -> tuple[str, dict[str, Any], int]:
-    named = _NAME.match(text, at)
-    if named is None:
+    name_match = _NAME.match(text, at)
+    if name_match is None:
         raise PlanUnreadable(f"`/{command}` needs the name of a tool")
-    space = _SPACE.match(text, named.end())
-    at = space.end() if space else named.end()
+    space = _SPACE.match(text, name_match.end())
+    at = space.end() if space else name_match.end()
     arguments: Any = {}
     if text.startswith("{", at):
         try:
             arguments, at = json_text.read_at(text, at)
         except ValueError as fault:
-            raise PlanUnreadable(f"the arguments of `/{command} {named[0]}` are not JSON: {fault}") from fault
+            raise PlanUnreadable(f"the arguments of `/{command} {name_match[0]}` are not JSON: {fault}") from fault
     if not _REST.match(text, at):
-        raise PlanUnreadable(f"`/{command} {named[0]}` may be followed by one JSON object and nothing else")
-    return named[0], arguments, _find_line_end(text, at)
+        raise PlanUnreadable(f"`/{command} {name_match[0]}` may be followed by one JSON object and nothing else")
+    return name_match[0], arguments, _find_line_end(text, at)
 
 
 def _find_line_end(text: str, at: int) -> int:
@@ -112,7 +112,7 @@ def _find_line_end(text: str, at: int) -> int:
 
 
 class ArgumentFiller:
-    """What `$1` and `$input` stand for in the arguments of the next calls. All that is filled in is paid for."""
+    """Replaces `$1` and `$input` in the arguments of the next calls, and charges the budget for it."""
 
     def __init__(self, results: Sequence[str], user_input: str, budget: Budget) -> None:
         self._results = results
@@ -122,7 +122,7 @@ class ArgumentFiller:
         self._parts: dict[str, tuple[Any, int]] = {}
 
     def fill_value(self, value: Any) -> Any:
-        """The value with what it refers to in place. Raises PlanUnreadable and OverBudget."""
+        """Returns the value with its references replaced. Raises PlanUnreadable and OverBudget."""
         self._budget.spend()
         if isinstance(value, dict):
             return {key: self.fill_value(inner) for key, inner in value.items()}
@@ -141,15 +141,15 @@ class ArgumentFiller:
         return part
 
     def _resolve_part(self, reference: str) -> Any:
-        found = _REFERENCE.fullmatch(reference)
-        assert found is not None
-        number, path = int(found[1]), found[2].split(".")[1:]
+        match = _REFERENCE.fullmatch(reference)
+        assert match is not None
+        number, path = int(match[1]), match[2].split(".")[1:]
         if not 1 <= number <= len(self._results):
             raise PlanUnreadable(f"`{reference}`: that call has no result yet")
         if number not in self._values:
             self._values[number] = _parse_result(self._results[number - 1])
         value = self._values[number]
-        # To find a part, and to write it once for its size, is work of the size of the whole result.
+        # Finding a part and measuring it costs as much work as the whole result.
         self._budget.spend(len(path) + len(self._results[number - 1]) // 256)
         for segment in path:
             if isinstance(value, dict) and segment in value:
@@ -168,7 +168,7 @@ class ArgumentFiller:
 
 
 def _parse_result(result: str) -> Any:
-    """A result as the JSON that it is, or else as text."""
+    """Parses a result as JSON; returns the text if it is not JSON."""
     try:
         value, end = json_text.read_at(result.strip(), 0)
     except ValueError:

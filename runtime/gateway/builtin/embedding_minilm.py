@@ -1,4 +1,4 @@
-"""The sentence model all-MiniLM-L6-v2 (Apache-2.0), by its published weights and tokenizer."""
+"""The sentence model all-MiniLM-L6-v2 (Apache-2.0), with its published weights and tokenizer."""
 
 import hashlib
 from array import array
@@ -11,22 +11,23 @@ from baobab.runtime.gateway.builtin.embedding_network import Network
 from baobab.runtime.gateway.builtin.embedding_weights import read_weights
 from baobab.runtime.gateway.builtin.embeddings import MINILM
 
-# Vectors are kept for years and compared with later ones, so the id promises these files and no others.
+# Vectors are stored for years and compared with later ones, so the id stands for exactly these files.
 _DIGESTS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-# 32 for each token that is read: enough for any text, and a bound on what the rest of a long one costs.
+# 32 characters for each token that is read: enough for any text, and a limit to the cost of a long one.
 _CHARACTERS = 8192
-# How many texts are tokenised, and how many tokens go through the network, at a time: bounds of memory, about 30 MB.
+# The texts that are tokenised, and the tokens that go through the network, at a time. They limit memory to about 30 MB.
 _TEXTS = 32
 _TOKENS = 1024
 
 
 class MiniLm:
-    """English sentences and short paragraphs to vectors. A token is a piece of a word, and two stand for the ends.
+    """Turns English sentences and short paragraphs into vectors. Tokens are pieces of words, and one for each end.
 
-    About 10 ms for a sentence, 5 in company, 110 for the longest text, on one processor; the GIL is free meanwhile.
+    It takes about 10 ms for a sentence, 5 ms in a batch, and 110 ms for the longest text, on one processor, without
+    holding the GIL.
     """
 
     id = MINILM
@@ -43,7 +44,7 @@ class MiniLm:
                     raise ValueError(f"{folder / name} is not the file that all-MiniLM-L6-v2 was published with.")
         self._network = Network(read_weights(folder / "model.safetensors"))
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        # The file says 128 tokens, filled up to as many; the model's own limit is `max_tokens`.
+        # The file truncates and pads to 128 tokens; the model's own limit is `max_tokens`.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
@@ -62,18 +63,18 @@ class MiniLm:
 
     def _tokenise(self, texts: Sequence[str]) -> Iterator[list[int]]:
         for start in range(0, len(texts), _TEXTS):
-            # `encode` would do one text and keep the GIL.
-            some = [text[:_CHARACTERS] for text in texts[start : start + _TEXTS]]
-            for encoding in self._tokenizer.encode_batch_fast(some):
+            # `encode` would take one text at a time and hold the GIL.
+            batch = [text[:_CHARACTERS] for text in texts[start : start + _TEXTS]]
+            for encoding in self._tokenizer.encode_batch_fast(batch):
                 yield encoding.ids
 
     def _truncate_tokens(self, tokens: list[int]) -> list[int]:
-        """At most `max_tokens`, and the last still the one that ends a text."""
+        """Cuts a text to `max_tokens` and keeps the last token, which marks its end."""
         return tokens if len(tokens) <= self.max_tokens else [*tokens[: self.max_tokens - 1], tokens[-1]]
 
 
 def _list_batches(sequences: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """The indexes of all sequences, those of one length together, in lists of at most `_TOKENS` tokens."""
+    """Yields lists of the sequences' indexes, sorted by length, each of at most `_TOKENS` tokens."""
     batch: list[int] = []
     tokens = 0
     for index in sorted(range(len(sequences)), key=lambda index: len(sequences[index])):

@@ -1,7 +1,7 @@
 """The forward pass of a small BERT, in numpy.
 
-Texts are not padded to one length: their tokens stand below each other in one matrix, a row each, and only attention
-looks at them text by text. So nothing is computed in vain, and no text can touch another.
+Texts are not padded to one length: their tokens are the rows of one matrix, and only attention treats the texts one by
+one. So nothing is computed in vain, and no text influences another.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ _LAYERS = 6
 _HEADS = 12
 _WIDTH = 384
 _HEAD = _WIDTH // _HEADS
-# What is computed number by number goes by so many rows at a time: they stay in the processor's cache.
+# Elementwise functions take so many rows at a time, so that they stay in the processor's cache.
 _ROWS = 64
 
 
 class Network:
-    """Token ids to one vector for each text: the mean of its tokens' vectors, scaled to length 1.
+    """Turns token ids into one vector for each text: the mean of its tokens' vectors, scaled to length 1.
 
     It keeps no state. numpy releases the GIL for nearly all of the work.
     """
@@ -29,15 +29,16 @@ class Network:
         self._weights = weights
 
     def compute_vectors(self, texts: Sequence[Sequence[int]]) -> Matrix:
-        """(texts, 384), in the order of the texts, each of 1 to 512 token ids. Texts of one length that stand next to
-        each other go through attention together.
+        """Returns a matrix (texts, 384) in the order of the texts, each of 1 to 512 token ids.
+
+        Neighbouring texts of equal length go through attention together.
         """
         lengths = [len(text) for text in texts]
         hidden = self._embed_tokens(texts)
         for layer in range(_LAYERS):
             hidden = self._apply_layer(f"encoder.layer.{layer}", hidden, lengths)
         starts = np.cumsum([0, *lengths[:-1]])
-        # The sum has the mean's direction, and the length goes away.
+        # The sum has the direction of the mean, and its length is normalised.
         sums: Matrix = np.add.reduceat(hidden, starts, axis=0)
         sums /= np.linalg.norm(sums, axis=1, keepdims=True)
         return sums
@@ -51,22 +52,22 @@ class Network:
         return self._normalise_rows("embeddings.LayerNorm", hidden)
 
     def _apply_layer(self, name: str, hidden: Matrix, lengths: Sequence[int]) -> Matrix:
-        seen = self._apply_linear(f"{name}.attention.output.dense", self._apply_attention(name, hidden, lengths))
-        seen += hidden
-        hidden = self._normalise_rows(f"{name}.attention.output.LayerNorm", seen)
+        attended = self._apply_linear(f"{name}.attention.output.dense", self._apply_attention(name, hidden, lengths))
+        attended += hidden
+        hidden = self._normalise_rows(f"{name}.attention.output.LayerNorm", attended)
         wide = self._apply_linear(f"{name}.intermediate.dense", hidden)
         for row in range(0, len(wide), _ROWS):
             _apply_gelu(wide[row : row + _ROWS])
-        thought = self._apply_linear(f"{name}.output.dense", wide)
-        thought += hidden
-        return self._normalise_rows(f"{name}.output.LayerNorm", thought)
+        output = self._apply_linear(f"{name}.output.dense", wide)
+        output += hidden
+        return self._normalise_rows(f"{name}.output.LayerNorm", output)
 
     def _apply_attention(self, name: str, hidden: Matrix, lengths: Sequence[int]) -> Matrix:
         queries, keys, values = (
             self._apply_linear(f"{name}.attention.self.{part}", hidden) for part in ("query", "key", "value")
         )
         queries *= np.float32(_HEAD**-0.5)
-        seen = np.empty_like(hidden)
+        attended = np.empty_like(hidden)
         for rows, texts, length in _group_lengths(lengths):
             # (texts, heads, length, 32) each
             query, key, value = (
@@ -77,8 +78,8 @@ class Network:
             shares -= shares.max(axis=3, keepdims=True)
             np.exp(shares, out=shares)
             shares /= shares.sum(axis=3, keepdims=True)
-            seen[rows] = (shares @ value).transpose(0, 2, 1, 3).reshape(texts * length, _WIDTH)
-        return seen
+            attended[rows] = (shares @ value).transpose(0, 2, 1, 3).reshape(texts * length, _WIDTH)
+        return attended
 
     def _apply_linear(self, name: str, rows: Matrix) -> Matrix:
         result: Matrix = rows @ self._weights[f"{name}.weight"].T
@@ -86,7 +87,7 @@ class Network:
         return result
 
     def _normalise_rows(self, name: str, rows: Matrix) -> Matrix:
-        """The rows, changed in place to mean 0 and variance 1, then scaled and shifted."""
+        """Changes the rows in place to mean 0 and variance 1, then scales and shifts them."""
         rows -= rows.mean(axis=1, keepdims=True)
         variances = np.einsum("ij,ij->i", rows, rows) / np.float32(_WIDTH)
         rows /= np.sqrt(variances + np.float32(1e-12))[:, None]
@@ -96,7 +97,7 @@ class Network:
 
 
 def _group_lengths(lengths: Sequence[int]) -> Iterator[tuple[slice, int, int]]:
-    """Neighbours of one length: the rows of their tokens, how many they are, and the length."""
+    """Yields groups of neighbouring texts of equal length: the rows of their tokens, their number and the length."""
     start = 0
     for length, group in groupby(lengths):
         texts = sum(1 for _ in group)
@@ -105,10 +106,10 @@ def _group_lengths(lengths: Sequence[int]) -> Iterator[tuple[slice, int, int]]:
 
 
 def _apply_gelu(rows: Matrix) -> None:
-    """GELU in place, as max(x, 0) - |x| * erfc(|x| / sqrt 2) / 2, which loses no digits to cancellation.
+    """Applies GELU in place, as max(x, 0) - |x| * erfc(|x| / sqrt 2) / 2, which loses no digits to cancellation.
 
-    numpy has no erfc. This is formula 7.1.26 of Abramowitz and Stegun, whose error is below 1.5e-7: about that of the
-    numbers themselves.
+    numpy has no erfc. This uses formula 7.1.26 of Abramowitz and Stegun, whose error is below 1.5e-7, about that of
+    32-bit floats.
     """
     size = np.abs(rows)
     scaled = size * np.float32(0.3275911 / np.sqrt(2))

@@ -1,5 +1,6 @@
-"""The numbers of a model, read from a safetensors file: eight bytes that say how long the JSON after them is, the JSON,
-and the numbers at the offsets that it gives.
+"""Reads the weights of a model from a safetensors file.
+
+The file has eight bytes with the length of the JSON after them, the JSON, and the numbers at the offsets in it.
 """
 
 import json
@@ -15,9 +16,9 @@ Matrix = NDArray[np.float32]
 
 
 def read_weights(path: Path) -> dict[str, Matrix]:
-    """Every tensor of 32-bit floats in a file, by its name. They cannot be written.
+    """Returns the read-only tensors of 32-bit floats in a file, by name.
 
-    The file is mapped, not read: its pages come into memory when they are needed, and processes share them.
+    The file is memory-mapped: its pages are loaded when they are needed, and processes share them.
     """
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

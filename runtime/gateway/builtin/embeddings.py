@@ -1,12 +1,12 @@
-"""Embeddings without a key: which embedders are here, and the one to take.
+"""The built-in embedders, which need no key.
 
-    embedder = best()
+    embedder = load_best()
     vectors = embedder.embed(["how do I reset my password?"])
 
-The good one is a sentence model whose weights come in a package of their own, which need not be installed. Without it
-a lexical one does the work: worse, but the same shape, and an id that says so. Vectors of the two must not be compared.
+The better one is a sentence model whose weights are in a separate, optional package. Without it a lexical one is used:
+worse, with vectors of the same shape and another id. Vectors of the two must not be compared.
 
-Nothing heavy is imported before the first embedder is asked for.
+Nothing heavy is imported before an embedder is loaded.
 """
 
 import os
@@ -30,7 +30,7 @@ _loading = Lock()
 class Embedder(Protocol):
     """Turns texts into vectors whose dot product is their similarity, -1 to 1.
 
-    Both methods are for a worker thread, not for the event loop, and may be called by several threads at once.
+    Call both methods in a worker thread, not on the event loop. Several threads may call them at once.
     """
 
     id: str
@@ -38,16 +38,16 @@ class Embedder(Protocol):
     max_tokens: int
 
     def embed(self, texts: Sequence[str]) -> list["array[float]"]:
-        """One vector of length 1 for each text, in the order of the texts: 32-bit floats, typecode `f`.
+        """Returns one vector of length 1 for each text, in the order of the texts: 32-bit floats, typecode `f`.
 
-        Of a text longer than `max_tokens` only the beginning is read. A text has the same vector alone and among
-        others, to 1e-5.
+        Only the first `max_tokens` of a text are read. A text's vector is the same alone and in a batch, to 1e-5.
         """
         ...
 
     def count(self, text: str) -> int:
-        """How many tokens a text has, at least 1. More than `max_tokens` says that `embed` leaves its end out; so
-        `min(count(text), max_tokens)` is what was used. Counting may stop some way beyond `max_tokens`.
+        """Returns the number of tokens of a text, at least 1.
+
+        `embed` uses `min(count(text), max_tokens)` of them. Counting may stop some way beyond `max_tokens`.
         """
         ...
 
@@ -58,23 +58,23 @@ class EmbedderMissing(LookupError):
 
 @cache
 def list_installed() -> tuple[str, ...]:
-    """The ids of the embedders that can be loaded here, the best first. Loads none of them."""
+    """Returns the ids of the embedders that can be loaded, the best first. It loads none of them."""
     return (MINILM, LEXICAL) if all(find_spec(name) for name in _REQUIRED_PACKAGES) else (LEXICAL,)
 
 
 def load_best() -> Embedder:
-    """The best embedder that is installed. The first call loads it."""
+    """Returns the best embedder that is installed. The first call loads it."""
     return load_embedder(list_installed()[0])
 
 
 def load_embedder(embedder_id: str) -> Embedder:
-    """The embedder of an id, the same object every time. The first call loads it: a third of a second for the model.
+    """Returns the embedder of an id, always the same object. The first call loads it, in up to a third of a second.
 
-    Raises EmbedderMissing, and ValueError when the installed weights are not those that the id promises.
+    Raises EmbedderMissing, and ValueError if the installed weights are not the published ones.
     """
     if embedder_id not in list_installed():
         raise EmbedderMissing(embedder_id)
-    # `cache` alone would let two threads load at once.
+    # `cache` alone would let two threads load it at once.
     with _loading:
         return _load(embedder_id)
 
@@ -83,13 +83,13 @@ def load_embedder(embedder_id: str) -> Embedder:
 def _load(embedder_id: str) -> Embedder:
     if embedder_id == LEXICAL:
         return LexicalEmbedder()
-    # Both libraries read these when they start, and both would otherwise use threads of their own: numpy's wait for
-    # each other by spinning, which is many times slower as soon as a processor has something else to do.
+    # Both libraries read these when they start and would otherwise use threads of their own. numpy's threads wait for
+    # each other by spinning, which is many times slower on a busy processor.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from baobab.runtime.gateway.builtin.embedding_minilm import MiniLm  # noqa: PLC0415 - numpy and tokenizers
 
-    # Found, not imported: of that package only the data is wanted.
+    # The package is not imported, because only its data is needed.
     package = find_spec(_REQUIRED_PACKAGES[0])
     assert package is not None
     assert package.submodule_search_locations is not None

@@ -1,6 +1,6 @@
-"""`baobab/film`: a video model that makes every feature run without a provider's key.
+"""`baobab/film`: a video model with which every feature works without a provider's key.
 
-Every request has the same short film, `film.mp4` beside this file, which says what it is. It was recorded once.
+Every request gives the same short film, `film.mp4` beside this file, which says what it is.
 """
 
 from functools import cache
@@ -12,5 +12,5 @@ SECONDS = 5
 
 @cache
 def read_film() -> bytes:
-    """The film as an MP4 file."""
+    """Returns the film as an MP4 file."""
     return files(__package__).joinpath("film.mp4").read_bytes()

@@ -1,4 +1,4 @@
-"""JSON in the texts that a model reads: taken with bounds, since the texts come from anyone."""
+"""Finds JSON in the texts that a model reads, with limits, because the texts come from anyone."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def read_at(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value that begins there, and where it ends. Raises ValueError."""
+    """Returns the JSON value that begins at a position, and the position of its end. Raises ValueError."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError as deep:
@@ -31,8 +31,9 @@ def read_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def find_objects(texts: Iterable[str], budget: Budget) -> list[dict[str, Any]]:
-    """The JSON objects that stand in texts, in order. No more after so many, or so many braces that begin none; of a
-    text its first 100,000 characters are read. Raises OverBudget.
+    """Returns the JSON objects in the texts, in order. Raises OverBudget.
+
+    The search stops after 64 objects or 16 failures, and reads the first 100,000 characters of a text.
     """
     values: list[dict[str, Any]] = []
     failures = 0
@@ -53,12 +54,12 @@ def find_objects(texts: Iterable[str], budget: Budget) -> list[dict[str, Any]]:
 
 
 def encode_json(value: Any) -> str:
-    """Compact JSON, with characters as they are."""
+    """Encodes a value as compact JSON, without escaping characters."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def is_deeper(value: Any, most: int) -> bool:
-    """Whether a value is nested in more levels than that."""
+    """Whether a value is nested in more than `most` levels."""
     level = [value]
     for _ in range(most + 1):
         level = [

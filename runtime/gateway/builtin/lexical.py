@@ -1,4 +1,4 @@
-"""Embeddings by words and letters alone: near are texts that share them. It knows no meaning."""
+"""Embeddings by words and letters alone: texts are close if they share them, whatever they mean."""
 
 import re
 import unicodedata
@@ -12,7 +12,7 @@ from math import log, sqrt
 from baobab.runtime.gateway.builtin import tokens
 
 _WORD = re.compile(r"\w+")
-# Words that two texts share whatever they are about. English, as is most of what is asked; others lose nothing.
+# English words that texts share whatever they are about. Texts in other languages lose nothing.
 _COMMON = frozenset(
     _WORD.findall(
         "a about all an and any are as at be but by can did do does for from had has have he her his how i if in into "
@@ -23,9 +23,9 @@ _COMMON = frozenset(
 
 
 class LexicalEmbedder:
-    """Words, pairs of words and parts of words, each hashed to one of the dimensions and to a sign.
+    """Hashes words, pairs of words and parts of words, each to one of the dimensions and a sign.
 
-    Plain Python: about 0.1 ms for a sentence, 15 ms for the longest text, with the GIL held.
+    It is plain Python: about 0.1 ms for a sentence, 15 ms for the longest text, holding the GIL.
     """
 
     id = "baobab/lexical-384"
@@ -42,9 +42,9 @@ class LexicalEmbedder:
         vector = [0.0] * self.dimensions
         words = _WORD.findall(unicodedata.normalize("NFKC", tokens.first_tokens(text, self.max_tokens)).casefold())
         for (feature, weight), times in Counter(_list_features(words)).items():
-            # Not `hash`, which differs from process to process.
+            # `hash` differs from process to process.
             code = zlib.crc32(feature.encode())
-            # The sign lets two features that meet in one dimension cancel as often as they add up.
+            # With the sign, two features in one dimension cancel as often as they add up.
             sign = 1.0 if code >> 31 else -1.0
             vector[code % self.dimensions] += sign * weight * (1 + log(times))
         length = sqrt(sum(number * number for number in vector))
@@ -52,7 +52,7 @@ class LexicalEmbedder:
 
 
 def _list_features(words: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """Each feature with its weight."""
+    """Yields each feature with its weight."""
     yield "", 0.01  # so that a text without a word has a vector too
     for word in words:
         if word in _COMMON:

@@ -1,7 +1,7 @@
-"""`baobab/picture`: an image model that makes every feature run without a provider's key.
+"""`baobab/picture`: an image model with which every feature works without a provider's key.
 
-It draws no prompt: it writes its first words, and that it is built in, over a band of colour. The same request has the
-same pictures, always. Pillow is loaded with the first picture.
+It does not draw the prompt: it writes the prompt's first words, and that it is built in, over bands of colour. The same
+request always gives the same pictures. Pillow is loaded with the first picture.
 """
 
 import io
@@ -13,14 +13,14 @@ from hashlib import blake2b
 
 MODEL = "baobab/picture"
 LARGEST = 4096
-"""Dots of a side."""
+"""The most pixels of a side."""
 
 _MOST_READ = 400
 _QUICK = 1
 
 
 def draw_png(width: int, height: int, texts: Sequence[str], seed: str) -> bytes:
-    """The picture as a PNG file. said: texts, each of which begins a line."""
+    """Draws the picture as a PNG file. texts: each begins a line."""
     from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
     digest = blake2b("\0".join((seed, *texts)).encode("utf-8", "replace"), digest_size=8).digest()
@@ -50,7 +50,7 @@ def draw_png(width: int, height: int, texts: Sequence[str], seed: str) -> bytes:
 
 
 def _strip_accents(text: str) -> str:
-    """The text in the letters that Pillow's own font has: accents are left out."""
+    """Removes accents, which Pillow's own font does not have."""
     return "".join(part for part in unicodedata.normalize("NFKD", text) if not unicodedata.combining(part))
 
 

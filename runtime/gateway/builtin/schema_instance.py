@@ -1,7 +1,7 @@
-"""Writing JSON to a schema, as a model in strict mode does: a simple generator, held to a budget.
+"""Writes JSON to a schema, as a model in strict mode does: a simple generator with a budget.
 
-It reads the keywords that say what a value looks like, and makes the smallest one. Whether that satisfies the whole
-schema is for `jsonschema` to say. `pattern` is not honoured.
+It reads the keywords that describe a value, and writes the smallest one. `jsonschema` then checks it against the whole
+schema. `pattern` is not supported.
 """
 
 import json
@@ -36,18 +36,18 @@ _FORMATS = {
 
 
 class _Nothing:
-    """There is no value to take."""
+    """The type of `NOTHING`, which stands for a missing value."""
 
 
 NOTHING: Final = _Nothing()
 
 
 def write_instance(schema: Any, offered: Any, budget: Budget) -> Any:
-    """A JSON value that satisfies the schema, made of what `offered` has that fits.
+    """Writes a JSON value that satisfies the schema, from the parts of `offered` that fit.
 
-    What fits nowhere is left out, what is missing is made up: the first of an enum, the number nearest to nought and
-    the shortest array allowed, and for a free string the name of its property. A property that is not required is
-    written only where one was offered. Raises SchemaUnusable and OverBudget.
+    Other parts are left out. Missing values are made up: the first of an enum, the number nearest to zero, the shortest
+    allowed array, and for a free string the name of its property. A property that is not required is written only if it
+    was offered. Raises SchemaUnusable and OverBudget.
     """
     whole = BoundedSchema(schema, budget)
     value = _Writer(whole).write_value(schema, offered, "text", 0, frozenset({"#"}))
@@ -57,7 +57,7 @@ def write_instance(schema: Any, offered: Any, budget: Budget) -> Any:
 
 
 class _Writer:
-    """open_: references whose value is being made up; one that comes again among them would have no end."""
+    """Writes values. open_: the references whose values are being made up; a repeated one would never end."""
 
     def __init__(self, whole: BoundedSchema) -> None:
         self._whole = whole
@@ -79,7 +79,7 @@ class _Writer:
         return self._write_open(node, offered, name, depth, open_)
 
     def _write_open(self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
-        """What is neither one value nor one of some."""
+        """Writes a value for a schema without `const` and `enum`."""
         kind = node.get("type", next((kind for kind, words in _IMPLIED if any(word in node for word in words)), None))
         branching = next((keyword for keyword in ("anyOf", "oneOf") if keyword in node), None)
         if branching or isinstance(kind, list):
@@ -102,17 +102,17 @@ class _Writer:
         return makers[kind]()
 
     def _merge_schemas(self, schema: Any, open_: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
-        """A schema with what it refers to and all of its `allOf` in one.
+        """Merges a schema with the schemas that it refers to and those of its `allOf`.
 
-        Where two say different things that are not merged here, the first is followed; whether the value satisfies the
-        others too is seen when it is written.
+        If two have different values of a keyword that is not merged, the first counts; the finished value is checked
+        against all of them.
         """
         merged: dict[str, Any] = {}
-        left = [schema]
+        pending = [schema]
         for _ in range(_MOST_DEPTH * 8):
-            if not left:
+            if not pending:
                 return merged, open_
-            part = left.pop()
+            part = pending.pop()
             if part is True:
                 continue
             if part is False:
@@ -124,17 +124,17 @@ class _Writer:
                 if keyword not in {"$ref", "allOf"}:
                     merged[keyword] = _join_keyword(keyword, merged, part) if keyword in merged else value
             if "allOf" in part:
-                left += reversed(_read_list(part, "allOf"))
+                pending += reversed(_read_list(part, "allOf"))
             if "$ref" in part:
                 reference = part["$ref"]
                 if reference in open_:
                     raise SchemaUnusable("the schema has no end")
                 open_ |= {reference}
-                left.append(self._whole.resolve_reference(reference))
+                pending.append(self._whole.resolve_reference(reference))
         raise SchemaUnusable("the schema is too intricate for the built-in model")
 
     def _write_inner(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
-        # What was offered has an end, so that references may come again in it.
+        # An offered value is finite, so references may repeat in it.
         return self.write_value(schema, offered, name, depth + 1, open_ if offered is NOTHING else frozenset())
 
     def _write_branch(
@@ -154,15 +154,15 @@ class _Writer:
 
     def _write_object(self, node: Mapping[str, Any], offered: Any, depth: int, open_: frozenset[str]) -> dict[str, Any]:
         properties, needed = _read_mapping(node, "properties"), _read_names(node, "required")
-        given = offered if isinstance(offered, dict) else {}
+        offered_properties = offered if isinstance(offered, dict) else {}
         self._budget.spend(len(properties) + len(needed))
         written: dict[str, Any] = {}
-        wanted = set(needed)
+        required = set(needed)
         for key, schema in properties.items():
-            if key in wanted:
-                written[key] = self._write_inner(schema, given.get(key, NOTHING), key, depth, open_)
-            elif key in given and self._whole.is_valid(schema, given[key]):
-                written[key] = given[key]
+            if key in required:
+                written[key] = self._write_inner(schema, offered_properties.get(key, NOTHING), key, depth, open_)
+            elif key in offered_properties and self._whole.is_valid(schema, offered_properties[key]):
+                written[key] = offered_properties[key]
         for key in needed:
             if key not in written:
                 written[key] = self.write_value(node.get("additionalProperties", True), NOTHING, key, depth + 1, open_)
@@ -172,20 +172,20 @@ class _Writer:
         self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]
     ) -> list[Any]:
         prefix, rest = _read_list(node, "prefixItems"), node.get("items", True)
-        given = offered if isinstance(offered, list) else []
+        offered_items = offered if isinstance(offered, list) else []
         length = math.ceil(
-            min(max(_read_number(node, "minItems", 0), len(given)), _read_number(node, "maxItems", math.inf))
+            min(max(_read_number(node, "minItems", 0), len(offered_items)), _read_number(node, "maxItems", math.inf))
         )
         written: list[Any] = []
         for position in range(length):
             self._budget.spend(1, 16)
             schema = prefix[position] if position < len(prefix) else rest
-            value = given[position] if position < len(given) else NOTHING
+            value = offered_items[position] if position < len(offered_items) else NOTHING
             written.append(self._write_inner(schema, value, name, depth, open_))
         return self._make_distinct(written, rest, name) if node.get("uniqueItems") is True else written
 
     def _make_distinct(self, written: list[Any], schema: Any, name: str) -> list[Any]:
-        """The same values once each, and simple others in place of those that came again."""
+        """Replaces repeated values by other simple ones."""
         self._budget.spend(self._whole.weigh(written))
         distinct = {json.dumps(value, sort_keys=True): value for value in written}
         if len(distinct) < len(written):
@@ -204,23 +204,26 @@ class _Writer:
         text = _FORMATS.get(str(node.get("format")), name or "text")
         if len(text) < least:
             text = (text * math.ceil(least / len(text)))[: math.ceil(least)]
-        made: str = self._charge_value(text[: int(min(len(text), most))])
-        return made
+        charged_text: str = self._charge_value(text[: int(min(len(text), most))])
+        return charged_text
 
     def _charge_value(self, value: Any) -> Any:
-        """The value, once the answer has paid for it."""
+        """Charges the budget for the value and returns it."""
         weight = self._whole.weigh(value)
         self._budget.spend(1 + weight, weight * 64)
         return value
 
 
 def _join_keyword(keyword: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
-    """What two schemas say by one keyword, both together."""
+    """Merges the values that two schemas have for one keyword."""
     match keyword:
         case "properties":
-            ours, theirs = _read_mapping(one, keyword), _read_mapping(other, keyword)
-            shared = {key: {"allOf": [ours[key], theirs[key]]} for key in ours.keys() & theirs.keys()}
-            return {**ours, **theirs, **shared}
+            one_properties, other_properties = _read_mapping(one, keyword), _read_mapping(other, keyword)
+            shared = {
+                key: {"allOf": [one_properties[key], other_properties[key]]}
+                for key in one_properties.keys() & other_properties.keys()
+            }
+            return {**one_properties, **other_properties, **shared}
         case "required":
             return list(dict.fromkeys([*_read_names(one, keyword), *_read_names(other, keyword)]))
         case "minimum" | "exclusiveMinimum" | "minLength" | "minItems":
@@ -263,13 +266,13 @@ def _read_number(node: Mapping[str, Any], keyword: str, otherwise: float) -> int
 
 
 def _write_number(node: Mapping[str, Any], *, whole: bool) -> int | float:
-    """The number nearest to nought that the bounds allow, on the grid of `multipleOf`."""
+    """Returns the number nearest to zero within the bounds that is a multiple of `multipleOf`."""
     low, above = _read_number(node, "minimum", -math.inf), _read_number(node, "exclusiveMinimum", -math.inf)
     high, below = _read_number(node, "maximum", math.inf), _read_number(node, "exclusiveMaximum", math.inf)
     step = _read_number(node, "multipleOf", 0) or (1 if whole else 0)
     if low <= 0 <= high and above < 0 < below:
         return 0
-    # Mirrored where all that is allowed is below nought, so that one direction is enough.
+    # Mirrored if only negative numbers are allowed, so that one direction is enough.
     sign = 1 if max(low, above) >= 0 else -1
     if sign < 0:
         low, above, high, below = -high, -below, -low, -above

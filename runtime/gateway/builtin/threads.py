@@ -1,6 +1,6 @@
-"""The thread in which the built-in models do what takes long: one for a process, and callers take turns."""
+"""The thread for the built-in models' long work: each process has one, and callers take turns."""
 
 from baobab.runtime.fair_thread_pool import FairThreadPool
 
-# More threads would take the processors from those who only wait for the network.
+# More threads would take the processors from requests that only wait for the network.
 THREADS = FairThreadPool("the built-in models")

@@ -1,14 +1,13 @@
-"""What the built-in model counts: a token is up to six characters of a word, with up to four of white space before it.
+"""The built-in model's tokens: up to six characters of a word, with up to four of white space before it.
 
-The rule is simple enough to be checked by hand, and every text is exactly the sum of its tokens. It is not the rule of
-any vendor's model.
+The rule can be checked by hand, and a text is exactly the concatenation of its tokens. No vendor's model uses it.
 """
 
 import re
 from collections.abc import Iterator
 
 LONGEST = 10
-"""Characters of a token, at most."""
+"""The most characters of a token."""
 PER_MESSAGE = 4
 PER_ATTACHMENT = 85  # an image, a video, a sound or a file, whatever its size
 PER_TOOL_CALL = 4
@@ -17,7 +16,7 @@ _TOKEN = re.compile(r"\s{0,4}\S{1,6}|\s{1,4}")
 
 
 def split_tokens(text: str) -> Iterator[str]:
-    """The tokens of a text in order; joined they are the text."""
+    """Yields the tokens of a text in order; joined, they are the text."""
     return (found.group() for found in _TOKEN.finditer(text))
 
 
@@ -26,10 +25,10 @@ def count_tokens(text: str) -> int:
 
 
 def first_tokens(text: str, most: int) -> str:
-    """As much of a text as that many tokens hold."""
+    """Returns the part of a text in its first `most` tokens."""
     end = 0
-    for number, found in enumerate(_TOKEN.finditer(text)):
+    for number, match in enumerate(_TOKEN.finditer(text)):
         if number == most:
             break
-        end = found.end()
+        end = match.end()
     return text[:end]

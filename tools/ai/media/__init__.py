@@ -1,14 +1,14 @@
-"""Images and videos of an app: submitted, made by a durable job, polled, downloaded."""
+"""An app's images and videos, which durable jobs make: the tools submit, poll and download."""
 
 from baobab.tools.ai.media import jobs
 from baobab.tools.ai.media.tools import images, videos
 from baobab.tools.ai.media.toolset import media
 
 TOOLSETS = (media,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     jobs,
     images,
     videos,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these modules registers the tools, jobs and gauges of the toolsets."""

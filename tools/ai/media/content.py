@@ -1,4 +1,4 @@
-"""Content: the files of a completed generation job, for whoever submitted it."""
+"""Streams the files of a completed generation job to the caller that submitted it."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 
 
 async def stream_content(call: Call, app_id: str, kind: Kind, job_id: str, index: int | str) -> Any:
-    """The bytes as a Stream, where the door can pass them on; else in words where they are."""
+    """Returns the file as a Stream, or for a caller without streams a text that says where the file is."""
     number = _number(index)
     row = await get_job_row(call, app_id, kind, job_id)
     require_submitter(call.caller, row)
@@ -30,10 +30,10 @@ async def stream_content(call: Call, app_id: str, kind: Kind, job_id: str, index
         raise ContentUnavailable
     file = row.files[number]
     if not call.context.streams:
-        here = f"{job_url(call, kind, row.app_id, row.id)}/content?index={number}"
+        url = f"{job_url(call, kind, row.app_id, row.id)}/content?index={number}"
         return (
             f"{file['content_type']}, {file['bytes']} bytes. "
-            f"GET {here} with the credential of this call answers the bytes themselves."
+            f"GET {url} with the credential of this call answers the bytes themselves."
         )
     objects = call.stores.objects
     if await _read_size(objects, file["key"]) != file["bytes"]:
@@ -59,7 +59,7 @@ async def _read_size(objects: ObjectStore, key: str) -> int | None:
 
 
 async def _pieces(objects: ObjectStore, key: str) -> AsyncGenerator[bytes, None]:
-    # Opened with the first piece: who is never asked for one has nothing to close.
+    # Opened with the first piece, so that an unread stream has nothing to close.
     reader = await objects.get(key)
     if reader is None:
         raise ContentUnavailable

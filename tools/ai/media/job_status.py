@@ -1,4 +1,4 @@
-"""Polling: how far a generation job is. Who first hears that it has ended settles it, once among all who hear."""
+"""Polls generation jobs. The first poll after a job has ended charges it, exactly once."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,21 +16,21 @@ from baobab.tools.core.errors import AppMigrating
 from baobab.tools.core.money import usd
 
 _POLLED = timedelta(seconds=30)
-"""Polls within this time are one: not each of them is worth a transaction."""
+"""Polls within this time are recorded once, because not each is worth a transaction."""
 
 
 async def poll(call: Call, app_id: str, kind: Kind, job_id: str) -> GenerationJob:
-    """JobNotFound for one of another app, of the other kind, or of another user."""
+    """Returns the state of a job. Raises JobNotFound for a job of another app, kind or user."""
     row = await get_job_row(call, app_id, kind, job_id)
     require_visible(call.caller, row)
     row = await acknowledge_job(call, row)
-    here = job_url(call, kind, row.app_id, row.id)
+    url = job_url(call, kind, row.app_id, row.id)
     return {
         "job_id": row.id,
         "status": row.status,
         "model": row.model,
-        "polling_url": here,
-        "content_urls": [f"{here}/content?index={index}" for index in range(len(row.files or ()))],
+        "polling_url": url,
+        "content_urls": [f"{url}/content?index={index}" for index in range(len(row.files or ()))],
         "error": row.error,
         "created_at": row.created_at,
         "charged_credits_usd": None if row.settled_at is None else usd(row.cost or 0),
@@ -39,24 +39,23 @@ async def poll(call: Call, app_id: str, kind: Kind, job_id: str) -> GenerationJo
 
 
 async def get_job_row(call: Call, app_id: str, kind: Kind, job_id: str) -> Any:
-    """The row of a job of the called app; JobNotFound."""
-    mine = (
+    """Returns the row of a job of the called app; raises JobNotFound."""
+    conditions = (
         generation_jobs.c.id == job_id,
         generation_jobs.c.app_id == app_id,
         generation_jobs.c.kind == kind,
     )
     async with call.reading() as execute:
-        row = (await execute(select(generation_jobs).where(*mine))).first()
+        row = (await execute(select(generation_jobs).where(*conditions))).first()
     if row is None:
         raise JobNotFound
     return row
 
 
 async def acknowledge_job(call: Call, row: Any) -> Any:
-    """The row, when it is written down that somebody has heard of its state; settled, where it has ended.
+    """Records that the job was polled, charges it if it has ended, and returns its row.
 
-    While the app is being moved nothing is written, and so nothing is settled: AppMigrating for whoever would be the
-    first to hear of the end.
+    While the app is being moved nothing is written or charged. Then the first poll after the end raises AppMigrating.
     """
     values: dict[str, Any] = {}
     if row.settled_at is None and row.ended_at is not None:
@@ -75,15 +74,15 @@ async def acknowledge_job(call: Call, row: Any) -> Any:
             await connection.execute(update(generation_jobs).where(*unsettled).values(**values))
     except AppMigrating:
         if row.ended_at is not None:
-            # Settled once is settled: the next who hears writes it down.
+            # The charge stands, because a reservation is settled once; the next poll records it.
             raise
         return row
-    # Of several who heard at once the first has written when it was.
+    # Of several polls at once, the first has recorded the time.
     return await get_job_row(call, row.app_id, row.kind, row.id)
 
 
 async def _settle(call: Call, row: Any) -> None:
-    """Charge what it cost, or nothing where it came to nothing. May be done twice: the reservation is settled once."""
+    """Charges the job's cost, or nothing if it failed. Repeating this is safe: a reservation is settled once."""
     reservation = Reservation(row.reservation_id, row.organisation_id, row.reserved)
     if row.status != "completed":
         await call.services.credits.release(reservation)
@@ -91,5 +90,5 @@ async def _settle(call: Call, row: Any) -> None:
     try:
         await call.services.credits.settle(reservation, row.cost, Usage(row.model))
     except UnknownReservation:
-        # It was settled days ago by somebody who did not live to write it down here.
+        # It was settled earlier by a process that stopped before it recorded that here.
         return

@@ -1,4 +1,7 @@
-"""What nobody else looks after: money of jobs that nobody polls, jobs without a worker, files and rows that are old."""
+"""The jobs of generation: the one that makes an image or a video, and the sweep that cleans up.
+
+The sweep releases the credits of jobs that nobody polls, resumes jobs without a worker, and deletes old files and rows.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -24,7 +27,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
 
 ABANDONED = timedelta(minutes=5)
-"""After so long without a poll the money comes back; the job goes on, and is charged when it is polled after all."""
+"""After so long without a poll the credits are released; the job goes on, and is charged when it is polled."""
 FILES_KEPT, ROWS_KEPT = timedelta(days=30), timedelta(days=90)
 _ROUND = 200
 _columns = generation_jobs.c
@@ -34,7 +37,7 @@ _WORKING = exists().where(jobs.c.id == _columns.worker, jobs.c.finished_at.is_(N
 
 @media.job(every=60)
 async def media_sweep(job: Job) -> None:
-    """Look after the generation jobs of every region."""
+    """Release credits, resume jobs, and delete old files in every region."""
     services = job.services
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         await _release(services, database)
@@ -50,24 +53,24 @@ async def _release(services: Services, database: Database) -> None:
 
 
 async def _resume_jobs(services: Services, database: Database) -> None:
-    """A job that has come with a move gets a worker; one whose worker has given up has failed."""
+    """Starts a worker for jobs that came with a move, and fails jobs whose worker has given up."""
     now = services.clock.now()
     for row in await _some(database, UNENDED, ~_WORKING, order=_columns.created_at):
         if row.worker is not None:
-            told = "This server could not finish it."
-            values = {"status": "failed", "error": told, "ended_at": now, "request": None, "handle": None}
+            error = "This server could not finish the job."
+            values = {"status": "failed", "error": error, "ended_at": now, "request": None, "handle": None}
             await _write(database, row, UNENDED, _columns.worker == row.worker, **values)
             continue
         worker = f"{JOB}:{services.ids.uuid()}"
-        free = (_columns.id == row.id, UNENDED, _columns.worker.is_(None), _THAWED)
+        condition = (_columns.id == row.id, UNENDED, _columns.worker.is_(None), _THAWED)
         async with database.writing_unit() as unit:
-            if (await unit.execute(update(generation_jobs).where(*free).values(worker=worker))).rowcount:
+            if (await unit.execute(update(generation_jobs).where(*condition).values(worker=worker))).rowcount:
                 arguments = {"app_id": row.app_id, "generation_id": row.id}
                 await services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=row.organisation_id)
 
 
 async def _delete_files(services: Services, database: Database) -> None:
-    """Delete files that are old, and in time the rows. What nobody has asked about by then costs nothing any more."""
+    """Deletes old files, and later their rows. A job that nobody has polled by then is not charged."""
     now = services.clock.now()
     old = (_columns.ended_at < now - FILES_KEPT, _columns.emptied_at.is_(None))
     for row in await _some(database, *old, order=_columns.ended_at):
@@ -76,13 +79,13 @@ async def _delete_files(services: Services, database: Database) -> None:
                 await stores.objects.delete_all(folder(row.app_id, row.id))
         await _write(database, row, _columns.emptied_at.is_(None), emptied_at=now)
         await _write(database, row, _columns.settled_at.is_(None), settled_at=now, cost=0)
-    few = select(_columns.id).where(_columns.ended_at < now - ROWS_KEPT, _THAWED).limit(_ROUND)
+    expired_ids = select(_columns.id).where(_columns.ended_at < now - ROWS_KEPT, _THAWED).limit(_ROUND)
     async with database.writing() as connection:
-        await connection.execute(delete(generation_jobs).where(_columns.id.in_(few)))
+        await connection.execute(delete(generation_jobs).where(_columns.id.in_(expired_ids)))
 
 
 async def _some(database: Database, *conditions: Any, order: Any) -> list[Any]:
-    """Some of those that may be written, one of each organisation in turn; the next round finds the rest."""
+    """Returns some rows that may be changed, taking the organisations in turn; the next round finds the rest."""
     turn = func.row_number().over(partition_by=_columns.organisation_id, order_by=order)
     query = select(generation_jobs).where(*conditions, _THAWED).order_by(turn, order).limit(_ROUND)
     async with database.reading() as connection:
@@ -100,15 +103,15 @@ async def _write(database: Database, row: Any, *conditions: Any, **values: Any) 
 
 
 LIFETIME = timedelta(hours=24)
-"""What is not done by then expires."""
+"""The time after which an unfinished job expires."""
 
 
 MOST_BYTES = {"image": 50 * 2**20, "video": 500 * 2**20}
-"""Of one file."""
+"""The most bytes of one file."""
 
 
 _MOST_TRIES, _MOST_TRIES_ACCEPTED = 6, 60
-"""How often in a row the provider may fail before the job does; it is the longer one that may have been paid for."""
+"""How often in a row the provider may fail before the job does; more often once it has accepted and may charge."""
 
 
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -123,10 +126,10 @@ _MOVING_SECONDS = 10.0
 _LONGEST_ERROR = 1000
 
 
-# Images are made while one waits: the rest of a process's places is for other jobs.
+# At most six at once, because a job for an image waits until it is made; the other slots are for other jobs.
 @media.job(at_once=6)
 async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
-    """Have one image or video made, as far as that goes now."""
+    """Make one image or video, or take the next step towards it."""
     async with job.database.reading() as connection:
         query = select(generation_jobs).where(generation_jobs.c.id == generation_id)
         row = (await connection.execute(query)).first()
@@ -138,7 +141,7 @@ async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
         return
     if frozen:
         if job.services.clock.now() - row.created_at > 2 * LIFETIME:
-            # A copy that a move has left behind.
+            # This is a copy that a move has left behind.
             return
         raise RetryLater(_MOVING_SECONDS, "the app is being moved")
     stores = await _stores(job, app_id)
@@ -158,14 +161,14 @@ async def _stores(job: Job, app_id: str) -> Stores:
 
 
 async def _forget(job: Job, app_id: str, generation_id: str) -> None:
-    """The app was deleted, or has left: what an attempt has put meanwhile goes, too."""
+    """Deletes the files of a job whose app was deleted or moved away."""
     for stores in job.services.regions.values():
         if stores.database is job.database:
             await stores.objects.delete_all(folder(app_id, generation_id))
 
 
 class _Attempt:
-    """What one attempt does for one generation job, whose row says how far it is."""
+    """One attempt at one generation job, whose row records its progress."""
 
     def __init__(self, job: Job, row: Any, stores: Stores) -> None:
         self._job = job
@@ -178,14 +181,14 @@ class _Attempt:
         self._is_late = age > LIFETIME
 
     async def advance(self) -> None:
-        """Ends the row, or Again."""
+        """Takes the next step. Ends the row, or raises RetryLater."""
         if self._row.handle is None and self._is_late:
             await self._expire()
             return
         try:
             await self._step()
         except Unavailable:
-            # Ours, not the provider's: the runner waits for it.
+            # An outage of this installation, not of the provider: the job runner retries.
             raise
         except TooLarge as exc:
             await self._end("failed", error=f"The result is too large: {exc}.")
@@ -195,9 +198,9 @@ class _Attempt:
     async def _step(self) -> None:
         row = self._row
         model = self._services.part(Gateway).get_model(row.model)
-        asked = MediaRequest(row.request["prompt"], row.request["parameters"], row.request["provider"])
+        request = MediaRequest(row.request["prompt"], row.request["parameters"], row.request["provider"])
         if row.handle is None:
-            progress = await self._media.start_job(model, asked, row.id)
+            progress = await self._media.start_job(model, request, row.id)
         else:
             progress = await self._media.check_job(model, row.handle)
         if progress.status in ("pending", "in_progress"):
@@ -206,17 +209,17 @@ class _Attempt:
             try:
                 files = await self._save_files(model, progress)
             except UpstreamMalformed as error:
-                # Too large, or something else than it was said to be: it will not be otherwise the next time.
+                # Too large, or of another type; a retry would give the same.
                 await self._end("failed", error=error.message)
                 return
             cost = progress.cost
             if cost is None:
-                cost = self._media.get_price(model, asked, progress.units)
-            # What is more than was asked for is given away: nobody has agreed to pay it.
+                cost = self._media.get_price(model, request, progress.units)
+            # At most the reserved amount: the customer has not agreed to pay more.
             cost = min(compute_charge(self._services.options.ai_markup, cost), row.reserved)
             await self._end("completed", files=files, cost=cost)
         elif progress.status == "completed":
-            await self._end("failed", error="The model's provider was done and had made nothing.")
+            await self._end("failed", error="The model's provider finished without a result.")
         else:
             await self._end(progress.status, error=progress.error or "The model's provider gave no reason.")
 
@@ -225,37 +228,37 @@ class _Attempt:
             await self._expire()
             return
         row = self._row
-        said = {"status": progress.status, "handle": progress.handle, "tries": 0}
-        if any(getattr(row, name) != value for name, value in said.items()):
-            await self._write(said)
-        # Seldom where it takes long; at once is for those that are done by then.
+        values = {"status": progress.status, "handle": progress.handle, "tries": 0}
+        if any(getattr(row, name) != value for name, value in values.items()):
+            await self._write(values)
+        # The longer the job has run, the less often it is checked.
         raise RetryLater(min(max(self._age / 4, _FIRST_LOOK_SECONDS), _LAST_LOOK_SECONDS))
 
     async def _save_files(self, model: Model, progress: Progress) -> list[dict[str, Any]]:
         row, most = self._row, MOST_BYTES[self._row.kind]
-        place = f"{folder(row.app_id, row.id)}{self._services.ids.uuid()}"
+        attempt_folder = f"{folder(row.app_id, row.id)}{self._services.ids.uuid()}"
         files = []
         for index, rendering in enumerate(progress.renderings):
-            key = f"{place}/{index}"
+            key = f"{attempt_folder}/{index}"
             chunks = self._media.stream_content(model, rendering, most)
             stored = await self._stores.objects.put(key, chunks, content_type=rendering.content_type, max_bytes=most)
             files.append({"key": key, "content_type": rendering.content_type, "bytes": stored.size})
         return files
 
     async def _record_failure(self, error: BaobabError) -> None:
-        """Once more, where that may help; else the job has failed, and says why."""
+        """Retries if that may help; otherwise the job has failed with the error's message."""
         row = self._row
         most = _MOST_TRIES if row.handle is None else _MOST_TRIES_ACCEPTED
-        # A model may be found a moment after the start.
-        passing = error.status >= 500 or error.status == 429 or isinstance(error, ModelNotFound)
-        if not passing or row.tries + 1 >= most or self._is_late:
+        # Some models are found only a moment after the start.
+        is_temporary = error.status >= 500 or error.status == 429 or isinstance(error, ModelNotFound)
+        if not is_temporary or row.tries + 1 >= most or self._is_late:
             await self._end("failed", error=error.message)
             return
         await self._write({"tries": row.tries + 1})
         raise RetryLater(min(2.0 ** (row.tries + 1), _LONGEST_PAUSE_SECONDS), error.message)
 
     async def _expire(self) -> None:
-        await self._end("expired", error="It was not done within a day.")
+        await self._end("expired", error="The job did not finish within a day.")
 
     async def _end(self, status: str, *, error: str | None = None, **values: Any) -> None:
         ended = {
@@ -268,9 +271,9 @@ class _Attempt:
         await self._write({**ended, **values}, last=True)
 
     async def _write(self, values: dict[str, Any], *, last: bool = False) -> None:
-        mine = (generation_jobs.c.id == self._row.id, generation_jobs.c.worker == self._job.id, UNENDED)
+        condition = (generation_jobs.c.id == self._row.id, generation_jobs.c.worker == self._job.id, UNENDED)
         async with self._job.writing(last=last) as unit:
             await FREEZES.require_thawed(unit.execute, self._row.app_id)
-            if (await unit.execute(update(generation_jobs).where(*mine).values(**values))).rowcount != 1:
-                # Gone with its app: the next attempt tidies up.
+            if (await unit.execute(update(generation_jobs).where(*condition).values(**values))).rowcount != 1:
+                # The row was deleted with its app; the next attempt deletes the files.
                 raise RetryLater(0, "the row has changed")

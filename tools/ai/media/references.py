@@ -1,4 +1,4 @@
-"""Images that a request refers to: under whichever name, as texts or objects, they become one list of https URLs."""
+"""Merges the images that a request refers to, under any field name, as strings or objects, into one list of URLs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,27 +11,27 @@ FOLDED = ("image", "image_url", "image_uri", "reference_image", "input_image", "
 """Other names of `input_images`."""
 MOST_IMAGES = 14
 LONGEST_URL = 2048
-# Whoever fetches resolves names and looks again; this is for what can be told at once.
+# A first check. The client that fetches the images resolves their hosts and checks the addresses again.
 _PUBLIC = AddressPolicy()
 
 
 def merge_images(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, with every image under `input_images`, in the order of the names above. BadReference."""
+    """Returns the fields with every image under `input_images`, in the order of `FOLDED`. Raises BadReference."""
     images = [url for name in (INPUT_IMAGES, *FOLDED) if given.get(name) is not None for url in urls(name, given[name])]
     if len(images) > MOST_IMAGES:
         raise BadReference(INPUT_IMAGES, f"at most {MOST_IMAGES} images can be referred to")
-    kept = {name: value for name, value in given.items() if name not in FOLDED and name != INPUT_IMAGES}
-    return {**kept, INPUT_IMAGES: images} if images else kept
+    other_fields = {name: value for name, value in given.items() if name not in FOLDED and name != INPUT_IMAGES}
+    return {**other_fields, INPUT_IMAGES: images} if images else other_fields
 
 
 def folded_names(given: Mapping[str, Any]) -> list[str]:
-    """What the fields would be called when they are folded; a null under another name of `input_images` is nothing."""
+    """Returns the names of the fields after merging; a null under another name of `input_images` does not count."""
     names = (INPUT_IMAGES if name in FOLDED else name for name, value in given.items() if name not in FOLDED or value)
     return list(dict.fromkeys(names))
 
 
 def urls(field: str, value: Any) -> list[str]:
-    """A URL, `{url}` or a list of these, as a list of URLs that may be tried. BadReference."""
+    """Converts a URL, `{url}` or a list of these to a list of URLs that may be fetched. Raises BadReference."""
     if isinstance(value, list):
         return [_url(f"{field}.{index}", item) for index, item in enumerate(value)]
     return [_url(field, value)]

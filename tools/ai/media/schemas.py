@@ -1,4 +1,4 @@
-"""The fields that requests for images and videos share."""
+"""The types that requests for images and videos share."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -10,21 +10,21 @@ from baobab.tools.ai.media.references import LONGEST_URL, MOST_IMAGES
 from baobab.tools.core.types import Text
 
 
-# Nothing is dropped in silence.
+# Unknown fields are refused, not ignored.
 @with_config(ConfigDict(extra="forbid"))
 class ImageReference(TypedDict):
     url: Annotated[str, Text(LONGEST_URL)]
 
 
-Prompt = Annotated[str, Text(32_000, min_length=1), Field(description="What is to be seen.")]
+Prompt = Annotated[str, Text(32_000, min_length=1), Field(description="What the image or video shows.")]
 ImageUrl = Annotated[str, Text(LONGEST_URL)]
 ImageUrls = Annotated[list[ImageUrl | ImageReference], Field(max_length=MOST_IMAGES)]
 Word = Annotated[str, Text(40, min_length=1)]
 Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-JobId = Annotated[str, Text(100), Field(description="The job.", examples=["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"])]
-Index = Annotated[int | Annotated[str, Text(100)], Field(description="Which of the job's files, from 0 on.")]
+JobId = Annotated[str, Text(100), Field(description="The job's id.", examples=["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"])]
+Index = Annotated[int | Annotated[str, Text(100)], Field(description="The number of the file, from 0.")]
 Bytes = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
-"""A file; over doors that answer text, words that say where it is."""
+"""A file; over MCP, a text that says where the file is."""
 
 
 class GenerationJob(TypedDict):
@@ -53,7 +53,7 @@ class FrameImage(TypedDict):
 
 @with_config(ConfigDict(extra="forbid"))
 class FrameReference(TypedDict):
-    """A frame in the form of messages' parts."""
+    """A frame in the form of a message part."""
 
     type: Literal["image_url"]
     image_url: ImageReference

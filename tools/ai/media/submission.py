@@ -1,4 +1,4 @@
-"""Submitting: what is asked for is checked, its price set aside, and it is written down with the job that makes it."""
+"""Submits a request for images or a video: checks it, reserves its price, and stores it with the job that makes it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -25,10 +25,10 @@ Kind = Literal["image", "video"]
 
 JOB = "media_generate"
 _HELD_SECONDS = 3600.0
-"""How long money is set aside at the most: what takes longer is charged all the same."""
+"""How long credits are reserved at most; a job that takes longer is charged all the same."""
 _APPROVED = UUID("6a2f0c1e-5d0b-4c53-9d0e-0b1f6f1f8a57")
 _URLS = ("mask", "input_references")
-"""Beside input_images: fields that are URLs, or lists of them."""
+"""The fields beside input_images that are URLs, or lists of them."""
 
 
 async def submit(
@@ -40,7 +40,7 @@ async def submit(
     given: Mapping[str, Any],
     provider: Mapping[str, Any] | None,
 ) -> Submitted:
-    """given: every other field that the request names; those that are None only where nobody knows them."""
+    """Submits a job. given: all other fields of the request; a None in it is an unknown field that was sent as null."""
     model = select_models(call, name, await settings.get_app_settings(call, app_id), kind)[0]
     media = call.services.part(Media)
     request = build_request(media.accepted_fields(model), prompt, given, provider or {})
@@ -48,7 +48,7 @@ async def submit(
         call.services.options.ai_markup, media.get_price(model, request, media.count_units(model, request))
     )
     reservation = await _reserve_credits(call, kind, most)
-    # A second attempt at an approved call finds what the first has submitted.
+    # The id is derived from the approval, so that a second attempt finds the job of the first.
     job_id = str(uuid5(_APPROVED, call.approved.id)) if call.approved else call.services.ids.uuid()
     made = False
 
@@ -59,7 +59,7 @@ async def submit(
     try:
         await _insert_job(call, app_id, job_id, kind, model, request, reservation, mark_kept)
     finally:
-        # Nor is it given back for a caller who is cancelled while it is committed: the job is there.
+        # Not released if the caller is cancelled after the commit, because the job then exists.
         if not made:
             await call.services.credits.release(reservation)
     call.audit.resource_id = model.id
@@ -69,7 +69,7 @@ async def submit(
 def build_request(
     accepted: AcceptedFields, prompt: str, given: Mapping[str, Any], provider: Mapping[str, Any]
 ) -> MediaRequest:
-    """The request as the model is asked; UnsupportedParameter, BadReference."""
+    """Builds the request for the model. Raises UnsupportedParameter or BadReference."""
     refused = [name for name in folded_names(given) if name not in accepted.top_level]
     refused += [f"provider.{name}" for name in provider if name not in accepted.provider]
     if refused:
@@ -83,31 +83,31 @@ def build_request(
     parameters = merge_images(given)
     for name in _URLS:
         if name in parameters:
-            found = urls(name, parameters[name])
-            parameters[name] = found if isinstance(parameters[name], list) else found[0]
+            image_urls = urls(name, parameters[name])
+            parameters[name] = image_urls if isinstance(parameters[name], list) else image_urls[0]
     for index, frame in enumerate(parameters.get("frame_images", ())):
         urls(f"frame_images.{index}.url", frame["url"])
     return MediaRequest(prompt, parameters, provider)
 
 
 def compute_charge(markup: int, cost: int) -> int:
-    """What a customer is charged for what a provider asks, in nano-dollars."""
+    """Returns the charge for a provider's cost, in nano-dollars."""
     return min(Price(0, 0, unit=cost).marked_up(markup).unit or 0, MOST)
 
 
 def job_url(call: Call, kind: str, app_id: str, job_id: str) -> str:
-    """Where a job is polled."""
+    """Returns the URL at which a job is polled."""
     return f"{call.services.options.base_url}/v1/{app_id}/{kind}s/completions/{job_id}"
 
 
 async def _reserve_credits(call: Call, kind: Kind, amount: int) -> Reservation:
-    who = payer_of(call)
+    payer = payer_of(call)
     try:
         return await call.services.credits.reserve(
-            who.organisation_id,
+            payer.organisation_id,
             amount,
-            app_id=who.app_id,
-            key_id=who.key_id,
+            app_id=payer.app_id,
+            key_id=payer.key_id,
             purpose=f"ai.{kind}",
             ttl_seconds=_HELD_SECONDS,
         )
@@ -127,7 +127,10 @@ async def _insert_job(
     reservation: Reservation,
     mark_kept: Callable[[], None],
 ) -> None:
-    """The row and the durable job, in one transaction; `kept` unless they are there already. AppMigrating."""
+    """Inserts the row and the durable job in one transaction, and calls `mark_kept` after it unless they exist already.
+
+    Raises AppMigrating.
+    """
     worker = f"{JOB}:{call.services.ids.uuid()}"
     row = {
         "id": job_id,
@@ -149,11 +152,11 @@ async def _insert_job(
         "created_at": call.now,
         "polled_at": call.now,
     }
-    # Of its own, and not the call's: the app's region may keep its rows elsewhere.
+    # A transaction of its own, because the app's region may have another database than the call.
     async with call.stores.database.writing_unit() as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
-        adding = build_upsert(unit.database.dialect, generation_jobs).values(row).on_conflict_do_nothing()
-        if (await unit.execute(adding)).rowcount:
+        insertion = build_upsert(unit.database.dialect, generation_jobs).values(row).on_conflict_do_nothing()
+        if (await unit.execute(insertion)).rowcount:
             arguments = {"app_id": app_id, "generation_id": job_id}
             tenant = call.require_app().organisation_id
             await call.services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=tenant)

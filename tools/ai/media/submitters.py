@@ -1,4 +1,4 @@
-"""Whose a generation job is: the users of an app see their own only, and only the submitter has the files."""
+"""The owner of a generation job. The users of an app see only their own jobs, and only the submitter gets the files."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from baobab.tools.core.auth.callers import Account, Caller, EndUser
 
 
 def submitter(caller: Caller) -> str:
-    """The user, or the account or the key itself: not all that an account holds."""
+    """Returns the submitter's id: the user, the account or the single key, not all keys of an account."""
     if isinstance(caller, EndUser):
         return f"user:{caller.user_id}"
     if isinstance(caller, Account) and caller.key_id is None:
@@ -16,7 +16,7 @@ def submitter(caller: Caller) -> str:
 
 
 def require_visible(caller: Caller, row: Any) -> None:
-    """JobNotFound where a user asks for what is somebody else's."""
+    """Raises JobNotFound if a user asks for somebody else's job."""
     if isinstance(caller, EndUser) and row.submitter != submitter(caller):
         raise JobNotFound
 

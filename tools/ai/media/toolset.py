@@ -1,4 +1,4 @@
-"""The family of image and video tools."""
+"""The toolset of images and videos."""
 
 from baobab.runtime.gateway.errors import (
     ModelNotFound,
@@ -43,10 +43,10 @@ DOWNLOADING = (*POLLING, NotSubmitter, InvalidIndex, IndexOutOfRange, JobNotComp
 
 media = Toolset(
     "media",
-    "An app's images and videos: submitted, polled, downloaded.",
+    "An app's images and videos: submit, poll and download them.",
     base="/v1/{app_id}",
     envelope=MEDIA_ENVELOPE,
     raises=(RateLimited, Unavailable),
-    # The durable jobs stay behind; those that are not done are taken up where the app has gone (sweeping.py).
+    # The durable jobs stay behind; in the app's new region the sweep resumes unfinished ones (jobs.py).
     app_tables=(AppTable(generation_jobs, copied_as={"worker": None}),),
 )

@@ -117,7 +117,7 @@ async def ai_config_update(
         key_providers = call.services.part(Gateway).key_providers
         if provider not in key_providers:
             raise UnknownProvider(
-                f"Keys for `{provider}` are not supported.",
+                f"`{provider}` is no vendor whose models you can call with your own key.",
                 remediation=f"Use a key for one of these providers: {', '.join(key_providers) or 'none'}.",
             )
         sealed = call.services.vault.seal(byokKey.encode(), settings.key_context(app_id))

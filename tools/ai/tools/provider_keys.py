@@ -79,7 +79,7 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
     key_providers = call.services.part(Gateway).key_providers
     if provider not in key_providers:
         raise UnknownProvider(
-            f"Keys for `{provider}` are not supported.",
+            f"`{provider}` is no vendor whose models you can call with your own key.",
             remediation=f"Use a key for one of these providers: {', '.join(key_providers)}.",
         )
     provider_by_prefix = settings.provider_of(key)

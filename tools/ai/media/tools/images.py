@@ -61,17 +61,17 @@ async def images_generate(
 ) -> Submitted:
     """Have a model make images, at the expense of the app's organisation.
 
-    Answers at once; poll the polling_url every 2 to 5 seconds. Each model takes a part of the fields; one that it does
-    not take is refused, with all that it does.
+    The answer comes at once. Then poll the polling_url every 2 to 5 seconds. Each model takes only some of the fields.
+    If you send another one, the error lists the fields that the model takes.
 
     size: such as 1024x1024, or 1K, 2K, 4K.
     aspect_ratio: such as 16:9.
-    n: how many images.
-    seed: the same request with the same seed looks alike, where the model heeds it.
-    input_images: https URLs of images to go by.
-    mask: https URL of an image whose transparent parts are to be made anew.
-    negative_prompt: what is not to be seen.
-    provider: fields of this model's own.
+    n: the number of images.
+    seed: the same request with the same seed gives similar images, if the model supports seeds.
+    input_images: https URLs of images that the model uses as references.
+    mask: https URL of an image whose transparent parts are made anew.
+    negative_prompt: what the image does not show.
+    provider: fields that only this model has.
     """
     named = {
         "size": size,
@@ -100,7 +100,7 @@ async def images_generate(
 async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     """Read how far an image job is, and where its files are.
 
-    The first look at a job that has ended settles what it cost.
+    The first poll after the job has ended charges its cost.
     """
     return await job_status.poll(call, app_id, "image", job_id)
 
@@ -118,6 +118,6 @@ async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
 async def images_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download an image of a completed job that you have submitted: PNG, JPEG or WebP, as Content-Type says.
 
-    Over MCP it answers where the image is.
+    Over MCP the answer says where the image is.
     """
     return await content.stream_content(call, app_id, "image", job_id, index)

@@ -62,18 +62,18 @@ async def videos_generate(
 ) -> Submitted:
     """Have a model make a video, at the expense of the app's organisation.
 
-    Answers at once; poll the polling_url every 30 seconds. Each model takes a part of the fields; one that it does not
-    take is refused, with all that it does.
+    The answer comes at once. Then poll the polling_url every 30 seconds. Each model takes only some of the fields. If
+    you send another one, the error lists the fields that the model takes.
 
-    duration: seconds, as many as the model makes.
+    duration: the length in seconds; each model supports certain lengths.
     resolution: such as 720p.
     aspect_ratio: such as 16:9, 9:16 or 1:1.
-    generate_audio: whether there is to be sound.
-    seed: the same request with the same seed looks alike, where the model heeds it.
-    input_images: https URLs of images to begin with.
-    input_references: https URLs of images of what is to be seen.
+    generate_audio: whether the video has sound.
+    seed: the same request with the same seed gives similar videos, if the model supports seeds.
+    input_images: https URLs of images that the video begins with.
+    input_references: https URLs of images of people or things that the video shows.
     frame_images: the first and the last frame: `{url, frame}`, or `{type: image_url, image_url: {url}, frame_type}`.
-    provider: fields of this model's own.
+    provider: fields that only this model has.
     """
     named = {
         "duration": duration,
@@ -105,8 +105,8 @@ async def videos_generate(
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     """Read how far a video job is, and where its files are.
 
-    The first look at a job that has ended settles what it cost. Money that is set aside for a job that nobody looks at
-    comes back after five minutes; it is charged when somebody does.
+    The first poll after the job has ended charges its cost. If nobody polls a job for five minutes, its reserved
+    credits are released; the job is still charged at the next poll after its end.
     """
     return await job_status.poll(call, app_id, "video", job_id)
 
@@ -124,13 +124,13 @@ async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
 async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download a video of a completed job that you have submitted.
 
-    Over MCP it answers where the video is.
+    Over MCP the answer says where the video is.
     """
     return await content.stream_content(call, app_id, "video", job_id, index)
 
 
 def _frame(image: Any) -> FrameImage:
-    """A frame in the one form that models are asked in."""
+    """Converts a frame to the form that the models take."""
     if "image_url" not in image:
         return {"url": image["url"], "frame": image["frame"]}
     return {"url": image["image_url"]["url"], "frame": "last" if image["frame_type"].startswith("last") else "first"}
