@@ -354,7 +354,7 @@ class Gateway:
             bounds = bounds.tighten(own_provider.retry_timeouts)
         deadline = asyncio.get_running_loop().time() + bounds.total
         tried: set[str] = set()
-        last: UpstreamFailed | None = None
+        last_error: UpstreamFailed | None = None
         for attempt in range(_MOST_TRIES):
             if own_provider is not None:
                 # The router knows only this installation's keys, and a customer's own provider leaves no choice.
@@ -370,7 +370,7 @@ class Gateway:
                 bounded = upstream if bounds is self.retry_timeouts else replace(upstream, retry_timeouts=bounds)
                 return await call(bounded)
             except UpstreamFailed as exc:
-                last = exc
+                last_error = exc
                 self._router.record_failure(upstream, exc)
                 if not exc.is_unbilled:
                     raise
@@ -379,7 +379,7 @@ class Gateway:
                     tried.add(upstream.id)
                 else:
                     await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
-        raise last or ModelNotFound(f"Nobody serves `{model.id}` here.")
+        raise last_error or ModelNotFound(f"Nobody serves `{model.id}` here.")
 
     def _list_upstreams(self, model: Model, own_provider: Provider | None) -> list[Upstream]:
         if own_provider is not None:

@@ -157,8 +157,8 @@ _BY_BEGINNING = {"ft:": "openai", "gpt-": "openai", "chatgpt-": "openai", "claud
 def guess_provider(name: str) -> str:
     """Guesses the provider of a model that no list has, from its vendor or the beginning of its name.
 
-    Examples: `openai/gpt-9`, `google/gemini-9`, `ft:gpt-4o-mini:acme::1`. An unknown vendor is returned unchanged; a
-    name without a vendor and with an unknown beginning gives "".
+    It knows `openai/gpt-9`, `google/gemini-9` and `ft:gpt-4o-mini:acme::1`, for example. An unknown vendor is returned
+    unchanged; a name without a vendor and with an unknown beginning gives "".
     """
     vendor, slash, _ = name.partition("/")
     if slash:
@@ -191,19 +191,21 @@ def _host_model_ref(provider: str, key: str, modality: Modality) -> ModelRef | N
     prefix, _, upstream = key.partition("/")
     if prefix != provider or modality not in _TEXT:
         return None
-    spelt = upstream
+    spelling = upstream
     if provider == "fireworks_ai":
         # Fireworks writes 3p1 for 3.1.
-        spelt = re.sub(r"(?<=\d)p(?=\d)", ".", _FIREWORKS.sub("", upstream, count=1))
-    vendor, _, title = spelt.rpartition("/")
-    full = _normalise_title(title)
-    plain = (_QUANTISED_AS_TURBO if provider in _TURBO_HOSTS else _QUANTISED).sub("", full)
-    organisation = vendor.lower() or next((_FAMILIES[start] for start in _FAMILIES if plain.startswith(start)), "")
+        spelling = re.sub(r"(?<=\d)p(?=\d)", ".", _FIREWORKS.sub("", upstream, count=1))
+    vendor, _, title = spelling.rpartition("/")
+    full_title = _normalise_title(title)
+    plain_title = (_QUANTISED_AS_TURBO if provider in _TURBO_HOSTS else _QUANTISED).sub("", full_title)
+    organisation = vendor.lower() or next(
+        (_FAMILIES[start] for start in _FAMILIES if plain_title.startswith(start)), ""
+    )
     vendor = _ORGANISATIONS.get(organisation, organisation)
-    if not vendor or "/" in vendor or _RESOLD.match(f"{vendor}/{plain}"):
+    if not vendor or "/" in vendor or _RESOLD.match(f"{vendor}/{plain_title}"):
         return None
     # Of two spellings at one host, the exact one comes first; the other is a faster or cheaper variant.
-    return _build_ref(vendor, plain, title, provider, key, (_RANKS[provider], int(plain != full)))
+    return _build_ref(vendor, plain_title, title, provider, key, (_RANKS[provider], int(plain_title != full_title)))
 
 
 def _normalise_title(title: str) -> str:

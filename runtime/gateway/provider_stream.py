@@ -123,8 +123,10 @@ def _gives_reason(line: str) -> bool:
         return False
     candidates, feedback = event.get("candidates"), event.get("promptFeedback")
     candidate_list = candidates if isinstance(candidates, list) else []
-    ended = any(isinstance(candidate, dict) and candidate.get("finishReason") for candidate in candidate_list)
-    return ended or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
+    has_finish_reason = any(
+        isinstance(candidate, dict) and candidate.get("finishReason") for candidate in candidate_list
+    )
+    return has_finish_reason or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
 
 
 def _remove_usage(line: str) -> str:

@@ -112,8 +112,8 @@ def _find_parameter(param: Any, words: str, request: Mapping[str, Any] | None) -
     if isinstance(param, str):
         return resolve_path(param, request)
     # Anthropic's messages begin with the field; other providers put it in quotation marks.
-    begins = _PATH.match(words)
-    if begins is not None and (field := resolve_path(begins[1], request)):
+    path_match = _PATH.match(words)
+    if path_match is not None and (field := resolve_path(path_match[1], request)):
         return field
     quoted_names = [name for name in dict.fromkeys(_QUOTED_NAME.findall(words)) if name in request]
     return quoted_names[0] if len(quoted_names) == 1 else ""

@@ -200,14 +200,14 @@ async def _relay_events(
 
     choices: the number of answers in the stream. Once all of them have finished, the stream's own end may be missing.
     """
-    ended = False
+    has_end = False
     open_choices = choices
     try:
         with _TranslateErrors():
             async for event in pieces:
                 payload = event_data(event)
                 if payload == _END:
-                    ended = True
+                    has_end = True
                     break
                 if payload is None:
                     yield KEEP_ALIVE
@@ -227,11 +227,11 @@ async def _relay_events(
                 ):
                     continue
                 yield event
-        if not ended and open_choices > 0:
+        if not has_end and open_choices > 0:
             raise UpstreamMalformed
         meter.has_ended = True
         yield DONE
-        if ended:
+        if has_end:
             await _drain_answer(response)
     finally:
         response.close()
@@ -240,7 +240,7 @@ async def _relay_events(
 async def _relay_wire_events(
     response: HttpAnswer, wire: Wire, meter: UsageMeter, longest: int
 ) -> AsyncGenerator[bytes, None]:
-    parser, ended = wire.build_parser(meter), False
+    parser, has_end = wire.build_parser(meter), False
     try:
         with _TranslateErrors():
             async for event in split_events(_limit_size(response, longest)):
@@ -251,14 +251,14 @@ async def _relay_wire_events(
                 if not (payload.startswith(b"{") and payload.endswith(b"}")):
                     raise UpstreamMalformed
                 if event.startswith(_FAILS) or wire.notable_pattern.search(payload):
-                    ended = parser(_parse_failure(event, payload))
+                    has_end = parser(_parse_failure(event, payload))
                 meter.has_begun = True
                 # Set before the yield: the reader may stop after the last event.
-                meter.has_ended = ended
+                meter.has_ended = has_end
                 yield event
-                if ended:
+                if has_end:
                     break
-        if not ended:
+        if not has_end:
             raise UpstreamMalformed
         await _drain_answer(response)
     finally:

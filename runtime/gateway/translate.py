@@ -240,10 +240,10 @@ async def _call_library(
     silence: the seconds that the provider may be silent.
     """
     # The library itself refuses parameters that a provider does not take, even with their default values.
-    plain = {name: value for name, value in body.items() if not (is_parameter(name) and is_default(name, value))}
-    _refuse_untranslatable(plain, upstream)
+    plain_body = {name: value for name, value in body.items() if not (is_parameter(name) and is_default(name, value))}
+    _refuse_untranslatable(plain_body, upstream)
     options["timeout"] = library.httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
-    return await ask_without_refused(plain, meter, partial(_post_request, library, call, upstream, options))
+    return await ask_without_refused(plain_body, meter, partial(_post_request, library, call, upstream, options))
 
 
 def _refuse_untranslatable(body: Mapping[str, Any], upstream: Upstream) -> None:
@@ -346,10 +346,10 @@ def _build_unsupported_error(words: str, body: Mapping[str, Any], upstream: Upst
 
 def _parse_provider_error(words: str) -> dict[str, Any]:
     """Finds the provider's error in the library's message, a text with JSON at its end."""
-    begins = words.find("{")
-    if begins >= 0:
+    start = words.find("{")
+    if start >= 0:
         try:
-            payload = from_json(words[begins:], allow_partial=True)
+            payload = from_json(words[start:], allow_partial=True)
         except ValueError:
             payload = None
         error = payload.get("error") if isinstance(payload, dict) else None
@@ -367,7 +367,10 @@ def _list_causes(exc: BaseException) -> Iterator[BaseException]:
 
 
 def build_adding_client(library: ModuleType, fields: Mapping[str, Any]) -> Any:
-    """Builds a client for Anthropic that adds `fields` to its one request; fields that are already there stay."""
+    """Builds a client for Anthropic that adds `fields` to its one request; fields that are already there stay.
+
+    They cannot be arguments: LiteLLM has hundreds of its own with side effects, such as addresses and keys.
+    """
     return _adding_client_class(library)(fields)
 
 

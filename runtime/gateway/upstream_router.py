@@ -49,8 +49,8 @@ class UpstreamRouter:
         if self._router is None or upstream.id not in self._registered:
             return
         now = datetime.now(UTC)
-        rest = min(max(COOLDOWN_SECONDS, _requested_rest(error)), _LONGEST_REST_SECONDS)
-        parameters = {"model_info": {"id": upstream.id}, "cooldown_time": rest}
+        rest_seconds = min(max(COOLDOWN_SECONDS, _requested_rest(error)), _LONGEST_REST_SECONDS)
+        parameters = {"model_info": {"id": upstream.id}, "cooldown_time": rest_seconds}
         failure = {"exception": _RouterFailure(error.status), "litellm_params": parameters}
         self._router.deployment_callback_on_failure(failure, None, now, now)
 

@@ -73,19 +73,19 @@ class UsageMeter:
         details = _read_object(usage, "prompt_tokens_details") or _read_object(usage, "input_tokens_details")
         if "prompt_tokens" in usage or details:
             # DeepSeek and Moonshot have the cached tokens beside the prompt's details.
-            read = _read_first(details, "cached_tokens") or _read_first(
+            cached = _read_first(details, "cached_tokens") or _read_first(
                 usage, "prompt_cache_hit_tokens", "cached_tokens"
             )
-            written = _read_first(details, "cache_write_tokens", "cache_creation_tokens")
+            cache_written = _read_first(details, "cache_write_tokens", "cache_creation_tokens")
             written_for_hour = _read_first(
                 _read_object(details, "cache_creation_token_details"), "ephemeral_1h_input_tokens"
             )
         else:
             # Anthropic does not include tokens read from or written to its cache in the prompt's.
-            read = _read_first(usage, "cache_read_input_tokens")
-            written = _read_first(usage, "cache_creation_input_tokens")
+            cached = _read_first(usage, "cache_read_input_tokens")
+            cache_written = _read_first(usage, "cache_creation_input_tokens")
             written_for_hour = _read_first(_read_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
-            prompt += read + written
+            prompt += cached + cache_written
         details = _read_object(usage, "completion_tokens_details") or _read_object(usage, "output_tokens_details")
         reasoning = _read_first(details, "reasoning_tokens")
         if total is not None and total == prompt + completion + reasoning:
@@ -94,10 +94,10 @@ class UsageMeter:
         self.prompt, self.completion, self.is_counted = prompt, completion, True
         self._written_before = self.written_bytes
         self.reasoning = min(reasoning, completion)
-        self.cached = min(read, prompt)
-        written = min(written, prompt - self.cached)
-        self.cache_write_hour = min(written_for_hour, written)
-        self.cache_write = written - self.cache_write_hour
+        self.cached = min(cached, prompt)
+        cache_written = min(cache_written, prompt - self.cached)
+        self.cache_write_hour = min(written_for_hour, cache_written)
+        self.cache_write = cache_written - self.cache_write_hour
 
     def count_prompt(self, usage: Any) -> None:
         """Takes the counts from the beginning of a stream, which has the whole prompt but almost no answer yet."""

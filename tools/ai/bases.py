@@ -71,14 +71,14 @@ class Bases:
 def _in_app(handler: Handler, name: str) -> Handler:
     """Wraps the handler as a tool with an `app_id` parameter."""
     signature = inspect.signature(handler)
-    call, *others = signature.parameters.values()
+    call, *parameters = signature.parameters.values()
 
     async def handle(call: Call, app_id: str, **given: Any) -> Any:  # noqa: ARG001 - the registry has found the app
         return await handler(call, **given)
 
     handle.__name__, handle.__doc__, handle.__module__ = name, handler.__doc__, handler.__module__
     handle.__annotations__ = {**handler.__annotations__, "app_id": AppId}
-    handle.__signature__ = signature.replace(parameters=[call, _APP, *others])  # type: ignore[attr-defined]
+    handle.__signature__ = signature.replace(parameters=[call, _APP, *parameters])  # type: ignore[attr-defined]
     return handle
 
 

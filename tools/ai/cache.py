@@ -64,8 +64,8 @@ class CacheEntry:
         """Caches a complete answer of the requested model; the answer of a fallback model is not cached."""
         if metered.model.id != self.model.id or not _is_complete(answer):
             return
-        plain = to_json(answer)
-        if len(plain) > LARGEST:
+        encoded = to_json(answer)
+        if len(encoded) > LARGEST:
             return
         now = self.call.now
         row = {
@@ -74,8 +74,8 @@ class CacheEntry:
             "app_id": metered.payer.app_id,
             "kept_at": now,
             "expires_at": now + timedelta(seconds=self.seconds),
-            "size": len(plain),
-            "answer": self.call.services.vault.seal(plain, self._context),
+            "size": len(encoded),
+            "answer": self.call.services.vault.seal(encoded, self._context),
         }
         try:
             # A long stream may outlive its app; then nobody would remove the row.

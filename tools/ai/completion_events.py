@@ -129,8 +129,8 @@ def encode_events(answer: Mapping[str, Any], *, with_usage: bool) -> Iterator[by
             delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
         choice_fields = {name: value for name, value in choice.items() if name != "message"}
         yield encode_event(to_json({**head, "choices": [{**choice_fields, "delta": delta, "finish_reason": None}]}))
-        last = {"index": choice.get("index", 0), "delta": {}, "finish_reason": choice["finish_reason"]}
-        yield encode_event(to_json({**head, "choices": [last]}))
+        last_choice = {"index": choice.get("index", 0), "delta": {}, "finish_reason": choice["finish_reason"]}
+        yield encode_event(to_json({**head, "choices": [last_choice]}))
     if with_usage and answer.get("usage"):
         yield encode_event(to_json({**head, "choices": [], "usage": answer["usage"]}))
     yield DONE

@@ -71,8 +71,8 @@ class Conversation:
 
     async def _keep(self, response: Mapping[str, Any]) -> bool:
         call, now = self.call, self.call.now
-        plain = to_json({"items": self.items, "response": response})
-        if len(plain) > LARGEST:
+        encoded = to_json({"items": self.items, "response": response})
+        if len(encoded) > LARGEST:
             return False
         database, digest = _database(call), _digest(call, str(response.get("id")))
         row = {
@@ -81,8 +81,8 @@ class Conversation:
             "app_id": None if call.app is None else call.app.id,
             "kept_at": now,
             "expires_at": now + timedelta(days=DAYS),
-            "size": len(plain),
-            "answer": call.services.vault.seal(plain, _context(digest)),
+            "size": len(encoded),
+            "answer": call.services.vault.seal(encoded, _context(digest)),
         }
         try:
             # A long stream may outlive its app; then nobody would remove the rows.

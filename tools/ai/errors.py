@@ -114,14 +114,14 @@ class AppAiEnvelope(AiEnvelope):
 
 def _kind(status: int) -> str:
     """Returns an error's type: the one that document 2 names, otherwise OpenAI's."""
-    named = {401: "authentication_error", 402: "billing_error", 403: "permission_error", 429: "rate_limit_error"}
-    return named.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    types = {401: "authentication_error", 402: "billing_error", 403: "permission_error", 429: "rate_limit_error"}
+    return types.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
 def _message_kind(status: int) -> str:
     """Returns Anthropic's type of an error."""
-    named = {404: "not_found_error", 413: "request_too_large", 503: "overloaded_error", 504: "timeout_error"}
-    return named.get(status) or _kind(status)
+    types = {404: "not_found_error", 413: "request_too_large", 503: "overloaded_error", 504: "timeout_error"}
+    return types.get(status) or _kind(status)
 
 
 AI_ENVELOPE, APP_AI_ENVELOPE, MESSAGES_ENVELOPE = AiEnvelope(), AppAiEnvelope(), MessagesEnvelope()

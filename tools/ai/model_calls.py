@@ -181,9 +181,9 @@ class MeteredCall:
         payer_ = "own_server" if own_server else "own_key" if self.byok else "platform"
         name = "*" if own_server else _usage_name(self.model)
         outcome, seconds = self.meter, self.call.services.clock.monotonic() - began
-        used = (outcome.prompt, outcome.cached, outcome.completion, self.cost) if outcome.has_begun else (0, 0, 0, 0)
+        usage = (outcome.prompt, outcome.cached, outcome.completion, self.cost) if outcome.has_begun else (0, 0, 0, 0)
         for observe in gateway.observers:
-            observe(ModelCall(name, payer_, self.failure, seconds, *used))
+            observe(ModelCall(name, payer_, self.failure, seconds, *usage))
 
     def _renew_later(self, ttl: float, until: float) -> None:
         loop = asyncio.get_running_loop()
@@ -230,8 +230,8 @@ class MeteredCall:
 
     def _cap_prompt_tokens(self, tokens: int) -> int:
         """Limits an estimate to the model's context window: a picture has far more letters than tokens."""
-        most = self.model.context_window if self.model.modality == "chat" else None
-        return min(tokens, most or tokens)
+        limit = self.model.context_window if self.model.modality == "chat" else None
+        return min(tokens, limit or tokens)
 
     def _price(self, prompt_tokens: int) -> Price:
         gateway = self.call.services.part(Gateway)
@@ -255,13 +255,13 @@ def _usage_name(model: Model) -> str:
 def cost(price: Price, meter: UsageMeter) -> int:
     """Returns the cost of a call in nano-dollars, rounded up, and at most what one charge can hold."""
     total = meter.prompt * price.prompt + meter.completion * price.completion
-    for tokens, own in (
+    for tokens, token_price in (
         (meter.cached, price.cached),
         (meter.cache_write, price.cache_write),
         (meter.cache_write_hour, price.cache_write_hour or price.cache_write),
     ):
-        if own is not None:
-            total += tokens * (own - price.prompt)
+        if token_price is not None:
+            total += tokens * (token_price - price.prompt)
     return min(-(-total // _MILLION), MOST)
 
 
@@ -342,12 +342,12 @@ async def call_models(
     ask: calls the model; its second argument is the customer's own provider, if any, whose calls are not charged.
     limit, answers: as in `MeteredCall.begin`. cache: the state of the response cache, for the trace.
     """
-    gateway, sent = call.services.part(Gateway), len(to_json(body))
+    gateway, sent_characters = call.services.part(Gateway), len(to_json(body))
     drops = _drops_parameters(call, body, own)
-    last: BaobabError | None = None
+    first_error: BaobabError | None = None
     for model in models:
         provider = gateway.find_own_provider(model, own.provider_access)
-        metered = MeteredCall(call, model, payer_of(call), provider is not None, sent, own.retry_timeouts)
+        metered = MeteredCall(call, model, payer_of(call), provider is not None, sent_characters, own.retry_timeouts)
         metered.meter.may_drop = drops
         try:
             await metered.begin(limit, answers)
@@ -368,7 +368,7 @@ async def call_models(
             if isinstance(exc, UpstreamFailed) and not exc.is_unbilled:
                 raise
             # The error of the requested model is of more use than that of a fallback.
-            last = last or exc
+            first_error = first_error or exc
         except BaseException as exc:
             metered.record_failure(exc)
             await settle_call(metered)
@@ -379,7 +379,7 @@ async def call_models(
             if metered.meter.dropped_parameters:
                 set_dropped_header(call, *metered.meter.dropped_parameters)
             return answer, metered
-    raise last or Unavailable
+    raise first_error or Unavailable
 
 
 def _drops_parameters(call: Call, body: Mapping[str, Any], own: AiSettings) -> bool:

@@ -131,7 +131,7 @@ class KeysOfProviders(TypedDict):
 
 
 class ProviderKeyRemoved(TypedDict):
-    """What a removal answers."""
+    """The answer to the removal of a key."""
 
     removed: bool
     provider: str
@@ -164,7 +164,7 @@ class ModelServers(TypedDict):
 
 
 class ServerRemoved(TypedDict):
-    """What a removal answers."""
+    """The answer to the removal of a server."""
 
     removed: bool
     name: str

@@ -19,8 +19,8 @@ def item_rows(vault: Vault, scope: Sequence[str], items: Any, of_response: Mappi
     """Builds the rows of the items that have ids. scope: their owner. of_response: the row of their response."""
     digests = {item_digest(scope, item["id"]): to_json(item) for item in _with_ids(items)}
     return [
-        {**of_response, "digest": digest, "size": len(plain), "answer": vault.seal(plain, _context(digest))}
-        for digest, plain in sorted(digests.items())
+        {**of_response, "digest": digest, "size": len(encoded), "answer": vault.seal(encoded, _context(digest))}
+        for digest, encoded in sorted(digests.items())
     ]
 
 

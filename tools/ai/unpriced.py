@@ -79,23 +79,23 @@ def without_unpriced(
     if tools is None:
         return dict(further)
     setting = call.services.options.ai_web_search
-    kept, dropped = [], []
+    kept_tools, dropped_tools = [], []
     for at, tool in enumerate(tools if isinstance(tools, list) else [tools]):
         kind = tool.get("type") if isinstance(tool, dict) else None
         searches = isinstance(kind, str) and _SEARCH.fullmatch(kind) is not None
         if isinstance(tool, dict) and (_is_run_by_the_caller(tool, theirs) or (searches and setting == "allow")):
-            kept.append(tool)
+            kept_tools.append(tool)
         elif isinstance(tool, dict) and searches and setting == "drop" and not _is_chosen(tool, further):
-            dropped.append(tool)
+            dropped_tools.append(tool)
         else:
             raise _tool_error(at, kind, known)
-    if not dropped:
+    if not dropped_tools:
         return dict(further)
-    set_dropped_header(call, *(f"tools.{tool['type']}" for tool in dropped))
+    set_dropped_header(call, *(f"tools.{tool['type']}" for tool in dropped_tools))
     other_fields = {name: value for name, value in further.items() if name != "tools"}
     return (
-        {**other_fields, "tools": kept}
-        if kept
+        {**other_fields, "tools": kept_tools}
+        if kept_tools
         else {name: other_fields[name] for name in other_fields if name not in _WITH_TOOLS}
     )
 

@@ -62,9 +62,9 @@ async def answer_on_wire(
         )
 
     async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
-        whole = {name: value for name, value in _with_limit(wire, body, metered).items() if name != "stream_options"}
+        request = {name: value for name, value in _with_limit(wire, body, metered).items() if name != "stream_options"}
         return await gateway.complete_on_wire(
-            wire, metered.model, whole, metered.meter, provider, metered.retry_timeouts
+            wire, metered.model, request, metered.meter, provider, metered.retry_timeouts
         )
 
     answer, metered = await call_models(call, models, call_settings, body, ask, limit=limit)

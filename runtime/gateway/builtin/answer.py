@@ -61,9 +61,9 @@ def write_answer(request: ChatRequest, budget: Budget) -> EchoAnswer:
 
 
 def _read_turn(messages: Sequence[Message]) -> _Turn:
-    last = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
-    since = messages[last + 1 :]
-    user_message = messages[last] if last >= 0 else Message("user", "")
+    last_user_index = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
+    since = messages[last_user_index + 1 :]
+    user_message = messages[last_user_index] if last_user_index >= 0 else Message("user", "")
     results = {message.answers: message.text for message in since if message.role == "tool"}
     results_made = tuple((call.name, results[call.id]) for message in since for call in message.calls)
     plan = commands.parse_plan(user_message.text)
@@ -126,8 +126,8 @@ def _write_instance(schema: Any, turn: _Turn, budget: Budget, param: str, tool: 
         partial_matches = (one for one in objects if one.keys() & properties.keys())
         return write_instance(schema, next(matching, None) or next(partial_matches, NOTHING), budget)
     except SchemaUnusable as refused:
-        where = f" of `{tool.name}`" if tool else ""
-        raise BadParameter(param, f"no answer can be written to the schema{where}: {refused}") from refused
+        of_tool = f" of `{tool.name}`" if tool else ""
+        raise BadParameter(param, f"no answer can be written to the schema{of_tool}: {refused}") from refused
 
 
 def _find_objects(turn: _Turn, budget: Budget) -> list[dict[str, Any]]:
@@ -146,18 +146,22 @@ def _truncate_answer(request: ChatRequest, whole: EchoAnswer) -> EchoAnswer:
         text = _replace_surrogates(whole.text)
         stop_positions = [at for stop in request.stop if (at := text.find(stop)) >= 0]
         text = text[: min(stop_positions)] if stop_positions else text
-        shown = tokens.first_tokens(text, request.most_tokens)
-        return EchoAnswer(shown, (), "length" if len(shown) < len(text) else "stop")
+        shown_text = tokens.first_tokens(text, request.most_tokens)
+        return EchoAnswer(shown_text, (), "length" if len(shown_text) < len(text) else "stop")
     tokens_left, calls = request.most_tokens, list[RequestedCall]()
     for call in whole.calls:
-        sent = replace(call, arguments=_replace_surrogates(call.arguments))
-        if _count_call_tokens(sent) > tokens_left:
+        encodable_call = replace(call, arguments=_replace_surrogates(call.arguments))
+        if _count_call_tokens(encodable_call) > tokens_left:
             # As with any model, the JSON is incomplete where the tokens ran out.
-            room = tokens_left - _count_call_tokens(replace(sent, arguments=""))
-            calls += [replace(sent, arguments=tokens.first_tokens(sent.arguments, room))] if room >= 0 else []
+            room = tokens_left - _count_call_tokens(replace(encodable_call, arguments=""))
+            calls += (
+                [replace(encodable_call, arguments=tokens.first_tokens(encodable_call.arguments, room))]
+                if room >= 0
+                else []
+            )
             return EchoAnswer(None, tuple(calls), "length")
-        tokens_left -= _count_call_tokens(sent)
-        calls.append(sent)
+        tokens_left -= _count_call_tokens(encodable_call)
+        calls.append(encodable_call)
     return EchoAnswer(None, tuple(calls), "tool_calls")
 
 

@@ -54,8 +54,8 @@ class Plan:
         if made >= len(self.calls):
             return ()
         step = self.calls[made].step
-        rest = tuple(call for call in self.calls[made:] if call.step == step)
-        return rest if parallel else rest[:1]
+        step_calls = tuple(call for call in self.calls[made:] if call.step == step)
+        return step_calls if parallel else step_calls[:1]
 
 
 def parse_plan(text: str) -> Plan:
@@ -63,7 +63,7 @@ def parse_plan(text: str) -> Plan:
     calls: list[PlannedCall] = []
     say: list[str] = []
     prose: list[str] = []
-    step, last, end = 0, "", 0
+    step, last_command, end = 0, "", 0
     while match := _COMMAND.search(text, end):
         prose.append(text[end : match.start()])
         command, at = match[1], match.end()
@@ -78,9 +78,9 @@ def parse_plan(text: str) -> Plan:
                 raise PlanUnreadable("`/repeat` needs how often, the name of a tool and its arguments")
             times, at = int(times_match[1]), times_match.end()
         name, arguments, end = _parse_call(text, at, command)
-        if calls and not (command == "call" and last in {"call", "then"}):
+        if calls and not (command == "call" and last_command in {"call", "then"}):
             step += 1
-        last = command
+        last_command = command
         if len(calls) + times > MOST_CALLS:
             raise PlanUnreadable(f"a plan may have {MOST_CALLS} calls")
         calls.extend(PlannedCall(name, arguments, step + number) for number in range(times))

@@ -49,9 +49,9 @@ def write_instance(schema: Any, offered: Any, budget: Budget) -> Any:
     allowed array, and for a free string the name of its property. A property that is not required is written only if it
     was offered. Raises SchemaUnusable and OverBudget.
     """
-    whole = BoundedSchema(schema, budget)
-    value = _Writer(whole).write_value(schema, offered, "text", 0, frozenset({"#"}))
-    if not whole.is_valid(schema, value):
+    bounded = BoundedSchema(schema, budget)
+    value = _Writer(bounded).write_value(schema, offered, "text", 0, frozenset({"#"}))
+    if not bounded.is_valid(schema, value):
         raise SchemaUnusable("the schema contradicts itself, or asks for what the built-in model cannot make up")
     return value
 
@@ -171,7 +171,7 @@ class _Writer:
     def _write_array(
         self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]
     ) -> list[Any]:
-        prefix, rest = _read_list(node, "prefixItems"), node.get("items", True)
+        prefix, items_schema = _read_list(node, "prefixItems"), node.get("items", True)
         offered_items = offered if isinstance(offered, list) else []
         length = math.ceil(
             min(max(_read_number(node, "minItems", 0), len(offered_items)), _read_number(node, "maxItems", math.inf))
@@ -179,10 +179,10 @@ class _Writer:
         written: list[Any] = []
         for position in range(length):
             self._budget.spend(1, 16)
-            schema = prefix[position] if position < len(prefix) else rest
+            schema = prefix[position] if position < len(prefix) else items_schema
             value = offered_items[position] if position < len(offered_items) else NOTHING
             written.append(self._write_inner(schema, value, name, depth, open_))
-        return self._make_distinct(written, rest, name) if node.get("uniqueItems") is True else written
+        return self._make_distinct(written, items_schema, name) if node.get("uniqueItems") is True else written
 
     def _make_distinct(self, written: list[Any], schema: Any, name: str) -> list[Any]:
         """Replaces repeated values by other simple ones."""

@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"\s{0,4}\S{1,6}|\s{1,4}")
 
 def split_tokens(text: str) -> Iterator[str]:
     """Yields the tokens of a text in order; joined, they are the text."""
-    return (found.group() for found in _TOKEN.finditer(text))
+    return (match.group() for match in _TOKEN.finditer(text))
 
 
 def count_tokens(text: str) -> int:

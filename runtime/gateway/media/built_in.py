@@ -48,10 +48,10 @@ async def check_job(model: Model, handle: str) -> Progress:
     if model.modality == "video":
         return Progress("completed", "", (Rendering("video/mp4", film.read_film()),), units=film.SECONDS)
     plan = from_json(handle)
-    width, height, said, count = plan["width"], plan["height"], plan["said"], plan["count"]
+    width, height, texts, count = plan["width"], plan["height"], plan["said"], plan["count"]
     with THREADS.reserve_place():
         # One after the other, so that other requests run between them.
-        draws = (partial(picture.draw_png, width, height, said, f"{plan['seed']}/{index}") for index in range(count))
+        draws = (partial(picture.draw_png, width, height, texts, f"{plan['seed']}/{index}") for index in range(count))
         files = [await THREADS.run_work(draw) for draw in draws]
     return Progress("completed", "", tuple(Rendering("image/png", file) for file in files), units=count)
 

@@ -167,9 +167,9 @@ class VideoJobs:
 
     async def _add_images(self, upstream: Upstream, request: MediaRequest, arguments: dict[str, Any]) -> None:
         """Adds the request's images to the arguments. All are fetched first, so that no forbidden URL is passed on."""
-        first, last = _end_images(request)
-        first_images = await self._files.fetch_images(first, "input_images")
-        last_images = await self._files.fetch_images(last, "frame_images")
+        first_urls, last_urls = _end_images(request)
+        first_images = await self._files.fetch_images(first_urls, "input_images")
+        last_images = await self._files.fetch_images(last_urls, "frame_images")
         references = await self._files.fetch_images(
             request.parameters.get("input_references") or (), "input_references"
         )
@@ -196,10 +196,10 @@ def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
     """Builds LiteLLM's arguments beside the prompt and the images. Raises RequestRefused for invalid values."""
     parameters = request.parameters
     resolution, ratio = parameters.get("resolution"), parameters.get("aspect_ratio")
-    first, last = _end_images(request)
-    if len(first) > 1 or len(last) > 1:
+    first_urls, last_urls = _end_images(request)
+    if len(first_urls) > 1 or len(last_urls) > 1:
         raise RequestRefused("The model begins with one image, and ends with one.", details={"param": "input_images"})
-    if last and not first:
+    if last_urls and not first_urls:
         raise RequestRefused("A last frame wants a first one.", details={"param": "frame_images"})
     # The duration is always sent, so that the provider's default cannot differ from what is charged.
     arguments: dict[str, Any] = {"seconds": str(_read_duration(provider, request)), **request.provider}
@@ -222,11 +222,11 @@ def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
 def _end_images(request: MediaRequest) -> tuple[list[str], list[str]]:
     """Returns the URLs of the images that a video begins and ends with."""
     frames = request.parameters.get("frame_images") or ()
-    first = [
+    first_urls = [
         *(request.parameters.get("input_images") or ()),
         *(one["url"] for one in frames if one["frame"] == "first"),
     ]
-    return first, [one["url"] for one in frames if one["frame"] == "last"]
+    return first_urls, [one["url"] for one in frames if one["frame"] == "last"]
 
 
 def _read_duration(provider: str, request: MediaRequest) -> int:

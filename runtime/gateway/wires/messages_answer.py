@@ -157,10 +157,10 @@ def _parse_input(arguments: str, reason: str | None) -> Any:
 
 def _render_usage(meter: UsageMeter) -> dict[str, Any]:
     """Renders the usage. This wire format does not include tokens read from or written to a cache in the input's."""
-    written = meter.cache_write + meter.cache_write_hour
+    cache_written = meter.cache_write + meter.cache_write_hour
     return {
-        "input_tokens": meter.prompt - meter.cached - written,
+        "input_tokens": meter.prompt - meter.cached - cache_written,
         "cache_read_input_tokens": meter.cached,
-        "cache_creation_input_tokens": written,
+        "cache_creation_input_tokens": cache_written,
         "output_tokens": meter.completion,
     }

@@ -12,12 +12,12 @@ def flat_name(namespace: object, name: str) -> str:
     """Returns the name of a function in a chat completion; unchanged if it is in no group."""
     if not isinstance(namespace, str) or not namespace:
         return name
-    whole = f"{namespace}__{name}"
-    if len(whole) <= _LONGEST:
-        return whole
+    full_name = f"{namespace}__{name}"
+    if len(full_name) <= _LONGEST:
+        return full_name
     # The digest keeps names distinct after they are cut.
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
-    return f"{whole[: _LONGEST - 11]}_{digest}"
+    digest = hashlib.sha256(full_name.encode()).hexdigest()[:10]
+    return f"{full_name[: _LONGEST - 11]}_{digest}"
 
 
 def grouped_names(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

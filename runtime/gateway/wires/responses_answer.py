@@ -46,14 +46,14 @@ async def render_events(
     """Yields the events of a response. Raises UpstreamMalformed if the chunks end before the answer does."""
     items, meter, number = ItemWriter(metadata, grouped_names(body)), UsageMeter(), 0
     reason: str | None = None
-    last: Mapping[str, Any] = {}
+    last_chunk: Mapping[str, Any] = {}
     async with contextlib.aclosing(pieces):
         async for chunk in pieces:
             events: list[dict[str, Any]] = []
-            if not last:
+            if not last_chunk:
                 opening = _render_response(chunk, body, metadata)
                 events += ({"type": f"response.{state}", "response": opening} for state in ("created", "in_progress"))
-            last = chunk
+            last_chunk = chunk
             meter.count_usage(chunk.get("usage"))
             delta, finish_reason = chunks.get_delta(chunk)
             reason = finish_reason or reason
@@ -65,9 +65,9 @@ async def render_events(
     for event in items.close_item():
         yield chunks.encode_named_event({**event, "sequence_number": number})
         number += 1
-    whole = _render_response(last, body, metadata, items=items, reason=reason, meter=meter)
+    response = _render_response(last_chunk, body, metadata, items=items, reason=reason, meter=meter)
     yield chunks.encode_named_event(
-        {"type": f"response.{whole['status']}", "response": whole, "sequence_number": number}
+        {"type": f"response.{response['status']}", "response": response, "sequence_number": number}
     )
 
 
@@ -102,10 +102,10 @@ def _render_response(
 
 
 def _render_usage(meter: UsageMeter) -> dict[str, Any]:
-    written = meter.cache_write + meter.cache_write_hour
+    cache_written = meter.cache_write + meter.cache_write_hour
     return {
         "input_tokens": meter.prompt,
-        "input_tokens_details": {"cached_tokens": meter.cached, "cache_write_tokens": written},
+        "input_tokens_details": {"cached_tokens": meter.cached, "cache_write_tokens": cache_written},
         "output_tokens": meter.completion,
         "output_tokens_details": {"reasoning_tokens": meter.reasoning},
         "total_tokens": meter.prompt + meter.completion,

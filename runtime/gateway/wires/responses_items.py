@@ -54,29 +54,29 @@ class ItemWriter:
         index, item = len(self.whole) - 1, self.whole[-1]
         item["status"] = "completed"
         at = {"output_index": index, "item_id": item["id"]}
-        done = {"type": "response.output_item.done", "output_index": index, "item": item}
+        item_done = {"type": "response.output_item.done", "output_index": index, "item": item}
         if item["type"] == "function_call":
             call_fields = {"name": item["name"], "arguments": item["arguments"]}
-            return [{"type": "response.function_call_arguments.done", **at, **call_fields}, done]
+            return [{"type": "response.function_call_arguments.done", **at, **call_fields}, item_done]
         if item["type"] == "custom_tool_call":
-            return [{"type": "response.custom_tool_call_input.done", **at, "input": item["input"]}, done]
+            return [{"type": "response.custom_tool_call_input.done", **at, "input": item["input"]}, item_done]
         part = item["content"][0]
         at["content_index"] = 0
         text_done = {"type": f"response.{part['type']}.done", **at, **_text_fields(part)}
-        return [text_done, {"type": "response.content_part.done", **at, "part": part}, done]
+        return [text_done, {"type": "response.content_part.done", **at, "part": part}, item_done]
 
     def _write_text(self, kind: str, text: str) -> list[Event]:
         """Begins or continues a text: reasoning, the answer or a refusal."""
         events: list[Event] = []
-        if begins := self._open != kind:
+        if is_new_item := self._open != kind:
             events = self.close_item()
             thinks = kind == "reasoning_text"
-            named: dict[str, Any] = {"type": "reasoning", "summary": []} if thinks else _MESSAGE
-            item = self._new_item("rs" if thinks else "msg", **named, content=[dict(_EMPTY[kind])])
+            item_fields: dict[str, Any] = {"type": "reasoning", "summary": []} if thinks else _MESSAGE
+            item = self._new_item("rs" if thinks else "msg", **item_fields, content=[dict(_EMPTY[kind])])
             events.append(self._open_item(kind, item))
         item, index = self.whole[-1], len(self.whole) - 1
         part, at = item["content"][0], {"output_index": index, "item_id": item["id"], "content_index": 0}
-        if begins:
+        if is_new_item:
             events.append({"type": "response.content_part.added", **at, "part": dict(part)})
         part["refusal" if kind == "refusal" else "text"] += text
         logged: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}

@@ -72,8 +72,8 @@ async def _resume_jobs(services: Services, database: Database) -> None:
 async def _delete_files(services: Services, database: Database) -> None:
     """Deletes old files, and later their rows. A job that nobody has polled by then is not charged."""
     now = services.clock.now()
-    old = (_columns.ended_at < now - FILES_KEPT, _columns.emptied_at.is_(None))
-    for row in await _some(database, *old, order=_columns.ended_at):
+    is_old = (_columns.ended_at < now - FILES_KEPT, _columns.emptied_at.is_(None))
+    for row in await _some(database, *is_old, order=_columns.ended_at):
         for stores in services.regions.values():
             if stores.database is database:
                 await stores.objects.delete_all(folder(row.app_id, row.id))
@@ -93,11 +93,11 @@ async def _some(database: Database, *conditions: Any, order: Any) -> list[Any]:
 
 
 async def _write(database: Database, row: Any, *conditions: Any, **values: Any) -> None:
-    changing = update(generation_jobs).where(_columns.id == row.id, *conditions).values(**values)
+    change = update(generation_jobs).where(_columns.id == row.id, *conditions).values(**values)
     try:
         async with database.writing() as connection:
             await FREEZES.require_thawed(connection.execute, row.app_id)
-            await connection.execute(changing)
+            await connection.execute(change)
     except AppMigrating:
         return
 
@@ -168,7 +168,11 @@ async def _forget(job: Job, app_id: str, generation_id: str) -> None:
 
 
 class _Attempt:
-    """One attempt at one generation job, whose row records its progress."""
+    """One attempt at one generation job, whose row records its progress.
+
+    Several attempts may run; only the latest one's writes count. The provider is asked to start again only while there
+    is no record that it has accepted. Each attempt saves its files in a folder of its own, so that they never mix.
+    """
 
     def __init__(self, job: Job, row: Any, stores: Stores) -> None:
         self._job = job
@@ -235,23 +239,25 @@ class _Attempt:
         raise RetryLater(min(max(self._age / 4, _FIRST_LOOK_SECONDS), _LAST_LOOK_SECONDS))
 
     async def _save_files(self, model: Model, progress: Progress) -> list[dict[str, Any]]:
-        row, most = self._row, MOST_BYTES[self._row.kind]
+        row, max_bytes = self._row, MOST_BYTES[self._row.kind]
         attempt_folder = f"{folder(row.app_id, row.id)}{self._services.ids.uuid()}"
         files = []
         for index, rendering in enumerate(progress.renderings):
             key = f"{attempt_folder}/{index}"
-            chunks = self._media.stream_content(model, rendering, most)
-            stored = await self._stores.objects.put(key, chunks, content_type=rendering.content_type, max_bytes=most)
+            chunks = self._media.stream_content(model, rendering, max_bytes)
+            stored = await self._stores.objects.put(
+                key, chunks, content_type=rendering.content_type, max_bytes=max_bytes
+            )
             files.append({"key": key, "content_type": rendering.content_type, "bytes": stored.size})
         return files
 
     async def _record_failure(self, error: BaobabError) -> None:
         """Retries if that may help; otherwise the job has failed with the error's message."""
         row = self._row
-        most = _MOST_TRIES if row.handle is None else _MOST_TRIES_ACCEPTED
+        max_tries = _MOST_TRIES if row.handle is None else _MOST_TRIES_ACCEPTED
         # Some models are found only a moment after the start.
         is_temporary = error.status >= 500 or error.status == 429 or isinstance(error, ModelNotFound)
-        if not is_temporary or row.tries + 1 >= most or self._is_late:
+        if not is_temporary or row.tries + 1 >= max_tries or self._is_late:
             await self._end("failed", error=error.message)
             return
         await self._write({"tries": row.tries + 1})

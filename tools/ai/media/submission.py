@@ -44,23 +44,23 @@ async def submit(
     model = select_models(call, name, await settings.get_app_settings(call, app_id), kind)[0]
     media = call.services.part(Media)
     request = build_request(media.accepted_fields(model), prompt, given, provider or {})
-    most = compute_charge(
+    max_charge = compute_charge(
         call.services.options.ai_markup, media.get_price(model, request, media.count_units(model, request))
     )
-    reservation = await _reserve_credits(call, kind, most)
+    reservation = await _reserve_credits(call, kind, max_charge)
     # The id is derived from the approval, so that a second attempt finds the job of the first.
     job_id = str(uuid5(_APPROVED, call.approved.id)) if call.approved else call.services.ids.uuid()
-    made = False
+    is_stored = False
 
     def mark_kept() -> None:
-        nonlocal made
-        made = True
+        nonlocal is_stored
+        is_stored = True
 
     try:
         await _insert_job(call, app_id, job_id, kind, model, request, reservation, mark_kept)
     finally:
         # Not released if the caller is cancelled after the commit, because the job then exists.
-        if not made:
+        if not is_stored:
             await call.services.credits.release(reservation)
     call.audit.resource_id = model.id
     return {"job_id": job_id, "status": "pending", "polling_url": job_url(call, kind, app_id, job_id)}

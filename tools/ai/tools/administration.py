@@ -150,14 +150,14 @@ async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endD
     startDate: the first day (UTC); if left out, 30 days ago.
     endDate: the last day (UTC); if left out, today.
     """
-    first, last = first_and_last(startDate, endDate, call.now.date())
+    first_day, last_day = first_and_last(startDate, endDate, call.now.date())
     app = call.require_app()
     by_model: dict[str, ModelUsage] = {}
-    for used in await call.services.credits.usage(app.organisation_id, first, last, app_id=app_id):
-        model_usage = by_model.setdefault(used.model or "", {"tokens": 0, "cost": 0.0, "requests": 0})
-        model_usage["tokens"] += used.prompt_tokens + used.completion_tokens
-        model_usage["requests"] += used.requests
-        model_usage["cost"] += 0 if used.byok else used.cost / _NANOS
+    for usage in await call.services.credits.usage(app.organisation_id, first_day, last_day, app_id=app_id):
+        model_usage = by_model.setdefault(usage.model or "", {"tokens": 0, "cost": 0.0, "requests": 0})
+        model_usage["tokens"] += usage.prompt_tokens + usage.completion_tokens
+        model_usage["requests"] += usage.requests
+        model_usage["cost"] += 0 if usage.byok else usage.cost / _NANOS
     return {
         "totalTokens": sum(model["tokens"] for model in by_model.values()),
         "totalCost": sum(model["cost"] for model in by_model.values()),
@@ -169,14 +169,14 @@ async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endD
 async def _require_models(call: Call, app_id: str, values: Mapping[str, Any]) -> None:
     """Raises ModelNotUsable if the new default model or a new fallback model is not a chat model the app can call."""
     default, fallbacks = values.get("default_model"), values.get("fallback_models") or ()
-    named = [("defaultModel", default)] if default is not None else []
-    named += [("fallbackModels", name) for name in fallbacks]
-    if not named:
+    named_models = [("defaultModel", default)] if default is not None else []
+    named_models += [("fallbackModels", name) for name in fallbacks]
+    if not named_models:
         return
     app_settings = await settings.get_app_settings(call, app_id)
     # A key in this request already makes its provider's models available.
     new_access = ProviderAccess({values["byok_provider"]: lambda: ""}) if values.get("byok_provider") else NO_ACCESS
-    for field, name in named:
+    for field, name in named_models:
         model = call.services.part(Gateway).find_model(name, new_access.merge(app_settings.provider_access))
         if model is None or model.modality != "chat":
             problem = "There is no model" if model is None else f"A model for {model.modality} is"

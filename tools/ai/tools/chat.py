@@ -264,12 +264,12 @@ async def _chat(
         )
 
     async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
-        whole = {
+        request = {
             name: value
             for name, value in bounded(metered.model, metered.granted_tokens).items()
             if name != "stream_options"
         }
-        return await gateway_.complete_chat(metered.model, whole, metered.meter, provider, metered.retry_timeouts)
+        return await gateway_.complete_chat(metered.model, request, metered.meter, provider, metered.retry_timeouts)
 
     answer, metered = await call_models(call, models, own, body, ask, limit=limit, answers=answers, cache=state)
     return await _settle_answer(call, answer, metered, entry)

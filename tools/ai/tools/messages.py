@@ -161,13 +161,13 @@ async def gateway_messages_count(
     """
     body = _body(call, messages, system, further)
     wire = TokenCountWire(_passed_headers(anthropic_beta, anthropic_version))
-    call_settings, (first, *_) = await resolve_models(call, model)
-    set_answer_headers(call, first, cost=0)
-    if first.provider != wire.provider:
-        return {"input_tokens": estimate_tokens(body, first)}
+    call_settings, (model_, *_) = await resolve_models(call, model)
+    set_answer_headers(call, model_, cost=0)
+    if model_.provider != wire.provider:
+        return {"input_tokens": estimate_tokens(body, model_)}
     gateway = call.services.part(Gateway)
     token_count = await gateway.count_tokens(
-        wire, first, body, gateway.find_own_provider(first, call_settings.provider_access)
+        wire, model_, body, gateway.find_own_provider(model_, call_settings.provider_access)
     )
     return {"input_tokens": token_count["input_tokens"]}
 

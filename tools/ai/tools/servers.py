@@ -134,8 +134,8 @@ async def _preview_update(
     timeouts: Timeouts | None = OMITTED,
 ) -> str:
     row, address = await _get_changeable(call, name, url, key, timeouts)
-    where = f"at {escape_text(row['url'])}" if address == row["url"] else f"to be at {escape_text(address)}"
-    return f"It would change the model server {name} {where}, and ask it for its models."
+    place = f"at {escape_text(row['url'])}" if address == row["url"] else f"to be at {escape_text(address)}"
+    return f"It would change the model server {name} {place}, and ask it for its models."
 
 
 @model_servers.tool(
@@ -166,16 +166,16 @@ async def model_servers_update(
     key: the new key; null for none.
     timeouts: how long the server may take to answer; null for as long as the installation allows.
     """
-    before, address = await _get_changeable(call, name, url, key, timeouts)
-    if key is not OMITTED and before["key"] is not None:
+    current_row, address = await _get_changeable(call, name, url, key, timeouts)
+    if key is not OMITTED and current_row["key"] is not None:
         call.declare_destructive()
     values: dict[str, Any] = {"url": address}
     if key is not OMITTED:
-        values |= _seal_key(call, before["id"], key)
+        values |= _seal_key(call, current_row["id"], key)
     if timeouts is not OMITTED:
         values["timeouts"] = timeouts
-    current_key = _open_key(call, before) if key is OMITTED else key
-    return await _write(call, before, values | await _probe_models(call, name, address, current_key))
+    current_key = _open_key(call, current_row) if key is OMITTED else key
+    return await _write(call, current_row, values | await _probe_models(call, name, address, current_key))
 
 
 async def _preview_probe(call: Call, name: ServerName) -> str:
@@ -203,8 +203,10 @@ async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
 
     The new list of models replaces the old one. If the server does not list its models, `problem` says why.
     """
-    before = await _row(call, name)
-    return await _write(call, before, await _probe_models(call, name, before["url"], _open_key(call, before)))
+    current_row = await _row(call, name)
+    return await _write(
+        call, current_row, await _probe_models(call, name, current_row["url"], _open_key(call, current_row))
+    )
 
 
 async def _preview_delete(call: Call, name: ServerName) -> str:
@@ -258,11 +260,11 @@ async def _get_changeable(
     """Returns the row of a server and its new address. Raises an error if the change is not allowed."""
     if url is None and key is OMITTED and timeouts is OMITTED:
         raise MissingField("None of `url`, `key` and `timeouts` is given.", remediation="Send at least one of them.")
-    before = await _row(call, name)
-    address = before["url"] if url is None else _address(url)
-    if key is OMITTED and before["key"] is not None and _origin(address) != _origin(before["url"]):
+    row = await _row(call, name)
+    address = row["url"] if url is None else _address(url)
+    if key is OMITTED and row["key"] is not None and _origin(address) != _origin(row["url"]):
         raise KeyNeededAgain
-    return before, address
+    return row, address
 
 
 async def _write(call: Call, before: Mapping[str, Any], values: dict[str, Any]) -> ModelServer:

@@ -73,7 +73,7 @@ async def images_generate(
     negative_prompt: what the image does not show.
     provider: fields that only this model has.
     """
-    named = {
+    named_parameters = {
         "size": size,
         "aspect_ratio": aspect_ratio,
         "n": n,
@@ -82,8 +82,8 @@ async def images_generate(
         "mask": mask,
         "negative_prompt": negative_prompt,
     }
-    given = {name: value for name, value in named.items() if value is not None} | further
-    return await submission.submit(call, app_id, "image", model, prompt, given, provider)
+    parameters = {name: value for name, value in named_parameters.items() if value is not None} | further
+    return await submission.submit(call, app_id, "image", model, prompt, parameters, provider)
 
 
 @media.tool(

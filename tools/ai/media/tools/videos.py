@@ -75,7 +75,7 @@ async def videos_generate(
     frame_images: the first and the last frame: `{url, frame}`, or `{type: image_url, image_url: {url}, frame_type}`.
     provider: fields that only this model has.
     """
-    named = {
+    named_parameters = {
         "duration": duration,
         "resolution": resolution,
         "aspect_ratio": aspect_ratio,
@@ -85,8 +85,8 @@ async def videos_generate(
         "input_references": input_references,
         "frame_images": None if frame_images is None else [_frame(image) for image in frame_images],
     }
-    given = {name: value for name, value in named.items() if value is not None} | further
-    return await submission.submit(call, app_id, "video", model, prompt, given, provider)
+    parameters = {name: value for name, value in named_parameters.items() if value is not None} | further
+    return await submission.submit(call, app_id, "video", model, prompt, parameters, provider)
 
 
 @media.tool(
