@@ -1,4 +1,4 @@
-"""Pages of a scan. The cursor is a key, not a position: inserts and deletes elsewhere cannot shift it."""
+"""Pages of a scan. The cursor is a key and not a position, so that inserts and deletes cannot shift it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ _ABOVE_ALL = "\U0010ffff"
 
 
 def bounds(prefix: str, cursor: str | None) -> tuple[str, str]:
-    """The first key a page may hold, and one that is above all of them."""
+    """Returns the first key that a page may hold, and an upper bound of all its keys."""
     # A key with NUL appended is the next larger string.
     lowest = prefix if cursor is None else max(prefix, cursor + "\0")
     return lowest, prefix + _ABOVE_ALL
 
 
 def cut(keys: list[str], limit: int) -> tuple[list[str], str | None]:
-    """`keys` holds one more than `limit` where there is a next page."""
+    """Returns a page and the cursor of the next one. `keys` holds `limit` + 1 keys if there is a next page."""
     if len(keys) <= limit:
         return keys, None
     return keys[:limit], keys[limit - 1]

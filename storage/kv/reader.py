@@ -1,8 +1,8 @@
-"""The reading side of both tiers, on the event loop's own thread: a read costs less than handing it to another.
+"""Reads both tiers on the event loop's own thread: a read costs less than handing it to another thread.
 
-A key that moves from one tier to the other is always in at least one of the files, but a reader begins its view of
-the ephemeral one a moment after that of the durable one. A key that arrived in the durable file in that moment would be
-in neither view, so the arrivals noted in the ephemeral file must not be ahead.
+A key that moves between the tiers is always in at least one of the files, but a reader's view of the ephemeral file
+begins a moment after its view of the durable one. A key that arrived in the durable file in that moment would be in
+neither view, so the reader checks that the arrivals noted in the ephemeral file are not ahead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIVE = "space = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)"
 
 _EPHEMERAL_IS_NEWER = "(SELECT count FROM ephemeral.arrival) > (SELECT count FROM main.arrival)"
 
-# The durable row comes first where a crash has left a key in both; the last one says whether neither can be believed.
+# The durable row comes first if a crash has left a key in both; the last row says whether to read again.
 _ROW = f"""
 SELECT value, expires, window FROM main.entry WHERE {_LIVE}
 UNION ALL
@@ -41,7 +41,7 @@ SELECT key FROM ephemeral.entry WHERE {_RANGE}
 ORDER BY key LIMIT ?5
 """  # noqa: S608 - constants only
 
-# In one file a key can be only once, and of a key in both a writer believes the durable file.
+# A key is at most once in each file; of a key in both, the durable entry counts.
 _ENTRIES = f"""
 SELECT key, value, {Tier.DURABLE:d}, expires, window FROM main.entry WHERE {_RANGE}
 UNION ALL
@@ -94,7 +94,7 @@ class Reader:
         return expiry.milliseconds(self._clock())
 
     def row(self, space: str, key: str) -> Row | None:
-        """`window` is None for an ephemeral row: nothing restarts its expiry."""
+        """Returns the live row of a key. `window` is None for an ephemeral row, since nothing restarts its expiry."""
         bindings = (space, key, self.now)
         while True:
             row = Row._make(self._ask(_ROW, bindings)[0])
@@ -104,13 +104,13 @@ class Reader:
                 return None
 
     def keys(self, space: str, lowest: str, above: str, limit: int) -> list[str]:
-        """From `lowest` to below `above`, in order."""
+        """Returns live keys from `lowest` to below `above`, in order."""
         return [key for (key,) in self._ask_both(_KEYS, (space, lowest, above, self.now, limit))]
 
     def entries(self, space: str, lowest: str, above: str, limit: int) -> list[Entry]:
-        """From `lowest` to below `above`, in order."""
-        found = self._ask_both(_ENTRIES, (space, lowest, above, self.now, limit))
-        return [Entry(key, value, Tier(tier), expires, window) for key, value, tier, expires, window in found]
+        """Returns live entries from `lowest` to below `above`, in order."""
+        rows = self._ask_both(_ENTRIES, (space, lowest, above, self.now, limit))
+        return [Entry(key, value, Tier(tier), expires, window) for key, value, tier, expires, window in rows]
 
     def spaces(self, after: str, limit: int) -> list[str]:
         return [space for (space,) in self._ask_both(_SPACES, (after, SPACE, self.now, limit))]
@@ -130,7 +130,7 @@ class Reader:
 
     def _ask(self, statement: str, bindings: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
         try:
-            # All rows at once: a statement left half read would hold its snapshot, and the log could not shrink.
+            # All rows at once: a half-read statement would keep its snapshot, and the WAL could not shrink.
             return self._cursor.execute(statement, bindings).fetchall()
         except apsw.Error as exc:
             raise self._faults.translate(exc) from exc

@@ -23,7 +23,7 @@ from baobab.storage.kv.writer import Writer
 
 T = TypeVar("T")
 
-# A read blocks the event loop while it waits, which in WAL mode happens only while another process recovers a log.
+# A waiting read blocks the event loop; in WAL mode it waits only while another process recovers a WAL.
 _LONGEST_READ_WAIT = 0.25
 
 
@@ -35,7 +35,9 @@ class _OpenTiers(NamedTuple):
 
 
 class SqliteEngine:
-    """Belongs to the event loop that opens it. Any number of processes may open the same folder."""
+    """The engine on SQLite files. It belongs to the event loop that opens it; any number of processes may use one
+    folder.
+    """
 
     def __init__(
         self,
@@ -65,11 +67,11 @@ class SqliteEngine:
     async def close(self) -> None:
         if self._open_tiers is None:
             return
-        opened, self._open_tiers = self._open_tiers, None
-        await opened.writer.close()
-        opened.reader.close()
-        opened.durable.close()
-        opened.ephemeral.close()
+        tiers, self._open_tiers = self._open_tiers, None
+        await tiers.writer.close()
+        tiers.reader.close()
+        tiers.durable.close()
+        tiers.ephemeral.close()
 
     def for_attempt(self, token: str) -> Self:
         view = copy.copy(self)

@@ -1,10 +1,10 @@
-"""A group of writes on its way into both tiers.
+"""A group of writes to both tiers.
 
-Rows are read once and changed here; the files see only what is left when the group commits, so that a counter hit
-by sixty callers is written once.
+Rows are read once and changed in memory. The files get only the result when the group commits, so that a counter that
+sixty callers increment is written once.
 
 Every writer of every process locks the durable file, then the ephemeral one, and the two commit one after the other.
-Who holds both locks therefore never meets a half-committed group, only what a crash has left of one: a key in both
+The holder of both locks therefore never meets a half-committed group, only what a crash has left of one: a key in both
 tiers, of which the durable copy counts.
 """
 
@@ -21,13 +21,13 @@ from baobab.storage.kv.tier_file import Change, Row, TierFile
 
 
 class EphemeralFailed(Exception):
-    """The durable half of the group is committed, the ephemeral half is not."""
+    """The durable half of the group is committed, but the ephemeral half is not."""
 
 
 class _Cell:
-    """One key: what each file holds, and what each is to hold.
+    """One key: its rows in both files before the group, and after it.
 
-    From the start, what has expired is on its way out, and so is an ephemeral copy that a crash left behind.
+    From the start, `after` leaves out expired rows and an ephemeral copy that a crash left behind.
     """
 
     __slots__ = ("after", "before", "held", "key", "space")
@@ -61,7 +61,7 @@ class _Cell:
 
 
 class Transaction:
-    """Takes the write locks when made. A refused write leaves no trace in it."""
+    """Takes the write locks when it is created. A refused write leaves no trace in it."""
 
     def __init__(self, durable: TierFile, ephemeral: TierFile, clock: Callable[[], float]) -> None:
         self._durable = durable
@@ -73,11 +73,11 @@ class Transaction:
         self.touched_ephemeral = False
         durable.begin()
         ephemeral.begin()
-        # After the locks: what waited for them must not write with a stale clock.
+        # Read after the locks were acquired, because waiting for them may have taken time.
         self.now = expiry.milliseconds(clock())
 
     def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
-        """The live row, of the durable tier first."""
+        """Returns the live row and its tier, from the durable tier first."""
         durable, ephemeral = self._cell(space, key).after
         if durable is not None:
             return Tier.DURABLE, durable
@@ -95,7 +95,7 @@ class Transaction:
         self._replace(cell, after, held)
 
     def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
-        """Gives the live row of a tier another expiry."""
+        """Changes the expiry of the live row of a tier."""
         cell = self._cell(space, key)
         row = cell.after[tier]
         if row is not None:
@@ -149,14 +149,14 @@ class Transaction:
     def commit(self) -> None:
         """Raises EphemeralFailed, or apsw.Error with nothing applied to the durable tier.
 
-        A key that moves must be visible in its new tier before it leaves the old one, so that tier commits first.
-        The durable one does otherwise: when it fails, nothing has happened in the other.
+        A key that moves must be visible in its new tier before it leaves the old one, so the new tier commits first.
+        Otherwise the durable tier commits first: if it fails, nothing has happened in the other.
         """
         leaving = any(cell.is_moving_to(Tier.EPHEMERAL) for cell in self._cells.values())
         arriving = [cell for cell in self._cells.values() if cell.is_moving_to(Tier.DURABLE)]
         arrival = self._durable.count_arrival() if arriving else 0
         if leaving:
-            # What moves the other way in the same group keeps its old copy, which the new one hides, for a while.
+            # Keys that move the other way keep their old copy for a moment; the new one hides it.
             for cell in arriving:
                 cell.after[Tier.EPHEMERAL] = cell.before[Tier.EPHEMERAL]
         elif arriving:
@@ -180,7 +180,7 @@ class Transaction:
         if cell is None:
             before = [self._durable.row(space, key), self._ephemeral.row(space, key)]
             cell = self._cells[space, key] = _Cell(space, key, before, self.now)
-            # An expired row stops counting when it is met.
+            # An expired row no longer counts from now on.
             if before != cell.after and space in self._totals:
                 self._grow(space, cell.size(before), cell.held)
         return cell
@@ -228,7 +228,7 @@ class Transaction:
         return None
 
     def _sweep(self, space: str) -> None:
-        # Once is enough: the clock of a transaction stands still.
+        # Once is enough, since the time of a transaction does not change.
         if space in self._swept:
             return
         self._swept.add(space)

@@ -1,7 +1,7 @@
-"""The one thread that writes.
+"""The only thread that writes.
 
-It takes whatever is queued as one group, commits once, and hands all results to the event loop in one call: a
-commit to disk costs the same for one write and for a thousand.
+It takes all queued writes as one group, commits once, and hands all results to the event loop in one call: a commit to
+disk costs the same for one write and for a thousand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from baobab.storage.kv.transaction import EphemeralFailed, Transaction
 
 T = TypeVar("T")
 
-# Bounds the time one commit holds the write lock against other processes.
+# Limits how long one commit keeps other processes from writing.
 _LARGEST_GROUP = 1000
 
 
@@ -58,7 +58,9 @@ class Writer:
         self._thread.start()
 
     def submit(self, write: Callable[[Transaction], T]) -> asyncio.Future[T]:
-        """The future fails with what `write` raised, or with StoreUnavailable when its group was not committed."""
+        """Queues a write. The future fails with what `write` raised, or with StoreUnavailable if its group did not
+        commit.
+        """
         if self._queue.qsize() >= self._queue_limit:
             raise QueueFull
         future: asyncio.Future[T] = self._loop.create_future()
@@ -66,14 +68,14 @@ class Writer:
         return future
 
     async def close(self) -> None:
-        """Returns when everything submitted before has its outcome."""
+        """Returns when every write that was submitted before has its result."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
             group = [job]
-            # No one else takes from the queue, so what it counts is there.
+            # Only this thread takes from the queue, so it holds at least as many as it reports.
             waiting = min(self._queue.qsize(), _LARGEST_GROUP - 1)
             closing = False
             for _ in range(waiting):
@@ -98,7 +100,7 @@ class Writer:
                 self._build_failure(outcome.future, exc) if outcome.touched_ephemeral else outcome
                 for outcome in outcomes
             ]
-        except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the thread live
+        except Exception as exc:  # noqa: BLE001 - callers must get a result, and the thread must survive
             self._rollback()
             return [self._build_failure(job.future, exc) for job in group]
         return outcomes
@@ -116,7 +118,7 @@ class Writer:
         try:
             self._loop.call_soon_threadsafe(_resolve_futures, outcomes)
         except RuntimeError:
-            # The loop is closed, and every waiter with it. What was committed stays committed.
+            # The loop is closed, so nobody waits any more. Committed writes stay committed.
             return
 
 
@@ -126,13 +128,13 @@ def _apply_job(transaction: Transaction, job: _WriteJob) -> _WriteResult:
         return _WriteResult(job.future, job.write(transaction), None, transaction.touched_ephemeral)
     except apsw.Error:
         raise
-    except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
+    except Exception as exc:  # noqa: BLE001 - an error of one write must not fail the rest of the group
         return _WriteResult(job.future, None, exc)
 
 
 def _resolve_futures(outcomes: list[_WriteResult]) -> None:
     for future, result, error, _ in outcomes:
-        # Done already where the caller has gone.
+        # Done already if the caller was cancelled.
         if future.done():
             continue
         if error is None:

@@ -1,4 +1,4 @@
-"""Whole files by key, behind one port."""
+"""The object store: whole files by key, with several backends."""
 
 from baobab.storage.objects.errors import (
     InvalidContentType,

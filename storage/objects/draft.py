@@ -1,4 +1,4 @@
-"""Bytes on their way in: counted, hashed and held to a limit, in a file that is not an object yet."""
+"""A draft: the bytes of an upload, counted, hashed and limited, in a file that is not an object yet."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import BinaryIO
 from baobab.storage.objects.errors import StoreUnavailable, TooLarge
 from baobab.storage.objects.store import ObjectInfo
 
-# Small chunks are gathered: a turn of a thread costs more than copying them.
+# Small chunks are collected, because switching to a thread costs more than copying them.
 _GATHERED = 512 * 1024
 
 
 class Draft:
-    """The file is made with the first write, touched in threads only, and by one at a time.
+    """The file is created at the first write, and used in threads only, by one at a time.
 
-    A caller that is cancelled leaves its thread running. `drop` waits for that thread, and what comes later is refused.
+    A cancelled caller leaves its thread running. `drop` waits for that thread; later writes are refused.
     """
 
     def __init__(self, make: Callable[[], BinaryIO], max_bytes: int) -> None:
@@ -35,7 +35,7 @@ class Draft:
         return ObjectInfo(self.size, self._digest.hexdigest(), content_type)
 
     async def receive(self, chunks: AsyncIterator[bytes]) -> None:
-        """Raises TooLarge, StoreUnavailable and whatever `chunks` raises."""
+        """Writes the chunks into the file. Raises TooLarge, StoreUnavailable and whatever `chunks` raises."""
         gathered: list[bytes] = []
         waiting = 0
         async for chunk in chunks:
@@ -51,10 +51,10 @@ class Draft:
 
     @contextlib.contextmanager
     def file(self) -> Iterator[BinaryIO]:
-        """For one thread at a time. What the operating system refuses is raised as StoreUnavailable."""
+        """Yields the file to one thread at a time. Turns OSError into StoreUnavailable."""
         with self._lock:
             if self._dropped:
-                raise StoreUnavailable("the put was given up")
+                raise StoreUnavailable("the put was cancelled")
             try:
                 if self._file is None:
                     self._file = self._make()
@@ -66,7 +66,7 @@ class Draft:
         with self._lock:
             self._dropped = True
             if self._file is not None:
-                # Closing writes what is buffered, on a disk that may be full. It is not wanted any more.
+                # Closing flushes buffered bytes, perhaps to a full disk; they are not needed any more.
                 with contextlib.suppress(OSError):
                     self._file.close()
 

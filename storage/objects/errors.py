@@ -1,12 +1,12 @@
-"""What an object store can refuse. That there is no object is no error: it is None or False.
+"""Errors of object stores. A missing object is not an error: methods return None or False.
 
 ObjectError
 ├── InvalidKey
 ├── InvalidContentType
-├── TooLarge            more bytes came than were allowed; nothing was stored
-├── ObjectDamaged       under the key is something that `put` did not write, or only a part of it
-└── StoreUnavailable    the store cannot answer now. A put that it refused may yet be there, but only as a whole
-    └── StoreFull       no space is left for it
+├── TooLarge            more bytes came than are allowed; nothing was stored
+├── ObjectDamaged       the stored object is not what `put` wrote, or only a part of it
+└── StoreUnavailable    the store cannot answer now. A put that it refused may have been made, but only as a whole
+    └── StoreFull       there is no space left
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class ObjectError(Exception):
-    """Every refusal of a store."""
+    """The base class of all errors of a store."""
 
 
 class InvalidKey(ObjectError):
     def __init__(self, why: str) -> None:
-        super().__init__(f"not the key of an object: {why}")
+        super().__init__(f"not a valid object key: {why}")
 
 
 class InvalidContentType(ObjectError):
     def __init__(self) -> None:
-        super().__init__("a content type is at most 255 printable ASCII characters")
+        super().__init__("a content type must be at most 255 printable ASCII characters")
 
 
 class TooLarge(ObjectError):
@@ -43,7 +43,7 @@ class ObjectDamaged(ObjectError):
 
 
 class StoreUnavailable(ObjectError):
-    """`reason` is for the log, not for callers: it may hold what a server or the operating system said."""
+    """`reason` is for the log, not for callers: it may hold messages of a server or the operating system."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

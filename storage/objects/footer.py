@@ -1,7 +1,7 @@
-"""What stands behind the content in a file: size, digest and content type, which are known only at its end.
+"""The footer of an object's file: size, digest and content type, which are known only after the content.
 
-One file holds both, so that no crash can bring the bytes of one object together with the type of another.
-Layout: content, JSON, the length of the JSON as four bytes, eight bytes that say what this is.
+One file holds both, so that no crash can combine the bytes of one object with the type of another. Layout: the content,
+JSON, the length of the JSON in four bytes, eight magic bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode_footer(stored: ObjectInfo) -> bytes:
 
 
 def read_footer(file: BinaryIO, key: str) -> ObjectInfo:
-    """Leaves the file anywhere. Raises ObjectDamaged, naming the key."""
+    """Reads the footer; the position in the file is undefined afterwards. Raises ObjectDamaged, naming the key."""
     end = file.seek(0, os.SEEK_END)
     tail = file.seek(max(0, end - _LONGEST))
     data = file.read(end - tail)
@@ -39,5 +39,5 @@ def read_footer(file: BinaryIO, key: str) -> ObjectInfo:
     except (ValueError, TypeError) as exc:
         raise ObjectDamaged(key, "its footer cannot be read") from exc
     if stored.size != end - _END.size - length:
-        raise ObjectDamaged(key, "it has not the size that its footer says")
+        raise ObjectDamaged(key, "its size differs from its footer")
     return stored

@@ -1,4 +1,4 @@
-"""What may be the key of an object: what means the same on every engine, and nothing outside of it anywhere."""
+"""Which object keys are valid: those that mean the same in every store and cannot lead out of it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 
 from baobab.storage.objects.errors import InvalidContentType, InvalidKey
 
-# S3 allows 1024, its prefix included.
+# S3 allows 1024 bytes, including the store's prefix.
 LONGEST_KEY = 900
 
-# Control characters, and what XML, in which S3 lists, cannot hold.
+# Control characters, and characters that XML, the format of S3's lists, cannot hold.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff\ufffe\uffff]")
 _CONTENT_TYPE = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 
 
 def check_key(key: str) -> str:
-    """The key: segments between slashes, at least two, at most 900 bytes of UTF-8 together. Raises InvalidKey."""
+    """Returns the key if it is valid: at least two segments between slashes, at most 900 bytes of UTF-8. Raises
+    InvalidKey.
+    """
     segments = key.split("/")
     if len(segments) < 2:
         raise InvalidKey("it names no app")
@@ -32,10 +34,10 @@ def is_key(text: str) -> bool:
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix: whole segments, with the slash behind the last one. Raises InvalidKey."""
-    # Without the slash, what is meant for app_1 would reach app_10.
+    """Returns the prefix if it is valid: whole segments and a slash at the end. Raises InvalidKey."""
+    # Without the slash, a prefix for app_1 would also match app_10.
     if not prefix.endswith("/"):
-        raise InvalidKey("a prefix ends in a slash")
+        raise InvalidKey("a prefix must end with a slash")
     _check(prefix, prefix[:-1].split("/"))
     return prefix
 
@@ -48,8 +50,8 @@ def check_content_type(content_type: str) -> str:
 
 def _check(text: str, segments: list[str]) -> None:
     if _FORBIDDEN.search(text):
-        raise InvalidKey("a character in it is not allowed")
+        raise InvalidKey("it has a character that is not allowed")
     if any(segment in ("", ".", "..") for segment in segments):
-        raise InvalidKey("a segment of it is empty, a dot or two dots")
+        raise InvalidKey("one of its segments is empty, a dot or two dots")
     if len(text.encode()) > LONGEST_KEY:
         raise InvalidKey(f"it is longer than {LONGEST_KEY} bytes")

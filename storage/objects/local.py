@@ -1,4 +1,4 @@
-"""Objects in a folder: one file each, complete with its digest and type, moved into its place when it is whole."""
+"""Objects in a folder: one file each, with its digest and type, which is moved into place when it is complete."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from baobab.storage.objects.store import ObjectInfo, clip_range
 
 _CHUNK = 256 * 1024
 _ABANDONED = 24 * 3600.0
-# How often a folder may vanish under a put, because someone deletes the last object in it at that moment.
+# How often a folder may vanish during a put, because the last object in it is deleted at that moment.
 _ATTEMPTS = 100
 
 
 class LocalStore:
-    """Any number of processes may share the folder. `clock` says what is old; it is compared with the files' times."""
+    """Any number of processes may share the folder. `clock` decides which drafts are old, by comparison with file
+    times.
+    """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder.resolve()
-        # On the same file system, so that a file can be moved; no key has such a name.
+        # On the same file system, so that files can be moved; no key maps to this name.
         self._drafts = self._folder / ".drafts"
         self._clock = clock
 
@@ -47,7 +49,7 @@ class LocalStore:
             await run_to_completion(asyncio.to_thread(self._commit, draft, path, info, target))
             return info
         finally:
-            # A caller that is cancelled just here would leave the file open.
+            # Shielded, because a caller that is cancelled here would leave the file open.
             await run_to_completion(asyncio.to_thread(_discard_draft, draft, path))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> LocalReader | None:
@@ -95,10 +97,10 @@ class LocalStore:
                     path.replace(target)
                     break
                 except (FileNotFoundError, FileExistsError):
-                    # The second is what `mkdir` says of a folder that vanishes while it looks.
+                    # `mkdir` raises the second for a folder that vanishes while it checks.
                     if attempt == _ATTEMPTS:
                         raise
-            # Whoever made these folders may not have come to this yet.
+            # The process that created these folders may not have synced them yet.
             for folder in self._folders_above(target):
                 _sync(folder)
 
@@ -112,7 +114,7 @@ class LocalStore:
             raise StoreUnavailable.because(exc) from exc
         try:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ObjectDamaged(key, "it is no file")
+                raise ObjectDamaged(key, "it is not a file")
             info = read_footer(file, key)
             start, end = clip_range(info.size, start, end)
             file.seek(start)
@@ -156,10 +158,10 @@ class LocalStore:
             return list(islice(self._walk(self._folder / names.build_folder(prefix), prefix, after), limit))
 
     def _walk(self, folder: Path, begun: str, after: str) -> Iterator[str]:
-        """The keys below a folder, in order; all of them begin with `begun`."""
+        """Yields the keys below a folder, in order; all of them begin with `begun`."""
         self._refuse_links(folder)
         pieces: list[tuple[str, str, bool]] = []
-        # Someone may be deleting it.
+        # Another process may be deleting the folder.
         with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:
                 meaning = names.parse_name(entry.name)
@@ -194,18 +196,20 @@ class LocalStore:
             file.write(b"x")
 
     def _refuse_links(self, folder: Path) -> None:
-        """We make no symbolic links: one in our folder leads out of it, and someone else has put it there."""
+        """Refuses symbolic links. The store creates none, so somebody else has put it there, and it may lead out of the
+        folder.
+        """
         if os.path.realpath(folder) != str(folder):
             raise StoreUnavailable(f"a symbolic link on the way to {folder}")
 
     def _folders_above(self, path: Path) -> Iterator[Path]:
-        """From the nearest to the store's own."""
+        """Yields the folders above a path, up to the store's own."""
         while path != self._folder:
             path = path.parent
             yield path
 
     def _remove_empty(self, path: Path) -> None:
-        """The folders above, as long as nothing else is in them."""
+        """Removes the folders above a path that are empty."""
         for folder in self._folders_above(path):
             if folder == self._folder or not _remove_folder(folder):
                 return
@@ -213,7 +217,7 @@ class LocalStore:
 
 
 class LocalReader:
-    """Reads on in the file that it has open, which stays what it is when another takes its name."""
+    """Reads from the open file, which does not change when another file takes its name."""
 
     def __init__(self, file: BinaryIO, key: str, stored: ObjectInfo, length: int) -> None:
         self.info = stored
@@ -239,7 +243,7 @@ class LocalReader:
         return chunk
 
     async def aclose(self) -> None:
-        # In a thread, because it waits for one that a cancelled caller has left reading.
+        # In a thread, because closing waits for a thread that a cancelled caller has left reading.
         await asyncio.to_thread(self._file.close)
 
 
@@ -252,20 +256,20 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _discard_draft(draft: Draft, path: Path) -> None:
-    """Nothing to give up where the file has been moved into its place."""
+    """Closes the draft, and removes its file unless it has been moved into place."""
     draft.drop()
-    # What cannot be removed now is swept some day; what is raised must be why the put failed.
+    # The sweep removes what remains; an error here must not hide why the put failed.
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    # Not to wait either, should someone have put a pipe there.
+    # O_NONBLOCK, so that a named pipe cannot block the thread.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _sync(folder: Path) -> None:
-    """Makes the names in a folder durable; a folder that is gone needs none."""
+    """Makes the names in a folder durable; does nothing for a folder that does not exist."""
     if os.name == "nt":
         return
     try:
@@ -279,7 +283,7 @@ def _sync(folder: Path) -> None:
 
 
 def _remove_folder(folder: Path) -> bool:
-    """False where it is not empty, or was removed by someone else."""
+    """Returns False if the folder is not empty, or another process has removed it."""
     try:
         folder.rmdir()
     except OSError:

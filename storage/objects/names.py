@@ -1,9 +1,8 @@
-"""Keys as paths of a folder, and back.
+"""Converts keys to paths in a folder, and back.
 
-A key is cut behind each slash, and within a segment that no file name has room for. All pieces but the last are
-folders, so that a folder holds what begins alike, and a walk through sorted folders meets the keys in order. Names are
-the same on file systems that do not tell capitals apart or change accents; none of them is "..", and none is both a
-file and a folder.
+A key is cut after each slash, and within segments that are too long for a file name. All pieces but the last are
+folders, so that a folder holds keys with one beginning, and a walk through sorted folders yields the keys in order. The
+names work on file systems that ignore case or change accents; no name is "..", and none is both a file and a folder.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from pathlib import Path
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _FILE, _SEGMENT, _PART = "=", "+", "~"
 
-# The shortest beginning that has this length is cut off, and has at most 11 more. A rule that looked at what follows
-# would cut two segments that begin alike in two places, and their order would be lost.
+# A piece ends as soon as it has this length, and so has at most 11 characters more. A rule that looked ahead would cut
+# two segments with one beginning in different places, and lose their order.
 _CUT = 228
 
 _NAME = re.compile(r"((?:[a-z0-9._-]++|\^[a-z]|%[0-9a-f]{2})*)([=+~])")
@@ -24,7 +23,7 @@ _ESCAPED = re.compile(r"\^([a-z])|((?:%[0-9a-f]{2})+)")
 
 
 def build_path(key: str) -> Path:
-    """The path of the object's file, relative to the store's folder."""
+    """Returns the path of an object's file, relative to the store's folder."""
     *folders, segment = key.split("/")
     *parts, last = _cut(segment)
     return build_folder("".join(f"{folder}/" for folder in folders)).joinpath(
@@ -33,7 +32,7 @@ def build_path(key: str) -> Path:
 
 
 def build_folder(prefix: str) -> Path:
-    """The folder of what begins with a prefix that is "" or ends in a slash."""
+    """Returns the folder of a prefix, which is "" or ends with a slash."""
     path = Path()
     for segment in prefix.split("/")[:-1]:
         *parts, last = _cut(segment)
@@ -42,7 +41,7 @@ def build_folder(prefix: str) -> Path:
 
 
 def parse_name(name: str) -> tuple[str, bool] | None:
-    """The piece of a key that a name stands for, and whether that is a folder. None for a name of something else."""
+    """Returns the piece of a key that a file name stands for, and whether it is a folder. None for other names."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None

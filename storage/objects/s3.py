@@ -1,9 +1,9 @@
-"""Objects in a bucket of S3, or of a server that speaks its protocol.
+"""Objects in an S3 bucket, or on a server with the same protocol.
 
-The digest goes with the object as metadata, which S3 takes before the first byte: so a put waits in a file here until
-it is whole, and only then is sent. A client that is slow, gone or too large never reaches the bucket.
-An upload in parts that was broken off leaves them there, invisible and charged for: give the bucket a lifecycle rule
-that aborts incomplete uploads.
+The digest is stored as metadata, which S3 takes before the first byte. So a put collects the content in a local file
+first, and sends it when it is complete. An upload that is slow, cancelled or too large never reaches the bucket. An
+interrupted multipart upload leaves its parts there, invisible and charged for: give the bucket a lifecycle rule that
+aborts incomplete uploads.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from obstore import BytesStream, GetOptions, GetResult
     from obstore.store import ClientConfig, RetryConfig, S3Config
 
-# OSError is what some failures of the network become.
+# Some network failures are raised as OSError.
 _FAILURES = (BaseError, OSError)
 _CHUNK = 256 * 1024
-# What is not larger goes in one request. A part is at least as large, and there are at most 10 000 of them.
+# Content up to this size goes in one request. Parts are at least this large; S3 allows at most 10 000 of them.
 _PART = 8 * 1024 * 1024
 _MOST_PARTS = 9_000
 _PARTS_AT_ONCE = 4
 _PAGE = 1000
 _DIGEST = "sha256"
-# How often an object may be replaced between a look at its size and the reading of a part of it.
+# How often an object may be replaced between reading its size and reading a part of it.
 _ATTEMPTS = 10
-# A read of the whole may take as long as its reader; a server that says nothing for a minute is gone.
+# A read may take as long as its caller takes; a server that is silent for a minute counts as gone.
 _CLIENT: ClientConfig = {
     "connect_timeout": timedelta(seconds=5),
     "read_timeout": timedelta(seconds=60),
@@ -56,9 +56,9 @@ _RETRIES: RetryConfig = {
 
 
 class S3Store:
-    """`drafts` is a folder for puts that are not whole yet. Credentials come from the environment, as AWS_* there.
+    """`drafts` is a folder for unfinished puts. Credentials come from the environment (AWS_*).
 
-    `endpoint` is the address of a server other than Amazon's; `region` is us-east-1 unless the environment says more.
+    `endpoint` is the address of a server other than Amazon's; `region` is us-east-1 unless the environment sets it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class S3Store:
         if region:
             config["region"] = region
         if endpoint:
-            # Under both names, or the environment's AWS_ENDPOINT_URL_S3 would win.
+            # Both names, because otherwise AWS_ENDPOINT_URL_S3 of the environment would win.
             config["endpoint"] = config["aws_endpoint_url_s3"] = endpoint
             client["allow_http"] = endpoint.startswith("http://")
         self._bucket = Bucket(
@@ -95,7 +95,7 @@ class S3Store:
             await self._send(key, draft, info)
             return info
         finally:
-            # A caller that is cancelled just here would leave the file open.
+            # Shielded, because a caller that is cancelled here would leave the file open.
             await run_to_completion(asyncio.to_thread(draft.drop))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> S3Reader | None:
@@ -109,7 +109,7 @@ class S3Store:
                 return None
             first, stop = clip_range(head.meta["size"], start, end)
             if first == stop:
-                # A server has no answer for no bytes.
+                # S3 cannot answer an empty range.
                 return S3Reader(key, head, length=0)
             options: GetOptions = {"range": (first, stop)}
             if head.meta["e_tag"] is not None:
@@ -119,14 +119,14 @@ class S3Store:
             except PreconditionError:
                 continue
             return None if part is None else S3Reader(key, part, length=stop - first)
-        raise StoreUnavailable(f"{key!r} is being replaced all the time")
+        raise StoreUnavailable(f"{key!r} is replaced again and again while it is read")
 
     async def head(self, key: str) -> ObjectInfo | None:
-        found = await self._get(check_key(key), {"head": True})
-        return None if found is None else _parse_info(key, found)
+        response = await self._get(check_key(key), {"head": True})
+        return None if response is None else _parse_info(key, response)
 
     async def delete(self, key: str) -> bool:
-        # S3 does not say whether there was anything.
+        # S3's answer does not say whether the object existed.
         if await self._get(check_key(key), {"head": True}) is None:
             return False
         with _translate_errors():
@@ -147,7 +147,7 @@ class S3Store:
         return await self._page(prefix and check_prefix(prefix), after and check_key(after), limit)
 
     async def sweep(self) -> int:
-        # Drafts have no names: they go with the process, however it ends.
+        # Drafts are unnamed files, which vanish with the process.
         return 0
 
     async def check(self) -> None:
@@ -176,7 +176,7 @@ class S3Store:
                 )
 
     async def _get(self, key: str, options: GetOptions) -> GetResult | None:
-        """Raises StoreUnavailable, and PreconditionError where another object has that key by now."""
+        """Raises StoreUnavailable, and PreconditionError if the object has been replaced meanwhile."""
         try:
             return await obstore.get_async(self._bucket, key, options=options)
         except FileNotFoundError:
@@ -191,7 +191,7 @@ class S3Store:
         with _translate_errors():
             pages = obstore.list(self._bucket, prefix or None, offset=after or None, chunk_size=limit)
             async for page in pages:
-                # Consoles leave objects for what they show as folders.
+                # Skips the placeholder objects that consoles create for folders.
                 keys += islice((entry["path"] for entry in page if is_key(entry["path"])), limit - len(keys))
                 if len(keys) == limit:
                     break
@@ -199,13 +199,13 @@ class S3Store:
 
 
 class S3Reader:
-    """One answer of the server, read as far as the caller wants."""
+    """Reads one response of the server, as far as the caller wants."""
 
     def __init__(self, key: str, found: GetResult, *, length: int | None = None) -> None:
         self.info = _parse_info(key, found)
         self._key = key
         self._left = self.info.size if length is None else length
-        # None where nothing is left to read; without it, the connection is given back.
+        # None if nothing is left to read, which releases the connection.
         self._stream: BytesStream | None = found.stream(min_chunk_size=_CHUNK) if self._left else None
 
     def __aiter__(self) -> Self:

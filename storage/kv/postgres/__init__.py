@@ -1,1 +1,1 @@
-"""The engine on Postgres."""
+"""The key-value engine on Postgres."""

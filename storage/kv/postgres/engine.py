@@ -1,4 +1,4 @@
-"""The engine on Postgres, for any number of processes, on any number of machines."""
+"""The engine on Postgres, for any number of processes on any number of machines."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ class _OpenConnections(NamedTuple):
 class PostgresEngine:
     """Belongs to the event loop that opens it. `url` is libpq's: postgresql://user@host/database.
 
-    Both tiers are one table, and the tier a mark on the entry: a key then moves in one statement, and the totals
-    cannot part from the entries, as they would when a crash empties an unlogged table. What sets the ephemeral tier
-    apart is its commit. A group that touches that tier alone is acknowledged before it is on disk; a crash of
-    Postgres or its machine may lose the last such groups, some tenths of a second of them, and each of them whole.
+    Both tiers are in one table, with the tier as a column: a key moves in one statement, and the totals always match
+    the entries, which they would not if a crash emptied an unlogged table. The ephemeral tier differs in its commit. A
+    group that touches only that tier is acknowledged before it is on disk; a crash of Postgres or its machine may lose
+    the last such groups, some tenths of a second of them, each as a whole.
 
-    A write that raises StoreUnavailable was not applied, with one exception: where the line breaks after COMMIT was
-    sent, nobody here knows. Then it is applied whole or not at all, and when a frozen server wakes, perhaps a moment
-    later. `once` makes such a write safe to repeat: the next attempt waits until the last one is decided.
+    A write that raises StoreUnavailable was not applied, with one exception: if the connection breaks after COMMIT was
+    sent, the outcome is unknown. The write is then applied as a whole or not at all, and if the server was frozen,
+    perhaps a moment later. `for_attempt` makes such a write safe to repeat: the next attempt waits until the last one
+    is decided.
 
-    The writes of a space keep their order: in each process they share one connection. Expiry goes by the clock of the
-    process that asks, so the clocks of several machines should agree. What stands between the engine and Postgres
-    must leave sessions whole: a pooler that hands out single transactions does not.
+    The writes of a space keep their order: in each process they share one connection. Expiry uses the clock of the
+    calling process, so the clocks of several machines should agree. A pooler between the engine and Postgres must pool
+    whole sessions, not single transactions.
     """
 
     def __init__(
@@ -96,10 +97,10 @@ class PostgresEngine:
         return await self._find_live(SPACE, next(attempt_tokens(token))) is not None
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
-        found = await self._find_live(space, key)
-        if found is None:
+        entry = await self._find_live(space, key)
+        if entry is None:
             return None
-        tier, row = found
+        tier, row = entry
         if touch and tier is Tier.DURABLE and row.window is not None:
             job = WriteJob(
                 lambda transaction: operations.touch(transaction, space, key), space, ((space, key),), alone=False
@@ -109,10 +110,10 @@ class PostgresEngine:
         return row.value
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
-        found = await self._find_live(space, key)
-        if found is None:
+        entry = await self._find_live(space, key)
+        if entry is None:
             return ABSENT
-        expires = found[1].expires
+        expires = entry[1].expires
         return None if expires is None else expiry.seconds_left(expires, self._now)
 
     async def exists(self, space: str, key: str) -> bool:
@@ -167,8 +168,8 @@ class PostgresEngine:
         return await self._write(space, keys, lambda transaction: operations.batch(transaction, space, ops, quota))
 
     async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
-        found = await self._fetch_rows(statements.keys(space, prefix, cursor, self._now, limit + 1))
-        return page.cut([key for (key,) in found], limit)
+        rows = await self._fetch_rows(statements.keys(space, prefix, cursor, self._now, limit + 1))
+        return page.cut([key for (key,) in rows], limit)
 
     async def usage(self, space: str) -> Usage:
         [counted] = await self._fetch_rows(statements.usage(space, self._now))
@@ -178,9 +179,9 @@ class PostgresEngine:
         return await self._write(space, [], lambda transaction: operations.flush(transaction, space))
 
     async def sweep(self, limit: int = 1000) -> int:
-        found = await self._fetch_rows(statements.some_expired(self._now, limit))
+        rows = await self._fetch_rows(statements.some_expired(self._now, limit))
         spaces: dict[str, list[str]] = {}
-        for space, key in found:
+        for space, key in rows:
             spaces.setdefault(space, []).append(key)
         return sum(await asyncio.gather(*(self._remove_expired(space, keys) for space, keys in spaces.items())))
 
@@ -188,8 +189,8 @@ class PostgresEngine:
         return [space for (space,) in await self._fetch_rows(statements.spaces(after or "", self._now, limit))]
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
-        found = await self._fetch_rows(statements.entries(space, after or "", self._now, limit))
-        return [Entry(key, value, Tier(tier), expires, window) for key, value, tier, expires, window in found]
+        rows = await self._fetch_rows(statements.entries(space, after or "", self._now, limit))
+        return [Entry(key, value, Tier(tier), expires, window) for key, value, tier, expires, window in rows]
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
         places = tuple((space, entry.key) for entry in entries)
@@ -209,8 +210,8 @@ class PostgresEngine:
         await asyncio.gather(*(writer.submit(WriteJob(lambda _: None)) for writer in self._require_open().writers))
 
     async def _find_live(self, space: str, key: str) -> tuple[Tier, Row] | None:
-        found = await self._require_open().reader.row(space, key)
-        return found if found is not None and expiry.is_live(found[1].expires, self._now) else None
+        entry = await self._require_open().reader.row(space, key)
+        return entry if entry is not None and expiry.is_live(entry[1].expires, self._now) else None
 
     def _fetch_rows(self, statement: Statement) -> asyncio.Future[Rows]:
         return self._require_open().reader.rows(statement)
@@ -229,7 +230,7 @@ class PostgresEngine:
             token = next(self._tokens)
             write = make_idempotent(token, write)
             places.append((SPACE, token))
-            # Two attempts at one time: the later reads the token when the earlier has left the space.
+            # Of two simultaneous attempts, the later one reads the token after the earlier one has released the space.
             alone = True
         return self._select_writer(space).submit(WriteJob(write, space, tuple(places), alone, blind))
 

@@ -1,4 +1,4 @@
-"""The connections that read. Rows asked for at the same time come with one statement."""
+"""The connections that read. Rows that are requested at the same time are read with one statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from baobab.storage.kv.postgres.session import Rows, Session
 from baobab.storage.kv.postgres.statements import Place, Statement, require_text
 from baobab.storage.kv.tier_file import Row
 
-# Values have up to 256 KB: an answer with so many still fits in memory.
+# Values have up to 256 KB, so a result with this many still fits in memory.
 _LARGEST_GROUP = 250
 
 
@@ -27,13 +27,13 @@ class Reader:
     def __init__(self, sessions: Sequence[Session], queue_limit: int) -> None:
         self._queue_limit = queue_limit
         self._queue: deque[_QueuedRead] = deque()
-        # As many as there are sessions that have nothing to do.
+        # One for each idle session.
         self._idle: list[asyncio.Future[None]] = []
         self._closing = False
         self._tasks = [asyncio.create_task(self._run(session), name="kv-reader") for session in sessions]
 
     def row(self, space: str, key: str) -> asyncio.Future[tuple[Tier, Row] | None]:
-        """What is stored, expired or not."""
+        """Returns the stored row, expired or not."""
         require_text((space, key))
         return self._submit((space, key))
 
@@ -53,7 +53,7 @@ class Reader:
             raise QueueFull
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.append(_QueuedRead(future, query))
-        # One for each tick that asks; it leaves the next ticks to the others.
+        # At most one session per event loop iteration, which leaves the next iterations to the others.
         if len(self._queue) == 1:
             self._wake()
         return future
@@ -76,13 +76,13 @@ class Reader:
                 self._wake()
             try:
                 await _answer_group(session, group)
-            except Exception as exc:  # noqa: BLE001 - whatever it was, the waiters must hear and the task live
+            except Exception as exc:  # noqa: BLE001 - callers must get a result, and the task must survive
                 await session.drop()
                 _fail(group, exc)
         await session.drop()
 
     def _take_group(self) -> list[_QueuedRead]:
-        """Rows as far as they go, or one statement, which may be slow, by itself."""
+        """Takes as many rows as are queued in a row, or a single statement, which may be slow."""
         group = [self._queue.popleft()]
         if not isinstance(group[0].query, Statement):
             while self._queue and len(group) < _LARGEST_GROUP and not isinstance(self._queue[0].query, Statement):
@@ -98,15 +98,15 @@ async def _answer_group(session: Session, group: list[_QueuedRead]) -> None:
         return
     places = {waiting.query: True for waiting in group if not isinstance(waiting.query, Statement)}
     [rows] = await session.start(statements.rows(places, locked=False))
-    found = {
+    rows_by_place = {
         (space, key): (Tier(tier), Row(value, expires, window)) for space, key, tier, _, expires, window, value in rows
     }
-    for future, asked in group:
-        _resolve(future, found.get(asked))
+    for future, place in group:
+        _resolve(future, rows_by_place.get(place))
 
 
 def _resolve(future: asyncio.Future[Any], result: object) -> None:
-    # Done already where the caller has gone.
+    # Done already if the caller was cancelled.
     if not future.done():
         future.set_result(result)
 

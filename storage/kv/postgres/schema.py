@@ -1,4 +1,4 @@
-"""The tables of the Postgres engine, in a schema of their own."""
+"""The tables of the Postgres engine, in their own schema."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from baobab.storage.kv.postgres.statements import lock_id
 
 VERSION = 2
 
-# Keys are compared bytewise. `keys` and `bytes` of usage count every stored entry, expired ones too; whoever reads
-# live totals subtracts those, which is why the index leads with the space. Room in the pages lets a counter's next
-# value lie beside its last one, where no index needs to hear of it.
+# Keys are compared bytewise. `keys` and `bytes` of usage count every stored entry, also expired ones. Readers of live
+# totals subtract those, which is why the index begins with the space. Free room in the pages lets a counter's next
+# value go beside its last one, without a change of any index.
 _TABLES = b"""
 CREATE SCHEMA IF NOT EXISTS kv;
 CREATE TABLE IF NOT EXISTS kv.version (version integer NOT NULL);
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS kv.usage (
 INSERT INTO kv.version SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM kv.version);
 """
 
-# The index has frozen spaces alone, so that asking whether there are any costs next to nothing.
+# The index holds only frozen spaces, so that checking for any costs next to nothing.
 _FROM_1_TO_2 = b"""
 ALTER TABLE kv.usage ADD COLUMN frozen boolean NOT NULL DEFAULT false;
 CREATE INDEX usage_frozen ON kv.usage (space) WHERE frozen;
@@ -42,25 +42,25 @@ UPDATE kv.version SET version = 2;
 
 
 async def prepare(connection: AsyncConnection[tuple[int]]) -> None:
-    """Makes what is not there. Raises StoreUnavailable for tables that a later release has made.
+    """Creates missing tables. Raises StoreUnavailable for tables of a later release.
 
-    Processes of the release before that are running go on with the new tables; none starts on them.
+    Running processes of the previous release keep working with the new tables, but cannot start on them.
     """
     async with connection.transaction():
-        # IF NOT EXISTS does not keep two that start together from making one table twice.
+        # IF NOT EXISTS does not keep two processes from creating a table at the same time.
         await connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (lock_id("the schema"),))
         cursor = await connection.execute(b"SELECT 1 WHERE to_regclass('kv.version') IS NOT NULL")
         if await cursor.fetchone() is None:
             await connection.execute(_TABLES)
-        found = await _read_version(connection)
-        if found == 1:
+        version = await _read_version(connection)
+        if version == 1:
             await connection.execute(_FROM_1_TO_2)
-            found = await _read_version(connection)
-        if found != VERSION:
-            raise StoreUnavailable(f"the tables are of version {found}, this release knows {VERSION}")
+            version = await _read_version(connection)
+        if version != VERSION:
+            raise StoreUnavailable(f"the tables have version {version}, but this release needs {VERSION}")
 
 
 async def _read_version(connection: AsyncConnection[tuple[int]]) -> int:
     cursor = await connection.execute(b"SELECT max(version) FROM kv.version")
-    [[found]] = await cursor.fetchall()
-    return found
+    [[version]] = await cursor.fetchall()
+    return version

@@ -1,4 +1,4 @@
-"""One connection to Postgres that comes back by itself."""
+"""A connection to Postgres that reconnects by itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from baobab.storage.kv.postgres.statements import Statement
 
 Rows = list[tuple[Any, ...]]
 
-# What the server does not end by its own timeout, this side does so many seconds later.
+# Seconds after which this side cuts what the server has not ended by its own timeout.
 _GRACE = 1.0
 
-# Plans that are good for a full table are made while it is still empty, once for each connection: so they must use
-# the indexes. A database whose default is to acknowledge before writing is told that we mean what we promise.
+# Each connection plans once, perhaps while the tables are empty, so the plans are made to use the indexes. If the
+# database acknowledges commits before they are on disk by default, the last statement turns that off.
 _SETTINGS = """
 SET statement_timeout = {milliseconds};
 SET idle_in_transaction_session_timeout = {milliseconds};
@@ -34,15 +34,15 @@ SET jit = off;
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
 """
 
-# A worker that stands still in the middle of a transaction must not keep its locks. What the server has for that is
-# stopped again by the Flush that psycopg sends behind the end of a pipeline. Servers that measure whole transactions
-# do that instead; an older one is asked something without a pipeline, and watches again.
+# A worker that freezes during a transaction must not keep its locks. The Flush that psycopg sends after a pipeline
+# stops the server's idle timeout. Servers with transaction_timeout use that instead; on an older one, a statement
+# outside of a pipeline starts the idle timeout again.
 _MEASURES_TRANSACTIONS = 170000
 _LIMIT = "SET transaction_timeout = {milliseconds}"
 
 
 class Session:
-    """For one task at a time. Connects when it is first asked, and anew after `drop`."""
+    """Used by one task at a time. It connects at the first use, and again after `drop`."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url = url
@@ -65,12 +65,14 @@ class Session:
             with self._cut_on_timeout(connection):
                 await connection.execute(settings.encode())
                 if connection.info.server_version >= _MEASURES_TRANSACTIONS:
-                    # Longer than one wait for a lock, and the statements after it.
+                    # Long enough for one wait for a lock and the statements after it.
                     await connection.execute(_LIMIT.format(milliseconds=int(self._timeout * 2000)).encode())
         return self._connection
 
     async def start(self, *statements: Statement) -> list[Rows]:
-        """`run` for what may be sent twice: where the server has been restarted since, on a new connection."""
+        """Like `run`, for statements that may be sent twice: retries on a new connection if the server has been
+        restarted.
+        """
         reused = self._connection is not None
         try:
             return await self.run(*statements)
@@ -81,7 +83,7 @@ class Session:
             return await self.run(*statements)
 
     async def run(self, *statements: Statement) -> list[Rows]:
-        """Sends them at once and answers the rows of each. Raises psycopg.Error."""
+        """Sends the statements together and returns the rows of each. Raises psycopg.Error."""
         connection = await self.connect()
         with self._cut_on_timeout(connection):
             async with connection.pipeline():
@@ -98,14 +100,14 @@ class Session:
         return self._connection is None or self._connection.closed
 
     async def drop(self) -> None:
-        """The server rolls back whatever was begun."""
+        """Closes the connection; the server rolls back an open transaction."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
     @contextmanager
     def _cut_on_timeout(self, connection: AsyncConnection[Any]) -> Iterator[None]:
-        """Cuts the line to a server that neither answers nor goes."""
+        """Cuts the connection if the server neither answers nor closes it."""
         watch = asyncio.get_running_loop().call_later(self._timeout + _GRACE, _cut_socket, connection)
         try:
             yield

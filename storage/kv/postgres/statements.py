@@ -1,4 +1,6 @@
-"""Every statement of the Postgres engine. Each takes its group as arrays: one round of planning, parsing and I/O."""
+"""Every statement of the Postgres engine. Each takes a whole group as arrays, for one round of parsing, planning and
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class Statement(NamedTuple):
     parameters: tuple[Any, ...] = ()
 
 
-# Says READ WRITE so that a standby refuses it.
+# READ WRITE, so that a standby refuses it.
 BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 COMMIT = Statement(b"COMMIT")
 RELAX = Statement(b"SET LOCAL synchronous_commit = off")
@@ -42,8 +44,8 @@ JOIN kv.entries AS e ON e.space = asked.space AND e.key = asked.key
 
 _ROWS = _COLUMNS + _ASKED
 
-# The order keeps two groups that share some spaces from waiting for each other. Frozen spaces are looked up once, and
-# mostly there are none.
+# The order prevents deadlocks of groups that share spaces. Frozen spaces are looked up once, and usually there are
+# none.
 _LOCKED_ROWS = (
     _COLUMNS
     + b", e.space IN (SELECT space FROM kv.usage WHERE frozen)"
@@ -129,27 +131,27 @@ LIMIT %s
 
 
 def lock(alone: Collection[str], shared: Collection[str]) -> Statement:
-    """The locks of spaces until the transaction ends: `alone` keeps out every other, `shared` only those."""
-    wanted = sorted([(lock_id(space), True) for space in alone] + [(lock_id(space), False) for space in shared])
-    return Statement(_LOCK, _transpose(wanted))
+    """Locks spaces until the transaction ends: `alone` excludes all others, `shared` only holders of `alone`."""
+    locks = sorted([(lock_id(space), True) for space in alone] + [(lock_id(space), False) for space in shared])
+    return Statement(_LOCK, _transpose(locks))
 
 
 def rows(valued: dict[Place, bool], *, locked: bool) -> Statement:
-    """Of each place: space, key, tier, size, expires, window, and the value where it is asked for.
+    """Returns space, key, tier, size, expires, window, and the value if it is requested, of each place.
 
-    A locked row says last whether its space is frozen.
+    The last column of a locked row says whether its space is frozen.
     """
-    asked = [(space, key, wanted) for (space, key), wanted in valued.items()]
-    return Statement(_LOCKED_ROWS if locked else _ROWS, _transpose(asked))
+    requests = [(space, key, wanted) for (space, key), wanted in valued.items()]
+    return Statement(_LOCKED_ROWS if locked else _ROWS, _transpose(requests))
 
 
 def totals(spaces: Iterable[str]) -> Statement:
-    """Space, keys and bytes, of all that is stored, and whether it is frozen."""
+    """Returns space, keys and bytes of all stored entries, and whether the space is frozen."""
     return Statement(_TOTALS, (list(spaces),))
 
 
 def count_expired(space: str, now: int) -> Statement:
-    """Keys and bytes."""
+    """Returns the keys and bytes of expired entries."""
     return Statement(_EXPIRED, (space, now))
 
 
@@ -185,36 +187,36 @@ def keys(space: str, prefix: str, cursor: str | None, now: int, limit: int) -> S
 
 
 def entries(space: str, after: str, now: int, limit: int) -> Statement:
-    """Key, value, tier, expires, window."""
+    """Returns key, value, tier, expires, window."""
     return Statement(_ENTRIES, (space, after, now, limit))
 
 
 def spaces(after: str, now: int, limit: int) -> Statement:
-    """Tokens are in no usage, so their space is not among them."""
+    """Returns spaces with live entries. The space of tokens has no usage, so it is not among them."""
     return Statement(_SPACES, (after, now, limit))
 
 
 def usage(space: str, now: int) -> Statement:
-    """Live keys and bytes."""
+    """Returns live keys and bytes."""
     return Statement(_USAGE, (space, space, now))
 
 
 def some_expired(now: int, limit: int) -> Statement:
-    """Space and key. Tokens are in no usage, so their space is named."""
+    """Returns the space and key of expired entries. The space of tokens has no usage, so it is added by name."""
     return Statement(_SOME_EXPIRED, (SPACE, now, limit, limit))
 
 
 def require_text(place: Place) -> None:
-    """One caller's mistake must not reach the statement that asks for all."""
+    """Refuses text that Postgres cannot store, so that one caller's mistake does not fail the whole group."""
     for part in place:
         part.encode()
         if "\0" in part:
-            raise ValueError("Postgres has no NUL in its text")
+            raise ValueError("Postgres cannot store NUL in text")
 
 
 @lru_cache(maxsize=10_000)
 def lock_id(name: str) -> int:
-    """The advisory lock of a space. Two that fell on one number would wait for each other and stay exact."""
+    """Returns the advisory lock of a space. If two spaces had one number, they would only wait for each other."""
     return int.from_bytes(hashlib.blake2b(b"baobab kv " + name.encode(), digest_size=8).digest(), signed=True)
 
 

@@ -1,8 +1,7 @@
-"""A group of writes between what it has read under its locks and what it will save.
+"""A group of writes, planned on a copy of the rows that were read under its locks.
 
-The rules are those of operations.py, run here on a copy of the rows; nothing is sent until all of the group is done.
-Where the group turns out to know too little, it raises More: its writer finds out and does the group again from the
-start, which costs microseconds.
+The rules are those of operations.py; nothing is sent until the whole group is planned. If a write needs to know more,
+it raises MoreNeeded: the writer reads that and plans the group again from the start, which costs microseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _NOTHING = Usage(0, 0)
 
 
 class MoreNeeded(Exception):
-    """What a group needs to know of a space before it can go on."""
+    """A group needs more information about a space before it can continue."""
 
     def __init__(self, space: str) -> None:
         super().__init__(space)
@@ -31,18 +30,17 @@ class MoreNeeded(Exception):
 
 
 class LockNeeded(MoreNeeded):
-    """The entries or the bytes of the space change, so that its total must stand still.
-
-    Or nothing that was read tells whether it is frozen.
+    """The space must be locked alone, since its total changes, or since nothing that was read says whether it is
+    frozen.
     """
 
 
 class ExpiredCountNeeded(MoreNeeded):
-    """The total decides, so that expired entries must be told from live ones."""
+    """The total decides about a quota, so expired entries must be subtracted."""
 
 
 class StoredEntry(NamedTuple):
-    """An entry, live or not; its size counts key and value. `row` is None where all of the group is blind to it."""
+    """An entry, live or not; its size counts key and value. `row` is None if no write of the group needs the value."""
 
     tier: Tier
     size: int
@@ -52,9 +50,9 @@ class StoredEntry(NamedTuple):
 
 @dataclass
 class GroupState:
-    """`usage` counts all that is stored in the spaces held `alone`; `expired` what of it is not live.
+    """`usage` counts all stored entries of the spaces locked `alone`; `expired` counts those that are not live.
 
-    A space held alone that is not in `frozen` is not.
+    A space that is locked alone and not in `frozen` is not frozen.
     """
 
     alone: set[str]
@@ -65,7 +63,9 @@ class GroupState:
 
 
 class PostgresTransaction:
-    """Has the methods of Transaction that operations.py and once.py call. A refused write leaves no trace in it."""
+    """Has the methods of Transaction that operations.py and idempotency.py call. A refused write leaves no
+    trace in it.
+    """
 
     def __init__(self, state: GroupState, now: int) -> None:
         self.now = now
@@ -76,32 +76,32 @@ class PostgresTransaction:
         self._marks: dict[str, bool] = {}
 
     def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
-        found = self._find_live((space, key))
-        if found is None:
+        entry = self._find_live((space, key))
+        if entry is None:
             return None
-        assert found.row is not None, "a blind write looks at a value"
-        return found.tier, found.row
+        assert entry.row is not None, "a blind write reads a value"
+        return entry.tier, entry.row
 
     def store(self, space: str, key: str, tier: Tier, row: Row, quota: Quota) -> None:
-        found = self._find_live((space, key))
+        entry = self._find_live((space, key))
         size = len(key) + len(row.value)
-        grown = Usage(1, size) if found is None else Usage(0, size - found.size)
+        grown = Usage(1, size) if entry is None else Usage(0, size - entry.size)
         if grown.keys > 0 or grown.bytes > 0:
             self._admit(space, grown, quota)
         self._replace((space, key), StoredEntry(tier, size, row.expires, row), grown)
 
     def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
-        found = self._find_live((space, key))
-        assert found is not None
-        assert found.row is not None
-        row = found.row._replace(expires=expires, window=window)
-        self._replace((space, key), StoredEntry(tier, found.size, expires, row), _NOTHING)
+        entry = self._find_live((space, key))
+        assert entry is not None
+        assert entry.row is not None
+        row = entry.row._replace(expires=expires, window=window)
+        self._replace((space, key), StoredEntry(tier, entry.size, expires, row), _NOTHING)
 
     def remove(self, space: str, key: str) -> int:
-        found = self._find_live((space, key))
-        if found is None:
+        entry = self._find_live((space, key))
+        if entry is None:
             return 0
-        self._replace((space, key), None, Usage(-1, -found.size))
+        self._replace((space, key), None, Usage(-1, -entry.size))
         return 1
 
     def remove_all(self, space: str) -> int:
@@ -125,14 +125,14 @@ class PostgresTransaction:
         self._marks[space] = False
 
     def remove_expired(self, space: str, keys: Sequence[str]) -> int:
-        """Those of the keys that are still stored and still expired."""
+        """Removes those of the keys that are still stored and still expired; returns how many there were."""
         gone = [key for key in keys if self._find_before((space, key)) and self._find_live((space, key)) is None]
         gone = [key for key in gone if (space, key) not in self._after]
         self._after.update(((space, key), None) for key in gone)
         return len(gone)
 
     def build_statements(self) -> list[Statement]:
-        """What makes the tables agree, without the commit."""
+        """Builds the statements that write the changes, without the commit."""
         stored, restarted, removed = [], [], []
         deltas: dict[str, tuple[int, int]] = {}
         for place, before, after in self._changes():
@@ -174,7 +174,7 @@ class PostgresTransaction:
         )
 
     def _build_marks(self) -> list[Statement]:
-        # What is flushed loses its mark with its totals.
+        # A flush deletes the mark of a space together with its totals.
         stored = {space for space, frozen in self._state.frozen.items() if frozen} - self._flushed
         marks = {space: frozen for space, frozen in self._marks.items() if frozen != (space in stored)}
         return [statements.mark(marks)] if marks else []
@@ -201,7 +201,7 @@ class PostgresTransaction:
         self._after[place] = after
 
     def total(self, space: str, *, exact: bool = False) -> Usage:
-        """Live entries; without `exact`, perhaps some expired ones too."""
+        """Returns the total of live entries; without `exact`, it may include expired ones."""
         known = self._state
         if space not in known.alone:
             raise LockNeeded(space)
@@ -239,7 +239,7 @@ def _add_usage(left: Usage, right: Usage) -> Usage:
 
 
 def _differs_in_expiry(before: StoredEntry | None, after: StoredEntry) -> bool:
-    """And in nothing else, so that the value need not be sent again."""
+    """Whether only the expiry differs, so that the value need not be sent again."""
     if before is None or before.row is None or after.row is None or before.tier is not after.tier:
         return False
     return before.row.value is after.row.value

@@ -1,11 +1,11 @@
-"""One connection that writes.
+"""A connection that writes.
 
-It takes whatever has been asked since it last looked as one group: two round trips and one commit, which cost about
-the same for one write and for a thousand.
+It takes all queued writes as one group: two round trips and one commit, which cost about the same for one write and for
+a thousand.
 
-A group locks the spaces it writes, in the order of their numbers, then reads. A space whose entries or bytes may
-change is locked alone. A counter or an expiry that changes in place shares its space and locks its row instead, rows
-again in one order: so nobody waits in a circle, and a hot counter holds up no other key.
+A group locks the spaces that it writes, in the order of their numbers, then reads. A space whose number of entries or
+bytes may change is locked alone. A counter or an expiry that changes in place shares its space and locks its row
+instead; rows are locked in one order too. So there are no deadlocks, and a busy counter does not hold up other keys.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from baobab.storage.kv.postgres.transaction import (
 )
 from baobab.storage.kv.tier_file import Row
 
-# Bounds the time one group holds its spaces against other processes.
+# Limits how long one group keeps other processes from its spaces.
 _LARGEST_GROUP = 1000
-# Nothing here deadlocks by itself; what others do in this database may.
+# Our own locks cannot deadlock, but other users of this database may cause it.
 _ATTEMPTS = 3
 _COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
 class WriteJob(NamedTuple):
-    """A write to a space: `alone` where it may add, remove or resize entries, `blind` to stored values.
+    """A write to a space: `alone` if it may add, remove or resize entries, `blind` if it needs no stored values.
 
-    Without a space it only shows that a write can begin.
+    Without a space it only checks that a write can begin.
     """
 
     write: Callable[[Any], Any]
@@ -73,7 +73,9 @@ class Writer:
         self._task = asyncio.create_task(self._run(), name="kv-writer")
 
     def submit(self, job: WriteJob) -> asyncio.Future[Any]:
-        """The future fails with what the write raised, or with StoreUnavailable when its group was not committed."""
+        """Queues a write. The future fails with what the write raised, or with StoreUnavailable if its group did not
+        commit.
+        """
         if self._closing:
             raise StoreClosed
         if len(self._queue) >= self._queue_limit:
@@ -86,7 +88,7 @@ class Writer:
         return future
 
     async def close(self) -> None:
-        """Returns when everything submitted before has its outcome."""
+        """Returns when every write that was submitted before has its result."""
         self._closing = True
         self._wakeup.set()
         await self._task
@@ -113,18 +115,18 @@ class Writer:
                 collisions += 1
                 if collisions == _ATTEMPTS:
                     return _fail_all(jobs, exc)
-            except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
+            except Exception as exc:  # noqa: BLE001 - callers must get a result, and the task must survive
                 return _fail_all(jobs, exc)
 
     async def _commit(self, jobs: list[WriteJob], alone: set[str]) -> list[_WriteResult]:
         try:
             state = await self._begin(jobs, alone)
-            # After the locks: what waited for them must not write with a stale clock.
+            # Read after the locks were acquired, because waiting for them may have taken time.
             now = expiry.milliseconds(self._clock())
             try:
                 transaction, outcomes = await self._apply_jobs(jobs, state, now)
             except LockNeeded:
-                # Nothing is written yet. After a ROLLBACK psycopg would forget what it has prepared.
+                # Nothing is written yet. After a ROLLBACK psycopg would forget its prepared statements.
                 await self._session.run(statements.COMMIT)
                 raise
             await self._session.run(*transaction.build_statements(), statements.COMMIT)
@@ -139,24 +141,24 @@ class Writer:
         valued: dict[Place, bool] = {}
         for job in jobs:
             for place in job.places:
-                # A token has a value to be looked at, however blind the write beside it.
+                # A token's value is always needed, even for a blind write.
                 valued[place] = valued.get(place, False) or not job.blind or place[0] == SPACE
         shared = {space for space, _ in valued} - alone - {SPACE}
-        asked = [statements.BEGIN]
+        batch = [statements.BEGIN]
         if alone or shared:
-            asked.append(statements.lock(alone, shared))
+            batch.append(statements.lock(alone, shared))
         if alone:
-            asked.append(statements.totals(alone))
+            batch.append(statements.totals(alone))
         if valued:
-            asked.append(statements.rows(valued, locked=bool(shared)))
-        answers = await self._session.start(*asked)
+            batch.append(statements.rows(valued, locked=bool(shared)))
+        answers = await self._session.start(*batch)
         state = GroupState(alone)
         if valued:
-            found = answers.pop()
+            rows = answers.pop()
             if shared:
-                state.frozen.update((row[0], row[-1]) for row in found)
-                found = [row[:-1] for row in found]
-            state.rows = _parse_rows(found)
+                state.frozen.update((row[0], row[-1]) for row in rows)
+                rows = [row[:-1] for row in rows]
+            state.rows = _parse_rows(rows)
         if alone:
             for space, keys, size, frozen in answers.pop():
                 state.usage[space] = Usage(keys, size)
@@ -187,7 +189,7 @@ def _apply_job(transaction: PostgresTransaction, job: WriteJob) -> _WriteResult:
         return job.write(transaction), None
     except MoreNeeded:
         raise
-    except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
+    except Exception as exc:  # noqa: BLE001 - an error of one write must not fail the rest of the group
         return None, exc
 
 
@@ -202,7 +204,7 @@ def _fail_all(jobs: list[WriteJob], cause: Exception) -> list[_WriteResult]:
 
 def _resolve_group(group: list[_QueuedWrite], outcomes: list[_WriteResult]) -> None:
     for (future, _), (result, error) in zip(group, outcomes, strict=True):
-        # Done already where the caller has gone.
+        # Done already if the caller was cancelled.
         if future.done():
             continue
         if error is None:

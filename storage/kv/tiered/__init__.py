@@ -1,1 +1,1 @@
-"""The engine whose durable tier lies beside the rows and whose ephemeral tier is in Valkey."""
+"""The engine with its durable tier beside the rows and its ephemeral tier in Valkey."""

@@ -1,4 +1,4 @@
-"""The durable tier: the engine that lies beside the rows, with one more way in for writes that are planned in it."""
+"""The durable tier: an engine beside the rows, with methods for writes that are planned under its locks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LookupRequest(NamedTuple):
-    """What a group must know of the tier, and whether it may ask for the totals."""
+    """What a group must read from the tier, and whether it needs the totals."""
 
     space: str
     keys: tuple[str, ...]
@@ -23,9 +23,9 @@ class LookupRequest(NamedTuple):
 
 
 class LookupResult(NamedTuple):
-    """`rows` by key, expired ones perhaps among them; `tokens` by token.
+    """`rows` by key, perhaps with expired ones; `tokens` by token.
 
-    `usage`, told whether it must be exact, answers the totals; where it need not, expired rows may be in them.
+    `usage` returns the totals. Its argument says whether they must be exact; otherwise they may include expired rows.
     """
 
     rows: dict[str, Row]
@@ -35,7 +35,7 @@ class LookupResult(NamedTuple):
 
 
 class DurableChange(NamedTuple):
-    """What is there, if it is live, and what is to be."""
+    """The live row before the change, if any, and the row after it."""
 
     key: str
     before: Row | None
@@ -43,7 +43,7 @@ class DurableChange(NamedTuple):
 
 
 class TierUpdate(NamedTuple):
-    """All there is to change in the tier, in one transaction. `frozen` is None where it stays as it is."""
+    """All changes of the tier in one transaction. `frozen` is None if it does not change."""
 
     flush: bool
     frozen: bool | None
@@ -71,21 +71,23 @@ class TierUpdate(NamedTuple):
 
 class DurableEngine(Engine, Protocol):
     async def look_up(self, request: LookupRequest) -> LookupResult:
-        """As it is now. Asked for at the same time, several may be answered together."""
+        """Reads the tier as it is now. Simultaneous requests may be answered together."""
         ...
 
     async def change_rows(
         self, request: LookupRequest, work: Callable[[Transaction, LookupResult], T], *, resizes: bool
     ) -> T:
-        """`work` in a transaction, while nobody else can write what it was asked for; perhaps more than once.
+        """Calls `work` in a transaction while nobody else can write the requested rows; perhaps more than once.
 
-        Without `resizes` it is expected to leave the number of entries and their sizes as they are. Raises what
-        `work` raised, which must then have changed nothing, or StoreUnavailable.
+        Without `resizes`, it must leave the number of entries and their sizes unchanged. Raises what `work` raised,
+        which must then have changed nothing, or StoreUnavailable.
         """
         ...
 
     async def wait_for_transactions(self, space: str) -> None:
-        """Returns when every transaction that this engine has begun in the space is committed or never will be."""
+        """Returns when every transaction that this engine has begun in the space is committed or can no
+        longer commit.
+        """
         ...
 
 
@@ -99,5 +101,5 @@ def look_up_in(request: LookupRequest, transaction: Transaction, usage: Callable
 
 
 def _current_rows(transaction: Transaction, space: str, keys: Sequence[str]) -> dict[str, Row]:
-    found = ((key, transaction.current(space, key)) for key in keys)
-    return {key: current[1] for key, current in found if current is not None}
+    pairs = ((key, transaction.current(space, key)) for key in keys)
+    return {key: current[1] for key, current in pairs if current is not None}

@@ -1,4 +1,4 @@
-"""The engine on two servers: what must last lies beside the rows, what may be lost in Valkey."""
+"""The engine on two servers: the durable tier beside the rows, the ephemeral tier in Valkey."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from baobab.storage.kv.tiered.group import WriteJob
 from baobab.storage.kv.tiered.write_queue import WriteQueue
 
 _LARGEST_LOAD = 250
-# A sum has at most so many digits.
+# The largest number of digits of a sum.
 _LONGEST_SUM = 20
 _FREE = Quota()
 _NOTHING = Usage(0, 0)
@@ -29,12 +29,12 @@ _NOTHING = Usage(0, 0)
 class TieredEngine:
     """Belongs to the event loop that opens it. Any number of processes may share the two servers.
 
-    A write needs both: it has its turn on its keys in Valkey, for `lease` seconds at most. A read of what is in the
-    durable tier needs that tier alone; what is not found there may be in the other, so that without Valkey it raises
-    StoreUnavailable. Without Valkey's memory the ephemeral entries are gone, and nothing else.
+    A write needs both: it holds a lock of its keys in Valkey, for `lease` seconds at most. A read of a durable key
+    needs the durable tier alone; a key that is not there may be in the other tier, so without Valkey the read raises
+    StoreUnavailable. If Valkey loses its memory, only the ephemeral entries are lost.
 
-    A process that ends in the middle of its turn holds up others that want the same keys until the turn is over. What
-    it was writing is then there or not; nothing that was acknowledged is lost or comes back.
+    A process that ends while it holds a lock holds up others that want the same keys until the lock expires. Its
+    unfinished write is then made or not; nothing that was acknowledged is lost or returns.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class TieredEngine:
         return keys[:limit], keys[limit - 1] if len(keys) > limit or following else None
 
     async def usage(self, space: str) -> Usage:
-        """What is on its way from one tier to the other at this moment may be counted twice, or not at all."""
+        """Entries that move between the tiers at this moment may be counted twice, or not at all."""
         self._require_open()
         durable, ephemeral = await asyncio.gather(self._durable.usage(space), self._ephemeral.usage(space))
         return Usage(durable.keys + ephemeral.keys, durable.bytes + ephemeral.bytes)
@@ -212,7 +212,7 @@ class TieredEngine:
 
     async def sweep(self, limit: int = 1000) -> int:
         self._require_open()
-        # It takes its place behind the writes that were asked before.
+        # Waits for the writes that were submitted before.
         if before := [
             write_queue.latest for write_queue in self._write_queues.values() if write_queue.latest is not None
         ]:
@@ -276,9 +276,9 @@ class TieredEngine:
         await asyncio.gather(self._durable.check(), self._ephemeral.check())
 
     async def _find_row(self, space: str, key: str) -> Row | None:
-        """Of a key that was not in the durable tier a moment ago.
+        """Returns the row of a key that was not in the durable tier a moment ago.
 
-        The ephemeral tier tells when a key has left it for the durable one. While that goes on, look there again.
+        The ephemeral tier says when a key has moved to the durable one; while that happens, it looks there again.
         """
         row, mark = await self._ephemeral.find_row(space, key)
         while row is None and mark is not None:
@@ -291,8 +291,8 @@ class TieredEngine:
         return row
 
     async def _find_durable_row(self, space: str, key: str) -> Row | None:
-        found = (await self._durable.look_up(LookupRequest(space, (key,)))).rows.get(key)
-        return found if found is not None and expiry.is_live(found.expires, self._ephemeral.now) else None
+        row = (await self._durable.look_up(LookupRequest(space, (key,)))).rows.get(key)
+        return row if row is not None and expiry.is_live(row.expires, self._ephemeral.now) else None
 
     async def _find_entry(self, space: str, key: str) -> dict[str, Entry]:
         row, tier = await self._find_durable_row(space, key), Tier.DURABLE
@@ -320,10 +320,10 @@ class TieredEngine:
     def _submit(self, space: str, job: WriteJob) -> asyncio.Future[Any]:
         self._require_open()
         for part in (space, *job.keys):
-            # One caller's mistake must not reach the group.
+            # One caller's mistake must not fail the whole group.
             part.encode()
             if "\0" in part:
-                raise ValueError("a key has no NUL")
+                raise ValueError("a key must not have NUL")
         write_queue = self._write_queues.get(space)
         if write_queue is None:
             write_queue = self._write_queues[space] = WriteQueue(space, self._durable, self._ephemeral, self._forget)
@@ -340,7 +340,7 @@ class TieredEngine:
 
 
 def _select_tier(ops: Sequence[Op]) -> Tier | None:
-    """What is only looked at needs no transaction, as if it were ephemeral."""
+    """Returns the tier that a batch writes. Reads need no transaction, so they count as ephemeral."""
     if any(isinstance(op, Set) for op in ops):
         return Tier.DURABLE
     return None if any(isinstance(op, Delete) for op in ops) else Tier.EPHEMERAL

@@ -1,4 +1,4 @@
-"""The ephemeral tier, and the turns by which the workers change both: one library of functions on a Valkey server."""
+"""The ephemeral tier, and the write locks under which workers change both tiers: a library of functions in Valkey."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Change = tuple[bytes | str | int, ...]
 
 
 class LockRequest(NamedTuple):
-    """What a turn is asked for: some keys of a space or all of it, and the most that will be added to its totals."""
+    """What a write lock is for: some keys of a space or all of it, and the most that will be added to its totals."""
 
     space: str
     keys: tuple[str, ...]
@@ -38,9 +38,9 @@ class LockRequest(NamedTuple):
 
 
 class WriteLock(NamedTuple):
-    """`ends` is by the monotonic clock; `now` is the time in milliseconds at which the rows were live.
+    """`expires_at` is in monotonic time; `now` is the time in milliseconds at which the rows were live.
 
-    `usage` is the tier's, and `pledged` what others with a turn in this space may add to either tier.
+    `usage` is the total of this tier; `pledged` is what other lock holders in this space may add to either tier.
     """
 
     holder: str
@@ -61,7 +61,7 @@ class EphemeralTier:
         self._library = Library(self._pipeline, "tiers", "\n".join(file.read_text() for file in _CODE))
         ours = uuid.uuid4().hex
         self._names = (f"{ours}:{number}" for number in itertools.count())
-        # By space, the turns of which the server must still be told that nobody knows how they ended, with their keys.
+        # By space, the lock holders whose outcome is unknown and must still be reported to the server, with their keys.
         self._unreported: dict[str, dict[str, tuple[str, ...]]] = {}
         self._is_open = False
 
@@ -83,9 +83,9 @@ class EphemeralTier:
         return expiry.milliseconds(self._clock())
 
     async def acquire_lock(self, request: LockRequest) -> WriteLock:
-        """Waits for it, first come, first served. Raises StoreUnavailable where others keep it for too long."""
+        """Waits for the lock, first come, first served. Raises StoreUnavailable if others hold it for too long."""
         holder, pause = next(self._names), _FIRST_PAUSE
-        # Whoever is ahead may have crashed, and so may one more while it waited.
+        # The holder may have crashed, and so may one that waits before us.
         deadline = time.monotonic() + 2 * self._lease + 1
         if request.space in self._unreported:
             await self._report_abandoned(request.space)
@@ -111,48 +111,50 @@ class EphemeralTier:
                 return self._build_lock(request, holder, asked_at, now, answer)
             if time.monotonic() > deadline:
                 await self._abandon_holder(request.space, holder, ())
-                raise StoreUnavailable("another worker holds what is to be written")
+                raise StoreUnavailable("another worker holds the lock of these keys")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def apply_changes(self, space: str, lock: WriteLock, changes: Sequence[Change]) -> bool:
-        """All of them; none, and False, where the turn is over."""
+        """Makes all changes. If the lock has expired, it makes none and returns False."""
         flat = itertools.chain.from_iterable(changes)
         return bool(await self._ask("change", space, lock.now, lock.holder, *flat))
 
     async def finish_changes(self, request: LockRequest, lock: WriteLock, changes: Sequence[Change]) -> bool:
-        """The last changes, and with them the turn ends. None, and False, where it is over."""
+        """Makes the last changes and releases the lock. If the lock has expired, it makes none and returns False."""
         flat = itertools.chain.from_iterable(changes)
         return bool(
             await self._ask("finish", request.space, lock.now, lock.holder, len(request.keys), *request.keys, *flat)
         )
 
     def release_lock(self, request: LockRequest, lock: WriteLock, *, done: bool) -> None:
-        """All that was planned is done, or nothing. Does not wait: where it is lost, the turn ends by itself."""
+        """Releases the lock after all or none of the planned changes. Does not wait; if the message is lost, the lock
+        expires.
+        """
         release = asyncio.ensure_future(
             self._ask("leave", request.space, lock.now, lock.holder, int(done), *request.keys)
         )
-        release.add_done_callback(lambda told: told.cancelled() or told.exception())
+        release.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def abandon_lock(self, request: LockRequest, lock: WriteLock) -> None:
-        """Ends a turn of which nobody knows how far it came; as soon as the server can be told."""
+        """Releases a lock with an unknown outcome, as soon as the server can be reached."""
         await self._abandon_holder(request.space, lock.holder, request.keys)
 
     async def find_row(self, space: str, key: str) -> tuple[Row | None, bytes | None]:
-        """What is live, and a mark that differs whenever the key has moved to the durable tier."""
+        """Returns the live row, and a mark that changes whenever the key moves to the durable tier."""
         raw, moved = await self._ask("look", space, self.now, key)
         return self._parse_live(raw), moved
 
     async def keys(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], list[str]]:
-        """The first keys, and any that moved to the durable tier of late."""
+        """Returns the first keys, and keys that moved to the durable tier recently."""
         lowest, above = page.bounds(prefix, cursor)
-        found, moved = await self._ask("list", space, self.now, f"[{lowest}", f"({above}", limit)
-        return [key.decode() for key in found], [key.decode() for key in moved]
+        keys, moved = await self._ask("list", space, self.now, f"[{lowest}", f"({above}", limit)
+        return [key.decode() for key in keys], [key.decode() for key in moved]
 
     async def rows(self, space: str, after: str | None, limit: int) -> tuple[dict[str, Row], list[str]]:
-        """The first keys with what they hold, and any that moved to the durable tier of late."""
-        found, moved = await self._ask("carry", space, self.now, "-" if after is None else f"({after}", limit)
-        rows = ((key.decode(), self._parse_live(raw)) for key, raw in found)
+        """Returns the first keys with their rows, and keys that moved to the durable tier recently."""
+        entries, moved = await self._ask("carry", space, self.now, "-" if after is None else f"({after}", limit)
+        rows = ((key.decode(), self._parse_live(raw)) for key, raw in entries)
         return {key: row for key, row in rows if row is not None}, [key.decode() for key in moved]
 
     async def usage(self, space: str) -> Usage:
@@ -166,21 +168,21 @@ class EphemeralTier:
         return [key.decode() for key in await self._ask("doubtful", space)]
 
     async def has_result(self, space: str, token: str) -> bool:
-        """Whether what the token was answered is kept here."""
+        """Whether a result is stored here under the token."""
         return bool(await self._send("EXISTS", f"kv:{{{space}}}:kept:{token}"))
 
     async def spaces(self, part: str) -> set[str]:
-        """Those that have a `part`, out of the names of all that the server has."""
-        named: set[str] = set()
+        """Returns the spaces that have a `part`, by scanning the names of all keys of the server."""
+        names: set[str] = set()
         cursor = b"0"
         while True:
-            cursor, found = await self._send("SCAN", cursor, "MATCH", f"kv:{{*}}:{part}", "COUNT", 1000)
-            named.update(name.decode().removeprefix("kv:{").removesuffix(f"}}:{part}") for name in found)
+            cursor, keys = await self._send("SCAN", cursor, "MATCH", f"kv:{{*}}:{part}", "COUNT", 1000)
+            names.update(name.decode().removeprefix("kv:{").removesuffix(f"}}:{part}") for name in keys)
             if cursor == b"0":
-                return named
+                return names
 
     async def check(self) -> None:
-        # A function that may write: a server that takes no writes refuses it.
+        # The function may write, so a read-only server refuses it.
         await self._ask("usage", "", self.now, "")
 
     async def _abandon_holder(self, space: str, holder: str, keys: tuple[str, ...]) -> None:

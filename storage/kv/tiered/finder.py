@@ -1,4 +1,4 @@
-"""What groups of any spaces ask at the same time of the durable tier in Postgres comes with one statement."""
+"""Batches lookups in the durable tier in Postgres: simultaneous requests of any spaces share one statement."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from baobab.storage.kv.postgres.statements import Place, Statement
 from baobab.storage.kv.tier_file import Row
 from baobab.storage.kv.tiered.durable import LookupRequest, LookupResult
 
-# Values have up to 256 KB: an answer with so many still fits in memory.
+# Values have up to 256 KB, so a result with this many still fits in memory.
 _LARGEST_GROUP = 250
 
-# A row without a key is about its space, the others are those that were asked for.
+# A row without a key describes its space; the others are the requested rows.
 _FIND = b"""
 SELECT asked.space, NULL::text, NULL::bigint, NULL::bigint, NULL::bytea, coalesce(u.frozen, false),
     coalesce(u.keys, 0) - gone.keys, coalesce(u.bytes, 0) - gone.bytes
@@ -40,7 +40,7 @@ class _QueuedLookup(NamedTuple):
 
 
 class LookupBatcher:
-    """`rows` runs a statement. One at a time: whoever asks meanwhile shares the next."""
+    """`rows` runs a statement. One statement runs at a time; requests that arrive meanwhile share the next one."""
 
     def __init__(self, rows: Callable[[Statement], Awaitable[Rows]], now: Callable[[], int]) -> None:
         self._rows = rows
@@ -59,24 +59,24 @@ class LookupBatcher:
         while self._queue:
             group = self._take_group()
             try:
-                found = await self._fetch_results([waiting.request for waiting in group])
-            except Exception as exc:  # noqa: BLE001 - whatever it was, the waiters must hear and the task live
+                results = await self._fetch_results([waiting.request for waiting in group])
+            except Exception as exc:  # noqa: BLE001 - callers must get a result, and the task must survive
                 _fail_group(group, exc)
                 continue
-            for (future, _), each in zip(group, found, strict=True):
-                # Done already where the caller has gone.
+            for (future, _), result in zip(group, results, strict=True):
+                # Done already if the caller was cancelled.
                 if not future.done():
-                    future.set_result(each)
+                    future.set_result(result)
         self._task = None
 
     def _take_group(self) -> list[_QueuedLookup]:
-        taken = places = 0
+        count = places = 0
         for _, request in self._queue:
             places += len(request.keys) + len(request.tokens)
-            if taken and places > _LARGEST_GROUP:
+            if count and places > _LARGEST_GROUP:
                 break
-            taken += 1
-        group, self._queue = self._queue[:taken], self._queue[taken:]
+            count += 1
+        group, self._queue = self._queue[:count], self._queue[count:]
         return group
 
     async def _fetch_results(self, group: list[LookupRequest]) -> list[LookupResult]:
@@ -96,14 +96,14 @@ class LookupBatcher:
                 ),
             )
         )
-        about: dict[str, tuple[bool, Usage]] = {}
+        spaces: dict[str, tuple[bool, Usage]] = {}
         rows: dict[Place, Row] = {}
         for space, key, expires, window, value, frozen, keys, size in answer:
             if key is None:
-                about[space] = frozen, Usage(keys, size)
+                spaces[space] = frozen, Usage(keys, size)
             else:
                 rows[space, key] = Row(value, expires, window)
-        return [_build_result(asked, rows, *about[asked.space]) for asked in group]
+        return [_build_result(asked, rows, *spaces[asked.space]) for asked in group]
 
 
 def _list_places(request: LookupRequest) -> list[Place]:

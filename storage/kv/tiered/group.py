@@ -1,9 +1,9 @@
-"""A group of writes to one space, and one turn in which it is made.
+"""A group of writes to one space, made under one write lock.
 
-Where the durable tier is to be changed, the group is planned inside its transaction, under its locks: nobody can come
-between what is found and what is done, and the transactions of many spaces become one. Where it looks as if only the
-ephemeral tier were written, a look at the durable one is enough. What must be changed in Valkey first sends the group
-into a second transaction, where it has to come to the same plan.
+If the group changes the durable tier, it is planned inside that tier's transaction, under its locks: nobody can write
+between reading and writing, and groups of many spaces share a transaction. If it seems to write only the ephemeral
+tier, reading the durable one is enough. If Valkey must be changed first, a second transaction follows, which must come
+to the same plan.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NOTHING = Usage(0, 0)
 
 
 class WriteJob(NamedTuple):
-    """A write: the keys it may touch, or all of the space; the most it may add; whether a quota is to be held.
+    """A write: the keys that it may touch, or the whole space; the most that it may add; whether a quota applies.
 
-    `tier` is the one that it will write to, or None for the one in which its keys are found; `resizes` tells whether
-    it may add, remove or resize entries. Both are guesses, and a wrong one costs a round trip.
+    `tier` is the tier that it will write to, or None for the tier that holds its keys; `resizes` says whether it may
+    add, remove or resize entries. Both are guesses, and a wrong one costs a round trip.
     """
 
     write: Callable[[Any], Any]
@@ -51,7 +51,7 @@ class WriteResult(NamedTuple):
 
 
 class _LockLost(Exception):
-    """The turn was over before all was done, and whatever was done may be done again."""
+    """The lock expired before everything was done; the group may be made again."""
 
 
 class _PlannedGroup(NamedTuple):
@@ -71,13 +71,13 @@ class WriteGroup:
             any(job.alone for job in jobs),
             Usage(sum(job.growth.keys for job in jobs), sum(job.growth.bytes for job in jobs)),
         )
-        # Whether something in Valkey was changed, or may have been.
+        # Whether anything in Valkey has changed or may have changed.
         self._started = False
-        # The turn of which nobody knows whether the durable tier has done its part.
+        # The lock of a change for which it is unknown whether the durable tier has committed.
         self._undecided: WriteLock | None = None
 
     async def execute(self) -> tuple[list[WriteResult], list[str]]:
-        """The outcomes, and keys that are in doubt. Raises StoreUnavailable."""
+        """Returns the results, and keys whose state is in doubt. Raises StoreUnavailable."""
         for _ in range(_ATTEMPTS):
             try:
                 return await self._attempt()
@@ -85,15 +85,15 @@ class WriteGroup:
                 self._lock_request = self._lock_request._replace(alone=True)
             except _LockLost:
                 continue
-        raise StoreUnavailable("every turn was over before its writes were made")
+        raise StoreUnavailable("the write lock expired at every attempt")
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known if the durable tier has done its part."""
+        """Whether it is known if the durable tier has committed."""
         return self._undecided is None
 
     async def wait_until_decided(self) -> None:
-        """Keeps the turn until what the durable tier was asked for is done or never will be."""
+        """Holds the lock until the durable tier's change is committed or can no longer commit."""
         lock, self._undecided = self._undecided, None
         assert lock is not None
         while time.monotonic() < lock.expires_at:
@@ -120,7 +120,7 @@ class WriteGroup:
         return [build_failure(failure) if Tier.EPHEMERAL in outcome.touched else outcome for outcome in outcomes], []
 
     async def _apply_durable(self, lock: WriteLock) -> _PlannedGroup:
-        """All but the last changes in Valkey."""
+        """Makes all changes but the last ones in Valkey."""
         if self._looks_ephemeral(lock):
             planned = self._plan(lock, await self._durable.look_up(self._lookup_request))
             if not (planned.changes.before or planned.changes.update):
@@ -136,7 +136,7 @@ class WriteGroup:
         return await self._transact(lock, before) if planned.changes.update else planned
 
     async def _finish_ephemeral(self, lock: WriteLock, changes: Changes) -> StoreUnavailable | None:
-        """Answers what has kept the last changes from being made, those of the ephemeral tier."""
+        """Makes the last changes, those of the ephemeral tier. Returns the error that prevented them, if any."""
         if not changes.after:
             self._ephemeral.release_lock(self._lock_request, lock, done=True)
             return None
@@ -148,10 +148,10 @@ class WriteGroup:
             return exc
         if not changes.update:
             raise _LockLost
-        return StoreUnavailable("the turn was over before the last of its changes")
+        return StoreUnavailable("the write lock expired before the last change")
 
     async def _transact(self, lock: WriteLock, before: list[Change]) -> _PlannedGroup:
-        """Changes the durable tier, unless Valkey must be changed first and `before` says that it is not."""
+        """Changes the durable tier, unless Valkey must be changed first and `before` shows that it has not been."""
 
         def work(transaction: Transaction, found: LookupResult) -> _PlannedGroup:
             planned = self._plan(lock, found)
@@ -160,7 +160,7 @@ class WriteGroup:
                     raise _LockLost
                 return planned
             if planned.changes.update:
-                # Asked under the locks: whoever has the next turn there will see what this one has done.
+                # Checked under the durable tier's locks: the next holder of those sees this change.
                 if time.monotonic() >= lock.expires_at:
                     raise _LockLost
                 self._undecided = lock
@@ -206,12 +206,12 @@ def _apply_job(plan: WritePlan, job: WriteJob) -> WriteResult:
         return WriteResult(write(plan), None, frozenset(plan.touched))
     except (QuotaUncertain, MoreNeeded):
         raise
-    except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
+    except Exception as exc:  # noqa: BLE001 - an error of one write must not fail the rest of the group
         return WriteResult(None, exc)
 
 
 def build_failure(cause: Exception) -> WriteResult:
-    """One error for each who waits: a traceback grows wherever it is raised."""
+    """Builds a separate error for each caller, because a traceback grows wherever an error is raised."""
     error = StoreUnavailable(cause.reason) if isinstance(cause, StoreUnavailable) else StoreUnavailable.because(cause)
     error.__cause__ = cause
     return WriteResult(None, error)

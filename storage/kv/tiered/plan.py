@@ -1,7 +1,7 @@
-"""A group of writes to one space between what both tiers hold and what they are to hold.
+"""Plans a group of writes to one space, from what both tiers hold to what they are to hold.
 
-The rules are those of operations.py, run here on a copy of the rows while nobody else may change them. Nothing is
-sent anywhere until all of the group is done.
+The rules are those of operations.py, applied to a copy of the rows while nobody else may change them. Nothing is sent
+until the whole group is planned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING = Usage(0, 0)
 
 
 class QuotaUncertain(Exception):
-    """A quota would refuse; whether it does can only be said where nobody else may write to the space."""
+    """A quota seems to refuse a write; this can only be decided while nobody else may write to the space."""
 
 
 @dataclass(slots=True)
@@ -36,10 +36,11 @@ class _Cell:
 
 
 class Changes(NamedTuple):
-    """In the order in which they must be made, so that no key is ever in neither tier, and no old value comes back.
+    """The changes in the order in which they must be made, so that every key is always in a tier and no old value
+    returns.
 
-    `before`: entries that go from the durable to the ephemeral tier, and copies that the durable tier hides.
-    `after`: entries that went the other way, and whatever concerns the ephemeral tier alone.
+    `before`: entries that move from the durable to the ephemeral tier, and copies that the durable tier hides. `after`:
+    entries that move the other way, and changes of the ephemeral tier alone.
     """
 
     before: list[Change]
@@ -48,7 +49,9 @@ class Changes(NamedTuple):
 
 
 class WritePlan:
-    """Has the methods of Transaction that operations.py and once.py call. A refused write leaves no trace in it."""
+    """Has the methods of Transaction that operations.py and idempotency.py call. A refused write leaves no
+    trace in it.
+    """
 
     def __init__(self, keys: Sequence[str], lock: WriteLock, found: LookupResult, *, alone: bool) -> None:
         self.now = lock.now
@@ -64,13 +67,13 @@ class WritePlan:
         }
         hidden = [len(key) + len(cell.ephemeral.value) for key, cell in self._cells.items()
                   if cell.durable is not None and cell.ephemeral is not None]  # fmt: skip
-        # What is added to the totals of the durable tier: they may cost a question, and mostly nobody wants them.
+        # Only what is added to the durable tier's totals, since reading these costs a query and is rarely needed.
         self._added = _add_usage(lock.usage, lock.pledged, Usage(-len(hidden), -sum(hidden)))
         self._tokens = {token: Row(text, None, None) for token, text in lock.token_results.items()} | found.tokens
         self._new_tokens: tuple[dict[str, Row], dict[str, Row]] = {}, {}
 
     def begin_write(self) -> None:
-        """Another write."""
+        """Begins another write."""
         self.touched = set()
 
     def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
@@ -83,22 +86,22 @@ class WritePlan:
         if space == SPACE:
             self._store_token(key, row)
             return
-        found = self.current(space, key)
+        entry = self.current(space, key)
         size = len(key) + len(row.value)
-        grown = Usage(1, size) if found is None else Usage(0, len(row.value) - len(found[1].value))
+        grown = Usage(1, size) if entry is None else Usage(0, len(row.value) - len(entry[1].value))
         self._admit(grown, quota)
         self._replace(key, (tier, row), grown)
 
     def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
-        found = self.current(space, key)
-        assert found is not None
-        self._replace(key, (tier, found[1]._replace(expires=expires, window=window)), _NOTHING)
+        entry = self.current(space, key)
+        assert entry is not None
+        self._replace(key, (tier, entry[1]._replace(expires=expires, window=window)), _NOTHING)
 
     def remove(self, space: str, key: str) -> int:
-        found = self.current(space, key)
-        if found is None:
+        entry = self.current(space, key)
+        if entry is None:
             return 0
-        self._replace(key, None, Usage(-1, -len(key) - len(found[1].value)))
+        self._replace(key, None, Usage(-1, -len(key) - len(entry[1].value)))
         return 1
 
     def remove_all(self, space: str) -> int:
@@ -124,10 +127,10 @@ class WritePlan:
         self.touched |= {Tier.DURABLE}
 
     def build_changes(self) -> Changes:
-        # What is flushed may lose its mark with its totals.
+        # A flush may delete the frozen mark together with the totals, so it is set again.
         marking = self._frozen != self._was_frozen or (self._flushed and self._frozen)
         update = TierUpdate(self._flushed, self._frozen if marking else None, [], self._new_tokens[Tier.DURABLE])
-        made = Changes([("flush",)] if self._flushed else [], update, [])
+        planned = Changes([("flush",)] if self._flushed else [], update, [])
         for key, cell in self._cells.items():
             durable, ephemeral = cell.after_in(Tier.DURABLE), cell.after_in(Tier.EPHEMERAL)
             if durable is not cell.durable:
@@ -135,17 +138,17 @@ class WritePlan:
             if ephemeral is cell.ephemeral:
                 continue
             if ephemeral is not None:
-                (made.after if cell.durable is None else made.before).append(_put_command(key, ephemeral))
+                (planned.after if cell.durable is None else planned.before).append(_put_command(key, ephemeral))
             elif cell.durable is not None:
-                made.before.append(("drop", key))
+                planned.before.append(("drop", key))
             else:
-                made.after.append(("drop" if durable is None else "move", key))
-        made.after.extend(("keep", token, row.value) for token, row in self._new_tokens[Tier.EPHEMERAL].items())
-        return made
+                planned.after.append(("drop" if durable is None else "move", key))
+        planned.after.extend(("keep", token, row.value) for token, row in self._new_tokens[Tier.EPHEMERAL].items())
+        return planned
 
     def _build_cell(self, ephemeral: Row | None, durable: Row | None) -> _Cell:
         if durable is not None and expiry.is_live(durable.expires, self.now):
-            # A copy in the other tier is what a crash has left of a move, and on its way out.
+            # A copy in the other tier is left over from a crash during a move, and is dropped.
             return _Cell(durable, ephemeral, (Tier.DURABLE, durable))
         return _Cell(None, ephemeral, None if ephemeral is None else (Tier.EPHEMERAL, ephemeral))
 
@@ -156,7 +159,7 @@ class WritePlan:
         self._added = _add_usage(self._added, grown)
 
     def _store_token(self, token: str, row: Row) -> None:
-        # With what it answers for: both are lost together or not at all.
+        # In the tier of the write itself, so that both are lost together or not at all.
         tier = Tier.EPHEMERAL if self.touched == {Tier.EPHEMERAL} else Tier.DURABLE
         self._tokens[token] = row
         self._new_tokens[tier][token] = row

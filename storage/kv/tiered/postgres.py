@@ -1,4 +1,4 @@
-"""The durable tier in Postgres. The groups of many spaces share its statements and its commits."""
+"""The durable tier in Postgres. Groups of many spaces share statements and commits."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class PostgresDurableEngine(PostgresEngine):
             return work(transaction, look_up_in(request, transaction, usage))
 
         places = tuple((request.space, key) for key in request.keys) + tuple((SPACE, token) for token in request.tokens)
-        changed: T = await self._select_writer(request.space).submit(
+        result: T = await self._select_writer(request.space).submit(
             WriteJob(write, request.space, places, alone=resizes)
         )
-        return changed
+        return result
 
     async def wait_for_transactions(self, space: str) -> None:
-        # The lock of the space is free for this when no earlier transaction has it any more, wherever that is.
+        # This acquires the lock of the space, which means that every earlier transaction has ended.
         await self._select_writer(space).submit(WriteJob(lambda _: None, space))

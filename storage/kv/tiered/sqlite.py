@@ -1,4 +1,4 @@
-"""The durable tier in files."""
+"""The durable tier in SQLite files."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class SqliteDurableEngine(SqliteEngine):
     async def change_rows(
         self, request: LookupRequest, work: Callable[[Transaction, LookupResult], T], *, resizes: bool
     ) -> T:
-        # There is one lock, however little is changed.
+        # SQLite has only one lock, however little changes.
         return await self._run_locked(request, work)
 
     async def wait_for_transactions(self, space: str) -> None:
-        # One thread makes all writes, one after the other.
+        # One thread makes all writes in order, so this write comes after them.
         await self._writer.submit(lambda _: None)
 
     def _run_locked(self, request: LookupRequest, work: Callable[[Transaction, LookupResult], T]) -> asyncio.Future[T]:
-        # Before the lock: what others add meanwhile is counted by their turns.
+        # Read before the lock: what others add meanwhile is counted in `pledged`.
         usage = self._reader.usage(request.space) if request.usage else Usage(0, 0)
         return self._writer.submit(
             lambda transaction: work(transaction, look_up_in(request, transaction, lambda _: usage))

@@ -1,7 +1,6 @@
-"""The writes of one space in one process: those that wait are made as one group, in the order in which they came.
+"""The queue of writes of one space in one process: queued writes are made as one group, in order.
 
-It takes a round trip or two to Valkey and those of the durable tier's transaction, whether it is one write or a
-hundred.
+A group takes one or two round trips to Valkey and the durable tier's transaction, for one write or a hundred.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from baobab.storage.kv.tiered.durable import DurableEngine
 from baobab.storage.kv.tiered.ephemeral import EphemeralTier
 from baobab.storage.kv.tiered.group import WriteGroup, WriteJob, WriteResult, build_failure
 
-# Bounds what a group has in memory: a value may have 256 KB.
+# Limits the memory of a group, since a value may have 256 KB.
 _LARGEST_GROUP = 250
-_UNDECIDED = "nobody knows yet whether an earlier write was made"
+_UNDECIDED = "it is not known yet whether an earlier write was made"
 
 
 class _QueuedWrite(NamedTuple):
@@ -31,15 +30,15 @@ class WriteQueue:
     def __init__(
         self, space: str, durable: DurableEngine, ephemeral: EphemeralTier, on_idle: Callable[[WriteQueue], None]
     ) -> None:
-        """`idle` is called when there is nothing left to do."""
+        """on_idle: called when the queue is empty."""
         self.space = space
         self._durable = durable
         self._ephemeral = ephemeral
         self._on_idle = on_idle
         self._queue: deque[_QueuedWrite] = deque()
-        # The group of which nobody knows whether the durable tier has done its part. Others are refused meanwhile.
+        # The group for which it is unknown whether the durable tier has committed. Other writes are refused meanwhile.
         self._undecided: WriteGroup | None = None
-        # What was asked last, done or not.
+        # The newest write, done or not.
         self.latest: asyncio.Future[Any] | None = None
         self.task = asyncio.create_task(self._run(), name="kv-lane")
 
@@ -60,7 +59,7 @@ class WriteQueue:
             group = self._take_group()
             try:
                 outcomes = await self._execute_group([waiting.job for waiting in group])
-            except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
+            except Exception as exc:  # noqa: BLE001 - callers must get a result, and the task must survive
                 outcomes = [build_failure(exc) for _ in group]
             for (future, _), outcome in zip(group, outcomes, strict=True):
                 _resolve_future(future, outcome)
@@ -89,15 +88,17 @@ class WriteQueue:
         return outcomes
 
     def _remove_copies(self, doubtful: set[str]) -> None:
-        """Looking at a key is enough: a group drops the copy that it finds beside a durable entry."""
+        """Removes copies left by a crash: reading a key is enough, since a group drops the copy beside a
+        durable entry.
+        """
         if doubtful:
             settled = self.submit(WriteJob(lambda _: None, tuple(doubtful), Tier.EPHEMERAL))
-            # Whether it comes to that or not: who next has a turn here is told of them again.
+            # The result does not matter: the next lock holder gets these keys again.
             settled.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _resolve_future(future: asyncio.Future[Any], outcome: WriteResult) -> None:
-    # Done already where the caller has gone.
+    # Done already if the caller was cancelled.
     if future.done():
         return
     if outcome.error is None:

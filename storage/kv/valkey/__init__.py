@@ -1,1 +1,1 @@
-"""The engine on Valkey."""
+"""The key-value engine on Valkey."""

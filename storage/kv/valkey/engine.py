@@ -1,10 +1,10 @@
-"""The engine on a Valkey server: every write is one function there, so that any number of processes share it exactly.
+"""The engine on a Valkey server. Every write is one atomic function there, so that any number of processes can share
+it.
 
-Both tiers are in the server and as durable as its own settings make them: with `appendonly yes` and
-`appendfsync always` an acknowledged write outlives a power cut, with `everysec` up to a second of them may not. The
-server must not evict (`maxmemory-policy noeviction`). A write whose connection broke before its reply, or which took
-longer than the patience, is refused with StoreUnavailable although it may have been made: who must know repeats it
-through `once`.
+Both tiers are in the server, and as durable as its settings make them: with `appendonly yes` and `appendfsync always`
+an acknowledged write survives a power failure; with `everysec` up to a second of writes may be lost. The server must
+not evict (`maxmemory-policy noeviction`). A write whose connection broke before its reply, or that took longer than the
+timeout, raises StoreUnavailable although it may have been made; repeat it through `for_attempt` if that matters.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Entry(NamedTuple):
 
 
 class ValkeyEngine:
-    """Belongs to the event loop that opens it. Time is this process's clock, to be in step with other processes'."""
+    """Belongs to the event loop that opens it. Time is this process's clock, in step with those of other processes."""
 
     def __init__(
         self,
@@ -136,11 +136,11 @@ class ValkeyEngine:
         quota: Quota,
     ) -> bool:
         token = self._next_token()
-        # Mostly what is stored is what is expected, byte by byte; else the answer says what is there instead.
+        # Usually the stored bytes are the expected ones; otherwise the answer holds the stored value.
         seen = None if json_equality.matches(None, expected) else expected
         matches = True
         while True:
-            asked = (
+            arguments = (
                 int(seen is not None),
                 seen or b"",
                 int(matches),
@@ -148,7 +148,7 @@ class ValkeyEngine:
                 *self._expiry_arguments(ttl),
                 *_encode_quota(quota),
             )
-            answer = await self._ask("cas", space, key, *asked, token=token)
+            answer = await self._ask("cas", space, key, *arguments, token=token)
             if not (isinstance(answer, list) and answer[0] == b"Changed"):
                 return bool(_check_answer(answer))
             seen = answer[1] if len(answer) > 1 else None
@@ -162,16 +162,16 @@ class ValkeyEngine:
         return bool(_check_answer(await self._write("expire", space, key, *self._expiry_arguments(ttl))))
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
-        asked: list[bytes | str | int] = []
+        arguments: list[bytes | str | int] = []
         for op in ops:
             match op:
                 case Get(key):
-                    asked += ("get", key)
+                    arguments += ("get", key)
                 case Delete(key):
-                    asked += ("delete", key)
+                    arguments += ("delete", key)
                 case Set(key, value, ttl):
-                    asked += ("set", key, value, *self._expiry_arguments(ttl))
-        answers = await self._write("batch", space, *_encode_quota(quota), *asked)
+                    arguments += ("set", key, value, *self._expiry_arguments(ttl))
+        answers = await self._write("batch", space, *_encode_quota(quota), *arguments)
         if answers == [_FROZEN]:
             raise SpaceFrozen
         return [_parse_result(op, answer) for op, answer in zip(ops, answers, strict=True)]
@@ -192,8 +192,8 @@ class ValkeyEngine:
         count: int = 0
         cursor = b"0"
         while True:
-            cursor, found = await self._send("SCAN", cursor, "MATCH", "kv:{*}:expiries", "COUNT", 1000)
-            for name in found:
+            cursor, names = await self._send("SCAN", cursor, "MATCH", "kv:{*}:expiries", "COUNT", 1000)
+            for name in names:
                 space = name.decode().removeprefix("kv:{").removesuffix("}:expiries")
                 count += await self._ask("sweep", space, limit - count)
                 if count >= limit:
@@ -202,16 +202,16 @@ class ValkeyEngine:
                 return count
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
-        """Looks through the names of all that the server has, each time."""
-        named: set[str] = set()
+        """Scans the names of all keys of the server each time."""
+        names: set[str] = set()
         cursor = b"0"
         while True:
-            cursor, found = await self._send("SCAN", cursor, "MATCH", "kv:{*}:entries", "COUNT", 1000)
-            named.update(name.decode().removeprefix("kv:{").removesuffix("}:entries") for name in found)
+            cursor, keys = await self._send("SCAN", cursor, "MATCH", "kv:{*}:entries", "COUNT", 1000)
+            names.update(name.decode().removeprefix("kv:{").removesuffix("}:entries") for name in keys)
             if cursor == b"0":
                 break
         live: list[str] = []
-        for space in sorted(space for space in named if space > (after or "")):
+        for space in sorted(space for space in names if space > (after or "")):
             if len(live) == limit:
                 break
             if (await self.usage(space)).keys:
@@ -219,15 +219,15 @@ class ValkeyEngine:
         return live
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
-        found = await self._ask("export", space, "-" if after is None else f"({after}", limit)
-        return [_parse_entry(key.decode(), raw) for key, raw in found]
+        raw_entries = await self._ask("export", space, "-" if after is None else f"({after}", limit)
+        return [_parse_entry(key.decode(), raw) for key, raw in raw_entries]
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
         for start in range(0, len(entries), _LARGEST_LOAD):
-            asked: list[bytes | str | int] = []
+            arguments: list[bytes | str | int] = []
             for key, value, tier, expires, window in entries[start : start + _LARGEST_LOAD]:
-                asked += (key, value, _TIERS[tier], _encode_optional(expires), _encode_optional(window))
-            await self._ask("load", space, *asked)
+                arguments += (key, value, _TIERS[tier], _encode_optional(expires), _encode_optional(window))
+            await self._ask("load", space, *arguments)
 
     async def freeze(self, space: str) -> None:
         await self._ask("freeze", space)
@@ -239,7 +239,7 @@ class ValkeyEngine:
         await self._ask("erase", space)
 
     async def check(self) -> None:
-        # A function that may write: a server that takes no writes refuses it.
+        # The function may write, so a read-only server refuses it.
         await self._ask("usage", "")
 
     @property
