@@ -1,4 +1,4 @@
-"""What can go wrong with an account."""
+"""The errors of accounts and sessions."""
 
 from baobab.tools.core.errors import AlreadyExists, BadRequest, Forbidden, InvalidToken, NotFound, Unauthenticated
 
@@ -21,12 +21,12 @@ class EmailTaken(AlreadyExists):
 
 class WeakPassword(BadRequest):
     summary = "The password does not meet the requirements."
-    remediation = "Choose a password that keeps every rule in details.rules."
+    remediation = "Choose a password that keeps all the rules that details.rules lists."
 
 
 class WrongPassword(Forbidden):
     summary = "`current_password` is not this account's password."
-    remediation = "Send the password that is in force now as `current_password`."
+    remediation = "Send the account's present password as `current_password`."
 
 
 class NoAccountYet(NotFound):

@@ -1,4 +1,4 @@
-"""The first account: what makes an empty installation usable without anybody signing up."""
+"""The first account, which makes an empty installation usable before anybody has signed up."""
 
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,10 +15,10 @@ EMAIL = "owner@localhost"
 
 
 async def ensure_first_account(services: Services, bootstrap_key: str | None) -> str | None:
-    """Make the first account, its personal organisation and its key, if there is no account yet.
+    """Creates the first account, its personal organisation and its key, if there is no account yet.
 
-    Returns the key's text when the account was made by this call, else None. A given bootstrap key works for the
-    first account afterwards in either case, unless it was revoked. Several workers may call this at once.
+    Returns the key's text if this call created the account, else None. A given bootstrap key belongs to the first
+    account afterwards in either case, unless it was revoked. Several workers may call this at once.
     """
     async with services.database.writing() as connection:
         account_id = await _oldest(connection)
@@ -34,7 +34,10 @@ async def ensure_first_account(services: Services, bootstrap_key: str | None) ->
 
 
 async def first_account(services: Services) -> Account:
-    """The first account in its personal organisation: who acts when the data folder itself is the credential."""
+    """Returns the first account in its personal organisation; commands that have the data folder act as this account.
+
+    Raises NoAccountYet.
+    """
     async with services.database.reading() as connection:
         account_id = await _oldest(connection)
         if account_id is None:
@@ -44,8 +47,8 @@ async def first_account(services: Services) -> Account:
 
 async def _oldest(connection: AsyncConnection) -> str | None:
     oldest = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1)
-    found_id: str | None = await connection.scalar(oldest)
-    return found_id
+    account_id: str | None = await connection.scalar(oldest)
+    return account_id
 
 
 async def _create(connection: AsyncConnection, services: Services) -> str:

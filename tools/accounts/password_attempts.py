@@ -1,4 +1,4 @@
-"""Guesses: how many wrong passwords an address may send, and how many may be sent for one account."""
+"""Limits on wrong passwords: from one address, and for one account."""
 
 from baobab.storage.secrets import digest_token
 from baobab.tools.core.call import Call
@@ -7,14 +7,14 @@ from baobab.tools.core.rate_limits import network, resolve_answer
 WINDOW_SECONDS = 900
 MOST_FROM_ADDRESS = 10
 MOST_FOR_ACCOUNT = 20
-"""After so many from anywhere, an address that has sent a wrong password for the account itself waits."""
+"""After so many from anywhere, an address that has itself sent a wrong password for the account must wait."""
 _UNBOUNDED = 100_000
 
 
 class PasswordAttempts:
-    """Those at one account, from the address that a sign-in comes from.
+    """Counts the wrong passwords for one account and from the address of the present sign-in.
 
-    Accounts that do not exist are counted alike, so that nobody learns here which do.
+    Accounts that do not exist are counted alike, so that nobody learns here which ones exist.
     """
 
     def __init__(self, call: Call, email: str) -> None:
@@ -24,17 +24,17 @@ class PasswordAttempts:
         self._both = f"{self._account}:{self._address}"
 
     async def require_room(self) -> None:
-        """RateLimited where no further password may be tried from here now."""
+        """Raises RateLimited if this address may not try another password now."""
         if await self._count_used("wrong_from", self._address, MOST_FROM_ADDRESS) >= MOST_FROM_ADDRESS:
             await self._spend("wrong_from", self._address, MOST_FROM_ADDRESS)
         if await self._count_used("wrong_for", self._account, _UNBOUNDED) < MOST_FOR_ACCOUNT:
             return
-        # Whoever has not failed here yet may be the owner: strangers must not be able to lock them out.
+        # An address that has not failed yet may be the owner's: strangers must not be able to lock the owner out.
         if await self._count_used("wrong_for_from", self._both, 1) >= 1:
             await self._spend("wrong_for_from", self._both, 1)
 
     async def count_wrong(self) -> None:
-        """Write down a wrong password; RateLimited where others that came at once have taken the last place."""
+        """Counts a wrong password. Raises RateLimited if concurrent attempts have used up the limit."""
         await self._spend("wrong_for", self._account, _UNBOUNDED)
         if await self._count_used("wrong_for_from", self._both, 1) < 1:
             await self._spend("wrong_for_from", self._both, 1)

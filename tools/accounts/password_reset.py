@@ -1,4 +1,4 @@
-"""Setting a password by the data folder, which is the credential: an account's first, or one that was forgotten."""
+"""Sets an account's first or forgotten password for whoever has the data folder: the command `baobab password`."""
 
 from sqlalchemy import select, update
 
@@ -10,22 +10,23 @@ from baobab.tools.core.services import Services
 
 
 async def set_password(services: Services, email: str | None, password: str) -> str:
-    """Sets the password of an account, and ends its sessions; its e-mail address.
+    """Sets the password of an account, ends its sessions and returns its e-mail address.
 
-    email: left out, it is the first account. NoAccountYet where there is none, WeakPassword.
+    email: None means the first account.
+    Raises NoAccountYet and WeakPassword.
     """
     passwords.check(password)
     encoded = await passwords.encode(password)
-    which = select(accounts.c.id, accounts.c.email).order_by(accounts.c.created_at, accounts.c.id).limit(1)
+    query = select(accounts.c.id, accounts.c.email).order_by(accounts.c.created_at, accounts.c.id).limit(1)
     if email is not None:
-        which = which.where(accounts.c.email == email.lower())
+        query = query.where(accounts.c.email == email.lower())
     async with services.database.writing() as connection:
-        account = (await connection.execute(which)).first()
+        account = (await connection.execute(query)).first()
         if account is None:
             raise NoAccountYet
-        changed = update(accounts).where(accounts.c.id == account.id).values(password_hash=encoded)
-        await connection.execute(changed)
+        set_hash = update(accounts).where(accounts.c.id == account.id).values(password_hash=encoded)
+        await connection.execute(set_hash)
         live = (refresh_tokens.c.account_id == account.id, refresh_tokens.c.revoked_at.is_(None))
-        ended = update(refresh_tokens).where(*live).values(revoked_at=services.clock.now())
-        await connection.execute(ended)
+        end_sessions = update(refresh_tokens).where(*live).values(revoked_at=services.clock.now())
+        await connection.execute(end_sessions)
     return str(account.email)

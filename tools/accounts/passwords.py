@@ -1,4 +1,4 @@
-"""Passwords: the rule they keep, and argon2 off the event loop, a few at a time."""
+"""Password rules, and argon2 hashing in a small thread pool so that it does not block the event loop."""
 
 import asyncio
 import base64
@@ -14,12 +14,12 @@ LONGEST = 256
 _SHORTEST = 8
 
 _hasher = PasswordHasher()
-# One verification takes 64 MiB and several cores. The size of the pool is what bounds them, whatever arrives at once.
+# One verification takes 64 MiB and several cores, so the size of the pool bounds the memory of concurrent sign-ins.
 _pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="passwords")
 
 
 def check(password: str) -> None:
-    """WeakPassword with the rules that the password breaks."""
+    """Raises WeakPassword with the rules that the password breaks."""
     rules = {
         f"at least {_SHORTEST} characters": len(password) >= _SHORTEST,
         "an uppercase letter": any(c.isupper() for c in password),
@@ -33,18 +33,18 @@ def check(password: str) -> None:
 
 
 async def encode(password: str) -> str:
-    """What is kept of a password."""
+    """Returns the argon2 hash of a password."""
     return await asyncio.get_running_loop().run_in_executor(_pool, _hasher.hash, password)
 
 
 async def matches(encoded: str | None, password: str) -> bool:
-    """Whether this is the password. Without one to compare with, it is no, after the same work."""
+    """Whether this is the password. Without a hash to compare with it is not, after the same work."""
     answer = await asyncio.get_running_loop().run_in_executor(_pool, _verify, encoded or _nobodys, password)
     return answer and encoded is not None
 
 
 def is_outdated(encoded: str) -> bool:
-    """Whether it was encoded with other parameters than are recommended today."""
+    """Whether the password was hashed with other parameters than today's."""
     return _hasher.check_needs_rehash(encoded)
 
 
@@ -56,7 +56,7 @@ def _verify(encoded: str, password: str) -> bool:
 
 
 def _dummy_hash() -> str:
-    """A well-formed encoding of today's parameters that no password is known for."""
+    """A well-formed hash with today's parameters whose password nobody knows."""
     salt, result = (
         base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (_hasher.salt_len, _hasher.hash_len)
     )

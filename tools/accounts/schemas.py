@@ -1,4 +1,4 @@
-"""What the tools of accounts answer."""
+"""The results of the tools of accounts."""
 
 from datetime import datetime
 from typing import Annotated, Literal

@@ -33,7 +33,7 @@ class SessionHolder:
 
 
 async def start(call: Call, account_id: str) -> str:
-    """The first token of a new chain. The account's expired ones are cleared away."""
+    """Starts a new chain and returns its first token. Deletes the account's expired tokens."""
     expired = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.expires_at <= call.now)
     await call.execute(delete(refresh_tokens).where(*expired))
     token = _KIND + call.services.ids.secret(43)
@@ -42,8 +42,11 @@ async def start(call: Call, account_id: str) -> str:
 
 
 async def get_holder(services: Services, token: str) -> SessionHolder:
-    """Whose token it is. A token that comes back after its grace ends its chain, which must outlive the refusal:
-    so this works in transactions of its own, before the call's has begun."""
+    """Returns the account that a token belongs to. A token that is used again after the grace period ends its chain.
+
+    The end of the chain must stay although the call is refused. So this uses transactions of its own, before the
+    call's transaction begins.
+    """
     query = (
         select(refresh_tokens, accounts.c.email).join(accounts).where(refresh_tokens.c.digest == digest_token(token))
     )
@@ -61,7 +64,7 @@ async def get_holder(services: Services, token: str) -> SessionHolder:
 
 
 async def rotate(call: Call, token: str) -> str:
-    """The successor of a token, which is used by this; within the grace the same one again."""
+    """Marks a token as used and returns its successor; within the grace period, the same successor again."""
     row, now = await _row(call, token), call.now
     if row is None or not _is_live(row, now) or _is_spent(row, now):
         raise InvalidRefreshToken

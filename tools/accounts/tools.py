@@ -87,7 +87,7 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Pe
     access=EVERYBODY,
     effect="write",
     raises=(InvalidCredentials,),
-    # Tries, right or wrong: a team behind one address signs in as often as it needs to.
+    # Counts right and wrong passwords: a team behind one address must be able to sign in.
     limit=PerAddress(60, _WINDOW),
     audit=Audit("login", category="auth", action="create", resource="session"),
     rest=Rest(examples={"email": "ada@example.com", "password": "correct Horse 7!"}),
@@ -96,8 +96,8 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Pe
 async def platform_login(call: Call, email: Email, password: AnyPassword) -> SignedIn:
     """Sign in: an access token for one hour and a refresh token for seven days.
 
-    Ten wrong passwords from one address close it for fifteen minutes; right ones do not count. After twenty wrong ones
-    for one account, from wherever, each address has one try more for it: nobody can lock its owner out.
+    Ten wrong passwords from one address block it for fifteen minutes; right ones do not count. After twenty wrong ones
+    for one account, from any address, each address has one more try for it, so that nobody can lock its owner out.
 
     password: the account's password.
     """
@@ -108,14 +108,14 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     encoded: str | None = account["password_hash"] if account else None
     proven = await passwords.matches(encoded, password)
     if account is None or encoded is None or not proven:
-        # The refusal says no more than that; its audit row may say whose door was tried.
+        # The refusal does not say which of the two was wrong; the audit row may name the account.
         if account is not None:
             _note(call, account["id"], await _home_organisation(call.services, account["id"]))
         await guesses.count_wrong()
         raise InvalidCredentials
     token = await _token(call, account["id"], email)
     renewed = await passwords.encode(password) if passwords.is_outdated(encoded) else encoded
-    # Nothing was held while the password was checked: it must still be this one.
+    # No lock was held while the password was checked: it must still be the same.
     same = (rows.c.id == account["id"], rows.c.password_hash == encoded)
     if not (await call.execute(update(rows).where(*same).values(password_hash=renewed))).rowcount:
         raise InvalidCredentials
@@ -135,8 +135,8 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
 async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed:
     """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one use.
 
-    The same token sent again within 10 seconds gets the same successor, so that a lost answer or a second tab
-    signs nobody out. Sent later, it ends the session and every token of it.
+    The same token sent again within 10 seconds gets the same new token, so that a lost answer or a second tab
+    signs nobody out. Sent later, it ends the session with all its tokens.
 
     refresh_token: the newest refresh token of the session.
     """
@@ -155,7 +155,7 @@ async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed
 async def platform_logout(call: Call) -> SignedOut:
     """Sign out everywhere: no refresh token of the account works any more.
 
-    Access tokens that are out already run to their end, one hour at most. API keys are not touched.
+    Access tokens stay valid until they expire, one hour at most. API keys are not affected.
     """
     await sessions.end_all(call, call.account.account_id)
     call.audit.resource_id = call.account.account_id
@@ -212,11 +212,11 @@ async def platform_update(
 ) -> Updated:
     """Change the account's name or password. A new password ends every session; sign in again afterwards.
 
-    A password makes a person, who may do more than a key: no key sets one. Sign in for it. An account that never had a
-    password gets its first from the operator, by the command `baobab password`.
+    Sign in to set a password: no API key may, because a signed-in person may do more than a key. An account that never
+    had a password gets its first one from the operator, with the command `baobab password`.
 
     name: the new name; the personal organisation keeps its own.
-    current_password: the password in force, needed for a new one.
+    current_password: the present password, needed to set a new one.
     """
     if name is None and password is None:
         raise BadRequest("Nothing to change: send `name` or `password`.")
@@ -244,14 +244,14 @@ async def platform_update(
 
 
 async def _verify_password(call: Call, account_id: str, current: str | None) -> str | None:
-    """The encoded password of an account whose holder has shown that they know it."""
+    """Checks the present password of an account and returns its hash; None for an account without a password."""
     async with call.services.database.reading() as connection:
         encoded: str | None = await connection.scalar(select(rows.c.password_hash).where(rows.c.id == account_id))
     if encoded is None:
         return None
     if current is None:
         raise MissingField("`current_password` is missing.")
-    # A stolen token must not be a place to guess passwords at.
+    # Whoever has a stolen token must not be able to guess the password here.
     await resolve_answer(call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW))
     if not await passwords.matches(encoded, current):
         raise WrongPassword
@@ -259,7 +259,7 @@ async def _verify_password(call: Call, account_id: str, current: str | None) -> 
 
 
 async def _token(call: Call, account_id: str, email: str) -> str:
-    """An access token. Minted before the call's first statement: the very first one makes the platform's key pair."""
+    """Mints an access token. It must precede the call's first statement: the very first token creates the key pair."""
     organisation = await _home_organisation(call.services, account_id)
     claims = {"sub": account_id, "email": email, "org_id": organisation}
     _note(call, account_id, organisation)
@@ -273,7 +273,7 @@ async def _home_organisation(services: Services, account_id: str) -> str:
 
 
 def _note(call: Call, account_id: str, organisation_id: str) -> None:
-    """For the audit row of a call without a credential: whose it turned out to be."""
+    """Names the account in the audit row of a call that came without a credential."""
     call.audit.actor = "platform_user"
     call.audit.actor_id = call.audit.resource_id = account_id
     call.audit.organisation_id = organisation_id

@@ -1,4 +1,4 @@
-"""API keys: making them, listing them, taking them out of force."""
+"""API keys: create, list, change and revoke them."""
 
 from baobab.tools.api_keys import tools
 from baobab.tools.api_keys.tools import api_keys

@@ -1,4 +1,4 @@
-"""What can go wrong with an API key."""
+"""The errors of API keys."""
 
 from baobab.tools.core.errors import BadRequest, NotFound
 
@@ -13,5 +13,5 @@ class KeyScopesUnclear(BadRequest):
     summary = "These fields do not say which key is wanted."
     remediation = (
         "Send `key_scope` (`account`, or `app` with `target_app_id`), or `scopes` alone; "
-        "a substrate key opens nothing else, so make a second key for the rest."
+        "a substrate key opens nothing else, so make a second key for everything else."
     )

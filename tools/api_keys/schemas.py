@@ -1,4 +1,4 @@
-"""What the tools of API keys answer."""
+"""The results of the tools of API keys."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ class CreatedKey(TypedDict):
     scopes: list[str]
     toolsets: Annotated[list[str] | None, Field(description="The families of tools it opens; null is all.")]
     read_only: bool
-    approval: Annotated[Policy, Field(description="From which effect on its calls wait for a person.")]
+    approval: Annotated[Policy, Field(description="The effect from which on its calls wait for a person's approval.")]
     created_at: datetime
 
 
@@ -36,7 +36,7 @@ class ListedKey(TypedDict):
     only_app_id: Annotated[
         str | None, Field(description="The only app that it opens; null for all that its account may.")
     ]
-    ends_at: Annotated[datetime | None, Field(description="When it ends, with the keys that it made.")]
+    ends_at: Annotated[datetime | None, Field(description="When it expires, with the keys that it made.")]
     account_id: Annotated[str, Field(description="The account that made it.")]
     made_by: Annotated[
         str | None, Field(description="The id of the key that it was made with; null where a person was signed in.")
@@ -52,7 +52,7 @@ class Keys(TypedDict):
 
 
 class Revoked(TypedDict):
-    """What a revocation answers."""
+    """The result of a revocation."""
 
     revoked: Literal[True]
-    keys_revoked: Annotated[int, Field(description="How many keys that were, with those that it had made.")]
+    keys_revoked: Annotated[int, Field(description="How many keys were revoked, counting those that it had made.")]

@@ -1,4 +1,4 @@
-"""Scopes: which key is asked for, in the present form of the request and in the older one."""
+"""Scopes: what a new key opens, read from the present form of the request or from the older one."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -22,15 +22,15 @@ def build_scopes(
     legacy: Sequence[Legacy] | None,
     reach: Reach | None,
 ) -> list[str]:
-    """The scopes to store. A key never gets more than one form of the request clearly says."""
+    """Returns the scopes to store. Raises KeyScopesUnclear rather than give a key more than was clearly requested."""
     if legacy is not None:
         if key_scope or target_app_id or additional or reach:
             raise KeyScopesUnclear("`scopes` is the older form; it stands alone.")
         return _single_purpose([str(scope) for scope in legacy])
     if reach == "both":
-        raise KeyScopesUnclear("`scope: both` would be one key for two doors.")
+        raise KeyScopesUnclear("`scope: both` would be one key for two systems: make two keys.")
     if reach == "substrate":
-        # `account` is what `key_scope` is where it is left out.
+        # `account` is the default of `key_scope`, so it does no harm here.
         if key_scope == "app" or target_app_id or additional:
             raise KeyScopesUnclear("`scope: substrate` stands alone.")
         return [SUBSTRATE]
@@ -45,12 +45,12 @@ def build_scopes(
 
 
 def scope_kind(scopes: Sequence[str]) -> str:
-    """What the key's text begins with."""
+    """Returns the prefix of the key's text."""
     return keys.SUBSTRATE if SUBSTRATE in scopes else keys.SERVICE
 
 
 def has_scope(scopes: Sequence[str], sought: str) -> bool:
-    """Whether a key is found under a scope: the scope itself, or `account` or `app` for the two families."""
+    """Whether a key matches a filter: a scope, or `account` or `app` for all keys of that kind."""
     match sought:
         case "account":
             return ACCOUNT in scopes

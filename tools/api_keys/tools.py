@@ -73,8 +73,8 @@ async def api_keys_create(
     """Make an API key. Its text is in the answer and nowhere else; send it as `Authorization: Bearer <key>`.
 
     name: what the key is for; lists show it.
-    key_scope: `account` (the default) may what the account may in its organisation; `app` may everything within one
-      app, and takes an admin or owner of the app's organisation to make.
+    key_scope: `account` (the default) can do what the account can do in its organisation; `app` can do everything
+      within one app, and only an admin or owner of the app's organisation can make it.
     target_app_id: the app of an `app` key.
     additional_scopes: `ai:gateway` adds nothing: an `account` key opens the gateway (op:gateway_chat) anyway,
       and an `app` key has it: it calls models there as in its app, under the app's settings. For the substrate make a
@@ -84,16 +84,16 @@ async def api_keys_create(
     scopes: the older form, instead of all but the name: `*` for an account key, `ai:gateway` for a key that opens the
       AI gateway only, `substrate` for a substrate key.
     toolsets: the families of tools that the key opens, such as `kv`; all when left out.
-    read_only: whether the key only reads.
+    read_only: whether the key can only read.
     approval: from which effect on a call of the key waits for a person: `destructive`, `external` (what leaves the
-      platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with less limits, and one
-      with a budget makes none.
+      platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with fewer limits than
+      its own, and a key with a budget makes none.
     """
     if call.caller.limits is not None and call.caller.limits.budgeted:
-        # What the other key spends would not count: a budget is of one key.
+        # What the new key spends would not count against the budget, which belongs to one key.
         raise KeyLimited(
             "A key with a budget makes no other keys.",
-            remediation="Have somebody make it who signs in, or with a key that has no budget.",
+            remediation="Sign in to make the key, or use a key that has no budget.",
         )
     limits = _limits(call, toolsets, read_only, approval)
     stored = scoping.build_scopes(key_scope, target_app_id, additional_scopes or [], scopes, scope)
@@ -174,9 +174,9 @@ async def api_keys_list(
     )
     if not _sees_all(role):
         query = query.where(rows.c.account_id == call.account.account_id)
-    found: Any = (await call.execute(query)).mappings()
-    shown = [dict(row) for row in found if scope is None or scoping.has_scope(row["scopes"], scope)]
-    return {"keys": cast(list[ListedKey], shown)}
+    key_rows: Any = (await call.execute(query)).mappings()
+    shown_keys = [dict(row) for row in key_rows if scope is None or scoping.has_scope(row["scopes"], scope)]
+    return {"keys": cast(list[ListedKey], shown_keys)}
 
 
 @api_keys.tool(
@@ -206,7 +206,7 @@ async def api_keys_update(
 
     name: what it is for, in a few words.
     toolsets: the families of tools that the key opens; null opens all.
-    read_only: whether it may only read.
+    read_only: whether it can only read.
     approval: from which effect on its calls wait for a person; `none`, never.
     """
     row = await _live(call, key_id)
@@ -215,9 +215,7 @@ async def api_keys_update(
     if toolsets is not OMITTED:
         changes["toolsets"] = toolsets
     if not changes:
-        raise MissingField(
-            "Nothing to change is named.", remediation="Send `name`, `toolsets`, `read_only`, `approval`."
-        )
+        raise MissingField("Nothing to change.", remediation="Send `name`, `toolsets`, `read_only` or `approval`.")
     held_to = {"toolsets": row.toolsets, "approval": row.approval, **changes}
     families = open_families(call.registry, held_to["toolsets"], held_to["approval"])
     changes["toolsets"] = None if families is None else sorted(families)
@@ -259,10 +257,10 @@ async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
 async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) -> Revoked:
     """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s.
 
-    What was handed out with it goes with it: the keys that it made, and those that these made; invitations that nobody
+    This also revokes what the key handed out: the keys that it made, and those that these made; invitations that nobody
     has accepted; a function key that it was shown. Other changes that it made stay.
 
-    keep_made: leave all of that in force, and revoke this one key only.
+    keep_made: leave all of that valid, and revoke this one key only.
     """
     row = await _live(call, key_id)
     revoked = await keys.revoke(call, rows.c.id == key_id, keep_made=keep_made)
@@ -271,7 +269,7 @@ async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) ->
 
 
 async def _own(call: Call, key_id: str) -> Any:
-    """The row of a key that the caller may change, live or not."""
+    """Returns the row of a key that the caller may change, revoked or not."""
     row = (await call.execute(select(rows).where(rows.c.id == key_id))).first()
     call.audit.resource_id = key_id
     role = row and await _role_in(call, row.organisation_id)
@@ -289,7 +287,7 @@ async def _live(call: Call, key_id: str) -> Any:
 
 
 def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
-    # As they are asked for: narrowing drops those that are unknown.
+    # Check all the requested families first: narrowing drops the unknown ones.
     asked = Limits(open_families(call.registry, toolsets, "none"), read_only, approval)
     held_to = narrow_limits(asked, call.caller.limits)
     return replace(held_to, toolsets=open_families(call.registry, held_to.toolsets, held_to.approval))
@@ -304,7 +302,7 @@ async def _app_organisation(call: Call, app_id: str, named: str | None) -> str:
 
 
 async def _role_in(call: Call, organisation_id: str) -> Role | None:
-    """The caller's role, as this transaction sees it; an API key has one in its own organisation only."""
+    """Returns the caller's role as this transaction sees it; an API key has one in its own organisation only."""
     if call.account.key_id is not None and call.account.organisation_id != organisation_id:
         return None
     return await load_role(call, organisation_id, call.account.account_id)

@@ -1,4 +1,4 @@
-"""Apps: made, listed, renamed, configured and deleted."""
+"""Apps: create, list, rename, configure and delete them."""
 
 from baobab.tools.apps import jobs
 from baobab.tools.apps.tools import apps as apps_tools

@@ -1,4 +1,4 @@
-"""What can go wrong with an app itself."""
+"""The errors of apps."""
 
 from baobab.tools.core.errors import AlreadyExists, BadRequest
 
@@ -10,7 +10,7 @@ class RegionUnknown(BadRequest):
 
 class SubdomainTaken(AlreadyExists):
     summary = "The subdomain is taken or reserved."
-    remediation = "Choose another subdomain, or leave it out and one is derived from the name."
+    remediation = "Choose another subdomain, or leave it out: one is then derived from the name."
 
 
 class NameTaken(AlreadyExists):

@@ -1,7 +1,8 @@
-"""Teardown: what an app kept outside the platform's rows is removed even if we are killed on the way.
+"""Jobs of apps: the final removal of a deleted app's data.
 
-It is removed when the app is deleted, and once more by a job that the deletion asks for in its own transaction:
-workers that still hold the app in memory may let a write through for a moment, and the job comes after that moment.
+The data is removed when the app is deleted, and once more by a job that the deletion enqueues in its own transaction.
+The job completes a removal that was interrupted. It also removes what workers have written that still had the app in
+memory for a moment.
 """
 
 from sqlalchemy import delete
@@ -12,21 +13,21 @@ from baobab.tools.core.failures import failures
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import Event, RetryLater
 
-# Longer than any worker may hold a deleted app in memory.
+# Longer than any worker keeps a deleted app in memory.
 _SETTLED_SECONDS = 60.0
 _ELSEWHERE_SECONDS = 300.0
 
 
 @apps.job(on="app.deleted", delay=_SETTLED_SECONDS)
 async def apps_purge(job: Job, event: Event) -> None:
-    """Purge what was deleted a minute ago for the last time."""
+    """Remove everything that is left of an app that was deleted a minute ago."""
     assert event.app_id is not None
     regions = job.services.regions
     if event.data["region"] not in regions:
-        # The data of another region is with the installation that serves it.
+        # Another installation serves that region and has its data.
         raise RetryLater(_ELSEWHERE_SECONDS, f"the region {event.data['region']} is not served here")
     for stores in regions.values():
-        # In the others a move may have left a copy.
+        # A move may have left a copy in any region.
         await erase_app(job.registry.toolsets, stores, event.app_id)
         async with stores.database.writing() as connection:
             await connection.execute(delete(failures).where(failures.c.app_id == event.app_id))

@@ -1,4 +1,4 @@
-"""The row of the called app, as this transaction sees it: the directory's copy may be of one that is gone by now."""
+"""Reads the row of the called app in the call's transaction: the directory may still have an app that was deleted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the tools of apps take and answer."""
+"""The arguments and results of the tools of apps."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired

@@ -1,4 +1,4 @@
-"""The audit log, to be read."""
+"""The tool that reads the audit log, and the job that trims it."""
 
 from baobab.tools.audit_logs import jobs, tools
 from baobab.tools.audit_logs.toolset import audit_logs

@@ -1,4 +1,4 @@
-"""GET /v1/{app_id}/audit-logs."""
+"""The tool that reads an app's audit log: GET /v1/{app_id}/audit-logs."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -90,12 +90,12 @@ async def audit_logs_list(
     resource_id: the id of that thing.
     actor_id: id of the account, key or user that acted.
     user_id: the same as actor_id.
-    since: ISO 8601, UTC where it names no zone; rows from this moment on.
-    to: ISO 8601, UTC where it names no zone; rows before this moment.
+    since: rows from this moment on; ISO 8601, UTC if it names no zone.
+    to: rows before this moment; ISO 8601, UTC if it names no zone.
     limit: how many rows at most.
-    offset: how many of the newest to leave out, for the next page.
+    offset: how many of the newest rows to skip, for the next page.
     """
-    wanted = (
+    filters = (
         (table.c.category, category),
         (table.c.event_type, event_type),
         (table.c.action, action),
@@ -105,22 +105,22 @@ async def audit_logs_list(
         (table.c.actor_id, user_id),
     )
     conditions = [table.c.app_id == app_id]
-    conditions += [column == value for column, value in wanted if value is not None]
+    conditions += [column == value for column, value in filters if value is not None]
     if since is not None:
         conditions.append(table.c.created_at >= since)
     if to is not None:
         conditions.append(table.c.created_at < to)
     if not call.unit.writes:
-        # Within a write the turn is taken; then the latest tallies are missing.
+        # A call that writes holds the write lock; it then misses the latest counts.
         await call.services.audit_log.flush()
     total = (await call.execute(select(func.count()).select_from(table).where(*conditions))).scalar_one()
     newest_first = select(*_COLUMNS).where(*conditions).order_by(table.c.created_at.desc(), table.c.id)
     rows: Any = [dict(row) for row in (await call.execute(newest_first.limit(limit).offset(offset))).mappings()]
-    following = offset + limit
+    next_offset = offset + limit
     return {
         "logs": rows,
         "total": total,
         "limit": limit,
         "offset": offset,
-        "nextOffset": following if following < total else None,
+        "nextOffset": next_offset if next_offset < total else None,
     }

@@ -1,4 +1,4 @@
-"""Who may touch which key: those who run the app everything, all others what the rules expose."""
+"""Access to keys: those who run the app reach every key, all others only the keys that rules expose to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def runs_app(call: "Call") -> bool:
-    """Whether the caller runs the app; an error for a credential that has no business with it."""
+    """Whether the caller runs the app. Raises ForeignCredential or InvalidUserToken for a foreign credential."""
     caller = call.caller
     if isinstance(caller, Account | AppKey):
         try:
@@ -27,7 +27,7 @@ async def runs_app(call: "Call") -> bool:
     if isinstance(caller, FunctionKey):
         if caller.app_id != call.require_app().id:
             raise ForeignCredential("This credential does not belong to that app.")
-        # Every key is open to it, as to a member; what takes more asks for that itself.
+        # It reaches every key, as a member does; tools that need more check that themselves.
         call.role = "member"
         return True
     if isinstance(caller, EndUser):
@@ -45,7 +45,10 @@ async def rule_book(call: "Call") -> RuleBook:
 
 @dataclass(frozen=True, slots=True)
 class ExposedAccess:
-    """`key`: the rules are asked for the key of the call. Without it (a batch) the handler asks for each of its own."""
+    """Those who run the app, and others whom a rule allows the verb.
+
+    key: the argument whose value the rules are checked for; None for a batch, whose handler checks each key itself.
+    """
 
     verb: Verb
     key: str | None = "key"
@@ -75,7 +78,7 @@ class ExposedAccess:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Those who run the app. Everybody else, anonymous callers included, is forbidden rather than asked to sign in.
+    """Those who run the app. Everybody else gets Forbidden; so do anonymous callers, instead of Unauthenticated.
 
     role: which an account, or the maker of an app key, needs. functions: whether the app's function key may, too.
     """
@@ -106,7 +109,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """Anybody whom the app knows."""
+    """Those who run the app, and its signed-in users."""
 
     anonymous: bool = False
     credential: bool = True

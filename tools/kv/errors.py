@@ -1,4 +1,4 @@
-"""What the key-value store refuses, and the envelope of its family."""
+"""The errors of the key-value store, and the envelope of its family."""
 
 from typing import Any
 
@@ -35,20 +35,20 @@ class KeyNotFound(NotFound):
 
 class KeyInvalid(BadRequest):
     code = "key_invalid"
-    summary = "The key is not one that the store takes."
+    summary = "The key is not valid."
     remediation = "Use 1 to 512 printable ASCII characters, not starting with `_`, without `.` or `..` as a segment."
 
 
 class KeySegmentEmpty(KeyInvalid):
     code = "invalid_key"
     summary = "The key is empty or has an empty segment."
-    remediation = "Name a key with something on both sides of every `/`."
+    remediation = "Send a key with text on both sides of every `/`."
 
 
 class ConfirmRequired(BadRequest):
     code = "confirm_required"
     summary = "Flushing deletes every key and cannot be undone."
-    remediation = 'Send {"confirm": true} when that is what you want.'
+    remediation = 'Send {"confirm": true} if that is what you want.'
 
 
 class NotAnInteger(BadRequest):
@@ -97,7 +97,7 @@ class ForeignCredential(Forbidden):
     remediation = "Use a key of this app, or of an account in its organisation."
 
 
-# Credentials that fail in a way that the family has no word of its own for: `auth_failed`, the platform's code inside.
+# Errors of credentials without a code of their own in this family: `auth_failed`, with the platform's code inside.
 _WRAPPED = (InvalidApiKey, ForeignCredential, ImpersonationForbidden)
 
 

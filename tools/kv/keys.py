@@ -1,4 +1,4 @@
-"""Keys and values: what the store takes."""
+"""The types of keys and values, with their validation."""
 
 import re
 from typing import Annotated, Any
@@ -11,12 +11,12 @@ from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, KeySegmentEmpty,
 
 MAX_KEY = 512
 _PRINTABLE = re.compile(r"[\x20-\x7e]+")
-# What nearly every key looks like needs one look: no `/`, so no segments, and nothing reserved at its start.
+# Nearly every key matches this and needs no other check: no `/`, so no segments, and no reserved start.
 _PLAIN = re.compile(rf"[A-Za-z0-9][\x20-\x2e\x30-\x7e]{{0,{MAX_KEY - 1}}}")
 
 
 def check_key(key: str) -> str:
-    """The key itself; KeySegmentEmpty or KeyInvalid when the store does not take it."""
+    """Returns the key itself. Raises KeySegmentEmpty or KeyInvalid if it is not valid."""
     if _PLAIN.fullmatch(key):
         return key
     segments = key.split("/")

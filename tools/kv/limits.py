@@ -1,4 +1,4 @@
-"""Operations per second: a plan's cap, one bucket for each app."""
+"""The limit of operations per second: set by the plan, counted for each app."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,10 @@ POLICY = "kv"
 
 
 class KvOperations:
-    """A batch costs its operations, but never more than a whole second: else a small plan could not send a full one."""
+    """Spends one for a call, and one for each operation of a batch.
+
+    A batch never costs more than a whole second, or a full one could not be sent on a small plan.
+    """
 
     def spend(self, call: "Call", arguments: Any) -> Spent:
         app = call.require_app()

@@ -23,7 +23,7 @@ def check_pattern(pattern: str) -> str:
     if "***" in pattern or len(re.findall(r"\*+", pattern)) > MAX_WILDCARDS:
         raise ValueError(f"may hold at most {MAX_WILDCARDS} wildcards, each `*` or `**`")
     for segment in pattern.split(":"):
-        # Two in one segment would leave it open which takes what, and cost time to find out.
+        # With two in one segment it would be ambiguous which matches what, and matching would be slow.
         if len(re.findall(r"(?<!\*)\*(?!\*)|\{user", segment)) > 1:
             raise ValueError("may hold one `*` or placeholder in each `:` segment")
     return pattern
@@ -45,19 +45,19 @@ Pattern = Annotated[
 
 
 def literal_prefix(pattern: str) -> int:
-    found = _TOKEN.search(pattern)
-    return found.start() if found else len(pattern)
+    token = _TOKEN.search(pattern)
+    return token.start() if token else len(pattern)
 
 
 def of_anybody(pattern: str) -> re.Pattern[str]:
-    """Matches a key; a placeholder stands for one segment, whosever it is."""
+    """Returns an expression that matches a key; a placeholder stands for one segment of any user."""
     return re.compile(_expression(pattern, {"*": _SEGMENT, "{user.id}": _SEGMENT, "{user.role}": _SEGMENT}))
 
 
 def of_owner(pattern: str) -> re.Pattern[str]:
-    """Matches a user's id, role and key, each on a line of its own: one expression does for all users.
+    """Returns an expression that matches a user's id, role and key, each on its own line: one for all users.
 
-    An id or role that is not one segment names nobody; else the user `a` would own what belongs to the user `a:b`.
+    An id or role that is not one segment never matches, or the user `a` would own what belongs to the user `a:b`.
     """
     lines = "".join(
         rf"(?P<{claim}>[^:\n]+)\n" if f"{{user.{claim}}}" in pattern else r"[^\n]*\n" for claim in ("id", "role")
@@ -66,10 +66,10 @@ def of_owner(pattern: str) -> re.Pattern[str]:
 
 
 def _expression(pattern: str, meaning: Mapping[str, str]) -> str:
-    """An expression whose time grows with the key's length times the pattern's wildcards, whatever the key.
+    """Returns an expression that takes time proportional to the key's length times the number of wildcards.
 
-    What stands between two `**` is taken at its first place, and never tried again at another: an earlier place
-    leaves more of the key to the rest, so another could not match where the first does not.
+    The part between two `**` is matched at its first place only. This leaves the most of the key to the rest, so that
+    a later place could not match where the first does not.
     """
     first, *others = pattern.split("**")
     anchored = "".join(meaning.get(part) or re.escape(part) for part in _TOKEN.split(first))
@@ -80,7 +80,7 @@ def _expression(pattern: str, meaning: Mapping[str, str]) -> str:
 
 
 def _anywhere(chunk: str, meaning: Mapping[str, str]) -> str:
-    """A chunk at its first place from here on."""
+    """Returns an expression that matches a chunk at its first place from here on."""
     if not chunk:
         return ".*"
     parts = [(meaning.get(part), part) for part in _TOKEN.split(chunk)]
@@ -88,6 +88,6 @@ def _anywhere(chunk: str, meaning: Mapping[str, str]) -> str:
     wild = next((n for n, (known, _) in enumerate(parts) if known == _SEGMENT), None)
     if wild is None or any(":" in part for known, part in parts[:wild] if known is None):
         return ".*?" + "".join(texts)
-    # The chunk begins within a segment, anywhere in it: only its first place there is tried, since what the wildcard
-    # does not find from there it does not find from a later one. Trying them all would cost the segment's square.
+    # The chunk may begin anywhere in a segment, but only its first place there is tried: if the wildcard cannot match
+    # from there, it cannot match from a later place. Trying all places would take quadratic time.
     return rf"(?:[^:\n]*+:)*?(?>[^:\n]*?{''.join(texts[:wild])}){''.join(texts[wild:])}"

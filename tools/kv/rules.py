@@ -40,7 +40,7 @@ class Rule:
 
     @cached_property
     def literal_prefix(self) -> int:
-        """How much of the pattern is fixed from its start: the longer, the more particular the rule."""
+        """The length of the pattern's fixed beginning: the longer it is, the more specific the rule."""
         return patterns.literal_prefix(self.pattern)
 
     @cached_property
@@ -60,13 +60,13 @@ class Rule:
 
 
 class RuleBook:
-    """The rules of one app, most particular first."""
+    """The rules of one app, the most specific first."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = sorted(rules, key=lambda rule: (-rule.literal_prefix, rule.order))
 
     def allows(self, key: str, verb: Verb, caller: Caller) -> bool:
-        # The key may not be validated yet, and the time that matching takes grows with it.
+        # The key may not be validated yet, and matching takes longer the longer it is.
         if len(key) > MAX_KEY:
             return False
         for rule in self.rules:
@@ -76,18 +76,18 @@ class RuleBook:
         return False
 
     def find_open_beside_owners(self) -> Iterator[tuple[Rule, Verb, Rule]]:
-        """Rules at `owner`, for what, and the rule that opens the same keys to others than their owner."""
+        """Yields each rule at `owner` with the verb and the rule that opens the same keys to others, too."""
         for rule in self.rules:
             sample = re.sub(r"\{user\.(?:id|role)\}|\*\*?", "x", rule.pattern)
             verbs: tuple[Verb, ...] = ("read", "write")
             for verb in verbs:
                 if rule.level(verb) == "owner":
-                    found = next((other for other in self.rules if other.matches(sample, verb, _SOMEBODY_ELSE)), None)
-                    if found is not None and found.level(verb) in ("public", "authed"):
-                        yield rule, verb, found
+                    opening = next((other for other in self.rules if other.matches(sample, verb, _SOMEBODY_ELSE)), None)
+                    if opening is not None and opening.level(verb) in ("public", "authed"):
+                        yield rule, verb, opening
 
     def require(self, key: str, verb: Verb, caller: Caller) -> None:
-        """Unauthenticated for an anonymous caller, Forbidden for a user, where no rule lets them through."""
+        """Raises Unauthenticated for an anonymous caller and Forbidden for a user whom no rule allows this."""
         if self.allows(key, verb, caller):
             return
         if isinstance(caller, EndUser):
@@ -100,7 +100,7 @@ _REMEDY = "Sign in, or have the app's developer expose the key with op:kv_expose
 
 
 class RuleBooks:
-    """The rule books of apps, held in memory; a change anywhere clears the app's within half a second."""
+    """The rule books of apps, cached in memory. A change in any process clears the app's within half a second."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database

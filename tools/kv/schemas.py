@@ -1,4 +1,4 @@
-"""What the tools of the key-value store take and answer."""
+"""The arguments and results of the tools of the key-value store."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
@@ -102,7 +102,7 @@ class ExposeRule(TypedDict):
 
 
 class ExposeRules(TypedDict):
-    """`warnings` name rules at `owner` whose keys another rule opens to others."""
+    """The rules; `warnings` name those at `owner` whose keys another rule opens to others."""
 
     rules: list[ExposeRule]
     warnings: NotRequired[list[str]]

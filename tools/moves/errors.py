@@ -1,4 +1,4 @@
-"""What can go wrong with a move, and how this family words it."""
+"""The errors of moves, and the envelope of the family."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ class DestRegionRequired(BadRequest):
 
 class Ineligible(Conflict):
     code = "ineligible"
-    summary = "The app cannot be moved so now."
-    remediation = "Read `reason`; op:system_regions lists the regions, op:moves_active the move."
+    summary = "The app cannot be moved to this region now."
+    remediation = "Read `reason`; op:system_regions lists the regions, op:moves_active shows the move in progress."
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, details={"reason": reason})
@@ -33,7 +33,7 @@ class TooLateToAbort(Conflict):
 
 class NoReplica(Conflict):
     code = "no_source_replica"
-    summary = "The copy in the region that the app came from is not there any more, or not yet."
+    summary = "There is no copy of the app in the region that it came from."
     remediation = "Use op:moves_start to move the app anew."
 
 
@@ -47,8 +47,8 @@ class MoveEnvelope(Envelope):
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         remedy = self.place_details(error.remedy)
-        told = {"error": self.code(type(error)), "message": error.message, "remediation": remedy}
-        return {**error.details, **told}
+        fields = {"error": self.code(type(error)), "message": error.message, "remediation": remedy}
+        return {**error.details, **fields}
 
     def schema(self) -> Schema:
         text = {"type": "string"}

@@ -12,10 +12,10 @@ from baobab.tools.moves.toolset import moves
 _ELSEWHERE_SECONDS = 300.0
 
 
-# Large apps must not take the place of every other job.
+# Two at once, so that moves of large apps leave room for other jobs.
 @moves.job(attempts=1000, at_once=2)
 async def moves_advance(job: Job, move_id: str) -> None:
-    """Make what is left of a move."""
+    """Make the remaining steps of a move."""
     async with job.database.reading() as connection:
         row = (await connection.execute(select(moves_table).where(moves_table.c.id == move_id))).one()
     await Mover(job, row).advance()
@@ -23,12 +23,12 @@ async def moves_advance(job: Job, move_id: str) -> None:
 
 @moves.job(attempts=1000)
 async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
-    """Remove the copy of an app that a move has left behind."""
+    """Remove the copy of an app that a move has of_replica behind."""
     stores = job.services.regions.get(region)
     if stores is None:
         raise RetryLater(_ELSEWHERE_SECONDS, f"the region {region} is not served here")
     await erase_app(job.registry.toolsets, stores, app_id)
-    left = (moves_table.c.app_id == app_id, moves_table.c.source_region == region)
-    going = moves_table.c.source_replica_state == TEARING_DOWN
+    of_replica = (moves_table.c.app_id == app_id, moves_table.c.source_region == region)
+    is_going = moves_table.c.source_replica_state == TEARING_DOWN
     async with job.writing(last=True) as unit:
-        await unit.execute(update(moves_table).where(*left, going).values(source_replica_state="torn_down"))
+        await unit.execute(update(moves_table).where(*of_replica, is_going).values(source_replica_state="torn_down"))

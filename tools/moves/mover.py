@@ -1,8 +1,8 @@
 """The mover: takes an app to another region step by step.
 
-Each step may be made twice; the row says which is next, and only the attempt that has the job writes it. The app's
-data is frozen in the source before it is copied, and in the destination until every worker knows the way there: at no
-time is a write taken in a place that it will not be read from.
+Each step may be made twice. The row says which step is next, and only the attempt that has the job writes it. The app's
+data is frozen in the source before it is copied, and in the destination until every worker knows the new region. So no
+write is ever accepted in a region that it will not be read from.
 """
 
 import logging
@@ -21,14 +21,14 @@ from baobab.tools.moves.tables import BEFORE_FLIP, STEPS, moves_table
 
 MOST_RETRIES = 20
 SETTLED_SECONDS = 2.0
-"""Longer than it takes until every worker has heard of a change."""
+"""Longer than it takes until every worker knows of a change."""
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 60.0
 
 _log = logging.getLogger(__name__)
 
 
 class Mover:
-    """One attempt at the steps that are left of a move."""
+    """One attempt at the remaining steps of a move."""
 
     def __init__(self, job: Job, row: Any) -> None:
         self._job = job
@@ -37,7 +37,7 @@ class Mover:
         self._data: list[AppData] = [data for toolset in job.registry.toolsets for data in toolset.app_data]
 
     async def advance(self) -> None:
-        """Make steps until the move has ended; Again where one must wait."""
+        """Makes steps until the move has ended. Raises RetryLater where a step must wait."""
         while self._row.completed_at is None:
             try:
                 await self._step()
@@ -78,7 +78,7 @@ class Mover:
         await self._enter(STEPS[STEPS.index(row.current_step) + 1], progress=progress)
 
     async def _reserve(self) -> None:
-        """An empty place that takes no writes yet. What an earlier move may have left there as a replica goes."""
+        """Prepares an empty place that takes no writes yet. Removes what an earlier move left there."""
         earlier = (
             moves_table.c.app_id == self._row.app_id,
             moves_table.c.source_region == self._row.dest_region,
@@ -91,9 +91,9 @@ class Mover:
             await data.freeze(self._dest, self._row.app_id)
 
     async def _block(self) -> None:
-        """Stop all writes, but never between two attempts at one call; Again where an approved one is half done.
+        """Stops all writes. Raises RetryLater while an approved call is half done.
 
-        What keeps a later attempt from doing twice what an earlier one did is in the source, and does not move.
+        What keeps a second attempt at such a call from doing its work twice is in the source, and does not move.
         """
         for data in self._data:
             await data.freeze(self._source, self._row.app_id)
@@ -104,7 +104,7 @@ class Mover:
                 raise RetryLater(_PAUSE_SECONDS, "an approved call is under way")
 
     async def _flip(self) -> None:
-        """From this commit on, requests go to the destination."""
+        """Switches the app to the destination: requests go there from this commit on."""
         row = self._row
         async with self._job.writing() as unit:
             mine = (apps.c.id == row.app_id, apps.c.region == row.source_region)
@@ -123,9 +123,9 @@ class Mover:
             await data.thaw(self._dest, self._row.app_id)
 
     async def _undo(self) -> None:
-        """Leave everything as it was before the move.
+        """Restores everything as it was before the move.
 
-        First the source: writes must not wait for a destination that may be what failed.
+        The source comes first: its writes must not wait for a destination that may have failed.
         """
         row = self._row
         async with self._services.database.reading() as connection:
@@ -165,7 +165,7 @@ class Mover:
         return {"current_step": step, "step_started_at": now, "completed_at": ended}
 
     async def _set(self, unit: Unit, values: dict[str, Any]) -> None:
-        """Change the row, unless somebody has asked meanwhile for the move to end: that is seen at the next look."""
+        """Changes the row, unless the move was aborted meanwhile: the next step then sees that."""
         asked = moves_table.c.ending.is_(None) if self._row.ending is None else moves_table.c.ending == self._row.ending
         before = (moves_table.c.id == self._row.id, moves_table.c.current_step == self._row.current_step, asked)
         if (await unit.execute(update(moves_table).where(*before).values(**values))).rowcount != 1:

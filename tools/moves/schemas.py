@@ -1,4 +1,4 @@
-"""What the tools of moves answer."""
+"""The results of the tools of moves."""
 
 from datetime import datetime
 from typing import Annotated, Literal, NotRequired

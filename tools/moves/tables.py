@@ -23,9 +23,9 @@ Step = Literal[
 ]
 STEPS: tuple[Step, ...] = get_args(Step)
 BEFORE_FLIP = STEPS[: STEPS.index("flipping_routing") + 1]
-"""Until the step after these has begun, requests go to the source, and a move can still be undone."""
+"""During these steps requests go to the source, and the move can still be undone."""
 TEARING_DOWN = "tearing_down"
-"""The state of a replica that is promised to go: callers are told that it has, and nobody may move there yet."""
+"""The state of a replica that is being removed: callers see it as removed, but no app may move there yet."""
 
 moves_table = Table(
     "app_moves",
@@ -36,7 +36,7 @@ moves_table = Table(
     Column("source_region", String(40), nullable=False),
     Column("dest_region", String(40), nullable=False),
     Column("current_step", String(40), nullable=False),
-    # How it is to end where it is not to be completed: `aborted` or `failed`.
+    # How the move is to end if it is not to be completed: `aborted` or `failed`.
     Column("ending", String(20)),
     Column("source_replica_state", String(20), nullable=False),
     Column("last_error", Text),
@@ -45,7 +45,7 @@ moves_table = Table(
     Column("created_at", Instant, nullable=False),
     Column("step_started_at", Instant, nullable=False),
     Column("completed_at", Instant),
-    # An app is on one move at a time.
+    # An app has one move at a time.
     Index(
         "uq_app_moves_underway",
         "app_id",

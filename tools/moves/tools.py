@@ -53,8 +53,8 @@ async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None =
 async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> MoveStarted:
     """Move an app with its data to another region.
 
-    Reads go on all the while. Writes of the app's data answer 503 with `Retry-After` while it is copied and until every
-    server knows the new place. The copy that is left behind stays until it is deleted
+    Reads keep working. Writes of the app's data answer 503 with `Retry-After` while it is copied and until every
+    server knows the new region. The copy in the old region stays until you delete it
     (op:source_replicas_delete).
 
     dest_region: required; op:system_regions names them.
@@ -87,7 +87,7 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
 async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
     """Read how far a move is.
 
-    `progress` says how many keys and bytes are carried, once that is known.
+    `progress` says how many keys and bytes are moved, once that is known.
     """
     return _move(await _of_app(call, app_id, migration_id))
 
@@ -219,7 +219,7 @@ async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     other = moves_table.alias()
     underway = (other.c.app_id == row.app_id, other.c.completed_at.is_(None))
     active = (moves_table.c.id == row.id, moves_table.c.source_replica_state == "active")
-    # While a move is under way, from there or back to there, it is that move's.
+    # A move in progress from or to that region still needs the copy.
     going = update(moves_table).where(*active, ~exists().where(*underway)).values(source_replica_state=TEARING_DOWN)
     if (await call.execute(going)).rowcount != 1:
         raise NoReplica
@@ -230,7 +230,7 @@ async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
 
 
 async def _require_eligible(call: Call, app_id: str, dest_region: str) -> None:
-    """Ineligible, where the app cannot move to a region now."""
+    """Raises Ineligible if the app cannot move to a region now."""
     app = call.require_app()
     if dest_region not in call.services.regions:
         raise Ineligible(f"There is no region `{dest_region}`.")
@@ -241,7 +241,7 @@ async def _require_eligible(call: Call, app_id: str, dest_region: str) -> None:
         raise Ineligible(f"The app is in the region `{dest_region}` already.")
     going = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
     if (await call.execute(select(moves_table.c.id).where(*going, moves_table.c.source_region == dest_region))).first():
-        # It would go on in the middle of what the move brings there.
+        # The removal would delete what the move brings there.
         raise Ineligible(f"The copy that was left in the region `{dest_region}` is still being deleted.")
 
 
@@ -279,7 +279,7 @@ async def _of_app(call: Call, app_id: str, move_id: str) -> Any:
 
 
 async def _get_reversible(call: Call, app_id: str, move_id: str) -> Any:
-    """A move of an app that has ended and left a copy behind."""
+    """Returns a move of an app that has ended and left a copy behind."""
     row = await _of_app(call, app_id, move_id)
     if row.source_replica_state != "active" or row.completed_at is None:
         raise NoReplica
@@ -287,7 +287,7 @@ async def _get_reversible(call: Call, app_id: str, move_id: str) -> Any:
 
 
 async def _of_admin(call: Call, move_id: str) -> Any:
-    """The move, for an admin of the organisation whose app it moved; to strangers there is none."""
+    """Returns the move to admins of the app's organisation; raises MoveNotFound for strangers."""
     row = (await call.execute(select(moves_table).where(moves_table.c.id == move_id))).first()
     pinned = call.account.key_id is not None and row is not None and call.account.organisation_id != row.organisation_id
     if row is None or pinned:

@@ -1,4 +1,4 @@
-"""OAuth: what an MCP client goes through to be given an API key by a person."""
+"""OAuth: how an MCP client gets an API key with a person's consent."""
 
 from baobab.tools.oauth import jobs, tools
 from baobab.tools.oauth.toolset import oauth

@@ -1,4 +1,4 @@
-"""Who may call the parts of the OAuth endpoints: those endpoints, for anybody."""
+"""Access to the tools behind the OAuth endpoints: only those endpoints may call them, for any caller."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.oauth.errors import ThroughOAuthOnly
 
 INTERFACE_NAME = "oauth"
-"""The name of the door that has verified what the protocol asks to be verified."""
+"""The name of the door that verifies what the protocol demands."""
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthEndpoints:
-    """Calls through the OAuth door. By any other a code could be exchanged without its PKCE verifier."""
+    """Calls through the OAuth door. Through another door a code could be exchanged without its PKCE verifier."""
 
     anonymous: bool = True
     credential: bool = False

@@ -1,4 +1,4 @@
-"""Clients: what is known of a program that asks for a key. All are public; none has a secret."""
+"""Types of OAuth clients. All clients are public: none has a secret."""
 
 from typing import Annotated
 
@@ -17,5 +17,5 @@ ClientName = Annotated[str, Text(LONGEST_NAME)]
 
 
 def readable_name(name: str, otherwise: str) -> str:
-    """A name without characters that show as nothing or turn the text around them."""
+    """Returns a name without characters that are invisible or change the direction of text."""
     return "".join(c for c in name if c.isprintable() and is_seen(c)).strip()[:LONGEST_NAME] or otherwise

@@ -1,4 +1,4 @@
-"""Client-id metadata documents: clients that are known by an https address at which they describe themselves
+"""Client-id metadata documents: the client's id is an https address at which the client describes itself
 (draft-ietf-oauth-client-id-metadata-document)."""
 
 import re
@@ -26,22 +26,22 @@ _KEPT_SECONDS = 600.0
 _REFUSAL_KEPT_SECONDS = 60.0
 _MOST_KEPT = 500
 _MOST_AT_ONCE, _MOST_OF_A_SITE, _MOST_WAITING = 16, 2, 4
-"""Documents that are fetched at once, in all and of one site, and how many one address may wait for."""
+"""How many documents are fetched at once in total and from one site, and how many one caller may wait for."""
 _MOST_A_MINUTE = 10
-"""Documents that are fetched for one address; those that are kept cost nothing."""
-# A host and a path; no user, fragment or step up (section 3 of the draft).
+"""How many documents are fetched for one caller; cached ones do not count."""
+# A host and a path; no user, fragment or `..` (section 3 of the draft).
 _ADDRESS = re.compile(r"https://[^/?#@\s\\]+/[^?#\s\\]+(\?[^#\s\\]*)?")
 _STEPS = re.compile(r"/\.\.?(/|$)")
 _JSON = re.compile(r"application/([a-z0-9.-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 
 
 def is_address(client_id: str) -> bool:
-    """Whether an id is an address, and not one that was made here."""
+    """Whether an id is the address of a document, and not one that this server gave at registration."""
     return client_id.startswith("https://")
 
 
 class ClientDocuments:
-    """What was fetched a short while ago, and what was refused a shorter while ago."""
+    """Fetches clients' documents, and caches clients for ten minutes and refusals for one."""
 
     def __init__(self, services: Services) -> None:
         self._outgoing = services.http_client
@@ -52,30 +52,30 @@ class ClientDocuments:
         self._asking: Counter[str] = Counter()
 
     async def client(self, address: str) -> Client:
-        """The client that an address describes; DocumentRefused where it describes none. May wait for its host.
+        """Returns the client that an address describes. Raises DocumentRefused if it describes none.
 
-        It is fetched before anybody has signed in: where the client may be sent back to stands in it, and until that is
-        known not even an error may be sent there (RFC 6749, 4.1.2.1).
+        The document is fetched before anybody has signed in: it has the redirect addresses, and until these are known
+        not even an error may be sent to one (RFC 6749, 4.1.2.1).
         """
-        kept = self._current(address)
-        if kept is None:
-            # Strangers name these addresses: few are fetched at a time, and one host keeps no other's place for long.
+        entry = self._current(address)
+        if entry is None:
+            # Strangers choose these addresses: few are fetched at a time, so that slow hosts cannot block the others.
             async with self._fetch_slot(address):
-                kept = self._current(address)
-                if kept is None:
+                entry = self._current(address)
+                if entry is None:
                     await resolve_answer(self._limits.spend("oauth-document", current_tenant(), _MOST_A_MINUTE, 60))
-                    kept = self._keep(address, await self._fetch_client(address))
-        if isinstance(kept[1], str):
-            raise DocumentRefused(kept[1])
-        return kept[1]
+                    entry = self._keep(address, await self._fetch_client(address))
+        if isinstance(entry[1], str):
+            raise DocumentRefused(entry[1])
+        return entry[1]
 
     def _current(self, address: str) -> tuple[float, Client | str] | None:
-        kept = self._kept.get(address)
-        return kept if kept is not None and kept[0] > self._now() else None
+        entry = self._kept.get(address)
+        return entry if entry is not None and entry[0] > self._now() else None
 
     @asynccontextmanager
     async def _fetch_slot(self, address: str) -> AsyncGenerator[None, None]:
-        """A fetch of whoever asks, of the site and of all; DocumentRefused where many wait for one already."""
+        """Waits for room to fetch: of the caller, the site and the server. Raises DocumentRefused if too many wait."""
         asking = current_tenant()
         if self._asking[asking] >= _MOST_WAITING:
             raise DocumentRefused("Too many documents are being fetched for you. Try again in a few seconds.")
@@ -97,13 +97,13 @@ class ClientDocuments:
         while len(self._kept) >= _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         seconds = _REFUSAL_KEPT_SECONDS if isinstance(found, str) else _KEPT_SECONDS
-        kept = self._kept[address] = (self._now() + seconds, found)
-        return kept
+        entry = self._kept[address] = (self._now() + seconds, found)
+        return entry
 
     async def _fetch_client(self, address: str) -> Client | str:
-        """The client, or in words why there is none."""
+        """Returns the client, or a sentence that says why there is none."""
         if not _ADDRESS.fullmatch(address) or _STEPS.search(urlsplit(address).path):
-            return "The client's id is no address of a document."
+            return "The client's id is not the address of a document."
         try:
             answer = await self._outgoing.request(
                 "GET",
@@ -126,7 +126,7 @@ class ClientDocuments:
 
 
 def _site(address: str) -> str:
-    """What a document's host has in common with those of the same owner: the last two parts of its name."""
+    """Returns the last two parts of the host's name, which hosts of the same owner share."""
     return ".".join((urlsplit(address).hostname or "").rsplit(".", 2)[-2:])
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a key. Each error names what OAuth calls it, for the door that speaks OAuth."""
+"""The errors of OAuth. `oauth` is the error's code in the OAuth protocol."""
 
 from typing import ClassVar
 
@@ -61,7 +61,7 @@ class InvalidGrant(OAuthError):
 
 class ProgramNotFound(NotFound):
     code = "OAUTH_PROGRAM_NOT_FOUND"
-    summary = "You have given no such program access."
+    summary = "No such program has access to this server as you."
     remediation = "op:oauth_programs_list lists those that have it."
 
 

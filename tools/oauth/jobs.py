@@ -17,13 +17,13 @@ UNUSED_CLIENTS_KEPT = timedelta(days=30)
 
 @oauth.job(every=3600)
 async def oauth_forget(job: Job) -> None:
-    """Forget codes that are past, and clients that registered and never came to a decision."""
+    """Delete expired codes, and registered clients that no person has decided about for 30 days."""
     now = job.services.clock.now()
     forgotten = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
     async with job.writing(last=True) as unit:
         await unit.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
         await unit.execute(delete(oauth_clients).where(*forgotten))
-        # A grant whose newest refresh token nobody has used in its time is over.
+        # A grant ends when its newest refresh token expires unused.
         newest = (
             select(oauth_refresh_tokens.c.key_id)
             .group_by(oauth_refresh_tokens.c.key_id)

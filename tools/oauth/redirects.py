@@ -1,4 +1,4 @@
-"""Redirect addresses: where a client may be sent back to, and how the answer is put into them."""
+"""Redirect addresses: which ones are allowed, and how the answer is added to one."""
 
 import re
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -15,7 +15,7 @@ _TEXT = re.compile(r"[!#-;=?-\[\]_a-z~]+")
 
 
 def check_redirect(uri: str) -> str:
-    """The address itself; RedirectRefused for one that no client is sent back to."""
+    """Returns the address itself. Raises RedirectRefused if it is not allowed."""
     reason = _refusal(uri)
     if reason:
         raise RedirectRefused(reason)
@@ -33,13 +33,13 @@ def is_same_redirect(registered: str, asked: str) -> bool:
 
 
 def display_host(uri: str) -> str:
-    """Whom an address leads to, for a person to judge: its host, or the scheme of a program on their machine."""
+    """Returns where an address leads, for a person to judge: its host, or the scheme of a local program."""
     parts = urlsplit(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
 
 
 def answer(uri: str, **parameters: str | None) -> str:
-    """The address with the answer in its query."""
+    """Returns the address with the answer in its query."""
     given = {name: value for name, value in parameters.items() if value is not None}
     return f"{uri}{'&' if '?' in uri else '?'}{urlencode(given)}"
 
@@ -53,7 +53,7 @@ def _refusal(uri: str) -> str | None:
     except ValueError:
         return "A redirect address must be a URL."
     if "@" in parts.netloc:
-        return "A redirect address holds no user name."
+        return "A redirect address must not hold a user name."
     match parts.scheme:
         case "https":
             allowed = bool(parts.hostname)

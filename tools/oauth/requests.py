@@ -1,6 +1,6 @@
-"""Authorization requests between the client's question and the person's answer: sealed, and carried by the browser.
+"""Authorization requests that wait for a person's decision: sealed, and carried by the browser.
 
-Nothing is stored of a request until a person has agreed to it. Its text opens on every worker, and nowhere else.
+Nothing of a request is stored until a person has agreed to it. Every worker of this server can open its text.
 """
 
 import json
@@ -22,29 +22,29 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for."""
+    """An authorization request of a client."""
 
     client_id: str
     client_name: str
     redirect_uri: str
     redirect_given: bool
-    """Whether the client named the address, and must name it again at the token endpoint."""
+    """Whether the client sent the address, and must send it again to the token endpoint."""
     state: str | None
     code_challenge: str
     scopes: list[str]
     resource: str | None
     expires_at: float
     issuer: str
-    """The address of this server, by the name that the client asked at."""
+    """The address of this server, with the host name that the client used."""
 
     @property
     def document(self) -> bool:
-        """Whether the client is known by a document of its own."""
+        """Whether the client has a metadata document."""
         return is_address(self.client_id)
 
 
 def resource_of(issuer: str) -> str:
-    """What a key is for: the one resource of this server, by the name that the client asked at."""
+    """Returns the one resource of this server, which keys are for."""
     return f"{issuer}/mcp"
 
 
@@ -61,9 +61,9 @@ def seal(
     resource: str | None,
     issuer: str,
 ) -> str:
-    """The text of a request, good for ten minutes. The redirect address has been found to be the client's own.
+    """Returns the sealed text of a request, valid for ten minutes. The caller has checked the redirect address.
 
-    Raises InvalidScope, InvalidTarget, or OAuthError for a parameter that is not what it must be.
+    Raises InvalidScope, InvalidTarget, or OAuthError for another parameter that is not valid.
     """
     if not set(scopes or ()) <= set(SCOPES):
         raise InvalidScope
@@ -89,7 +89,7 @@ def seal(
 
 
 def open_request(services: Services, text: str) -> Request:
-    """The request of a text; RequestGone for one that was not made here, or too long ago."""
+    """Opens the sealed text of a request. Raises RequestGone if it is damaged, foreign or expired."""
     try:
         request = Request(**json.loads(services.vault.open(text, _CONTEXT)))
     except (SecretUnreadable, TypeError) as exc:

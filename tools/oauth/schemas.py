@@ -1,4 +1,4 @@
-"""What the tools of OAuth answer."""
+"""The results of the tools of OAuth."""
 
 from datetime import datetime
 from typing import Annotated
@@ -17,7 +17,7 @@ class Family(TypedDict):
 
 
 class AskedFor(TypedDict):
-    """What a client asks for, as a person should see it."""
+    """What a client requests, as a person should see it."""
 
     client_id: str
     client_name: Annotated[str, Field(description="What the client calls itself; nobody has checked that.")]
@@ -25,12 +25,12 @@ class AskedFor(TypedDict):
     redirect_host: Annotated[str, Field(description="Whom the key goes to: a host, or the scheme of a local program.")]
     scopes: list[str]
     families: Annotated[list[Family], Field(description="What the key may be narrowed to: families of tools.")]
-    server: Annotated[str, Field(description="The name of this server, as the client asked for it.")]
+    server: Annotated[str, Field(description="The host name of this server that the client used.")]
     expires_at: datetime
 
 
 class Decided(TypedDict):
-    """Where the browser goes now."""
+    """Where to send the browser now."""
 
     redirect_to: str
 
@@ -47,7 +47,7 @@ class PendingCode(TypedDict):
 
 
 class Exchanged(TypedDict):
-    """The key that a code was good for."""
+    """The key that a code was exchanged for."""
 
     access_token: Annotated[
         str | None, Field(description="None where the code had been used: then the key of its first use is revoked.")
@@ -58,14 +58,14 @@ class Exchanged(TypedDict):
 
 
 class PendingRefresh(TypedDict):
-    """What a refresh token is good for."""
+    """What a refresh token is bound to."""
 
     scope: str
     expires_at: datetime
 
 
 class Program(TypedDict):
-    """A program that has a key of yours by OAuth."""
+    """A program that has access as you by OAuth."""
 
     id: str
     client_name: str

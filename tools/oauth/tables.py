@@ -11,7 +11,7 @@ oauth_clients = Table(
     Column("name", String(100), nullable=False),
     Column("redirect_uris", Json, nullable=False),
     Column("created_at", Instant, nullable=False, index=True),
-    # When a person last decided about it.
+    # When a person last decided about the client.
     Column("last_used_at", Instant),
 )
 
@@ -31,7 +31,7 @@ oauth_codes = Table(
     Column(
         "organisation_id", String(36), ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False, index=True
     ),
-    # What the key will be held to.
+    # The limits of the key that the code is exchanged for.
     Column("read_only", Boolean, nullable=False),
     Column("approval", String(20), nullable=False),
     Column("toolsets", Json),
@@ -40,7 +40,7 @@ oauth_codes = Table(
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
     Column("used_at", Instant),
-    # The key that its use made.
+    # The key that the code was exchanged for.
     Column("key_id", String(36)),
 )
 
@@ -62,6 +62,6 @@ oauth_refresh_tokens = Table(
     Column("key_id", String(36), ForeignKey("oauth_grants.key_id", ondelete="CASCADE"), nullable=False, index=True),
     Column("created_at", Instant, nullable=False, index=True),
     Column("used_at", Instant),
-    # The tokens that its use made, for whoever sends it again at once; the context is the digest.
+    # The tokens that it was exchanged for, for a client that sends it again at once; the context is the digest.
     Column("successor", Text),
 )

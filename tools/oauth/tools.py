@@ -67,7 +67,7 @@ CODE_LIFETIME = timedelta(minutes=5)
 _CODE_LENGTH = 43
 _OF_KEYS = " (OAuth)"
 _NAMES = ("client_name", "organization_name", "only_app_name")
-# What a key of each scope holds. The contract: `mcp` also opens the substrate.
+# The scopes of the key for each OAuth scope. The contract: `mcp` also opens the substrate.
 _STORED = {"mcp": ["*", "substrate"], "ai:gateway": ["ai:gateway"]}
 
 RedirectUris = Annotated[
@@ -90,7 +90,7 @@ OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; th
     audit=Audit("oauth.client.register", category="auth", action="create", resource="oauth_client"),
 )
 async def oauth_register(call: Call, redirect_uris: RedirectUris, client_name: ClientName | None = None) -> Client:
-    """Keep a public client (RFC 7591). It gets an id and no secret; unused for 30 days, it is forgotten.
+    """Keep a public client (RFC 7591). It gets an id and no secret; unused for 30 days, it is deleted.
 
     redirect_uris: where it may be sent back to.
     client_name: what it calls itself.
@@ -122,18 +122,18 @@ async def oauth_client(call: Call, client_id: ClientId) -> Client:
 @oauth.tool("GET /oauth/request", access=EVERYBODY, effect="read", raises=(RequestGone,))
 async def oauth_request(call: Call, request: Sealed) -> AskedFor:
     """What a client asks for: what the consent page shows to the person who decides."""
-    asked = open_request(call.services, request)
+    auth_request = open_request(call.services, request)
     return {
-        "client_id": asked.client_id,
-        "client_name": asked.client_name,
-        "client_document": asked.document,
-        "redirect_host": redirects.display_host(asked.redirect_uri),
-        "scopes": asked.scopes,
+        "client_id": auth_request.client_id,
+        "client_name": auth_request.client_name,
+        "client_document": auth_request.document,
+        "redirect_host": redirects.display_host(auth_request.redirect_uri),
+        "scopes": auth_request.scopes,
         "families": [
             {"name": family.name, "description": family.description} for family in call.registry.toolsets if family.mcp
         ],
-        "server": urlsplit(asked.issuer).netloc,
-        "expires_at": datetime.fromtimestamp(asked.expires_at, call.now.tzinfo),
+        "server": urlsplit(auth_request.issuer).netloc,
+        "expires_at": datetime.fromtimestamp(auth_request.expires_at, call.now.tzinfo),
     }
 
 
@@ -168,35 +168,35 @@ async def oauth_decide(
     only_app_id: the only app that the key opens, one of the organisation's; all that the account may when left out.
     last_day: the day (UTC) at whose end the access ends for good; when left out, it lasts until it is revoked.
     """
-    asked = open_request(call.services, request)
+    auth_request = open_request(call.services, request)
     organisation = organization_id or call.account.organisation_id
     require_role(await load_role(call, organisation, call.account.account_id), "member")
-    host = redirects.display_host(asked.redirect_uri)
-    call.audit.resource_id, call.audit.organisation_id = asked.client_id[:200], organisation
-    call.audit.data |= {"decision": decision, "client": asked.client_name, "redirect_host": host}
+    host = redirects.display_host(auth_request.redirect_uri)
+    call.audit.resource_id, call.audit.organisation_id = auth_request.client_id[:200], organisation
+    call.audit.data |= {"decision": decision, "client": auth_request.client_name, "redirect_host": host}
     if decision == "deny":
-        return _redirect_back(asked, error="access_denied", error_description="The person refused.")
+        return _redirect_back(auth_request, error="access_denied", error_description="The person refused.")
     if only_app_id is not None:
-        await _require_app(call, only_app_id, organisation, asked.scopes)
+        await _require_app(call, only_app_id, organisation, auth_request.scopes)
     families = open_families(call.registry, toolsets, approval)
     ends_at = None if last_day is None else datetime.combine(last_day + timedelta(days=1), time(), UTC)
     if ends_at is not None and ends_at <= call.now:
         raise BadRequest("`last_day` is over.")
     await keys.require_room(call, organisation)
-    if not asked.document:
-        used = update(oauth_clients).where(oauth_clients.c.id == asked.client_id).values(last_used_at=call.now)
+    if not auth_request.document:
+        used = update(oauth_clients).where(oauth_clients.c.id == auth_request.client_id).values(last_used_at=call.now)
         if not (await call.execute(used)).rowcount:
             raise UnknownClient
     code = call.services.ids.secret(_CODE_LENGTH)
     row = {
         "digest": digest_token(code),
-        "client_id": asked.client_id,
-        "client_name": asked.client_name,
-        "redirect_uri": asked.redirect_uri,
-        "redirect_given": asked.redirect_given,
-        "code_challenge": asked.code_challenge,
-        "resource": asked.resource,
-        "scopes": asked.scopes,
+        "client_id": auth_request.client_id,
+        "client_name": auth_request.client_name,
+        "redirect_uri": auth_request.redirect_uri,
+        "redirect_given": auth_request.redirect_given,
+        "code_challenge": auth_request.code_challenge,
+        "resource": auth_request.resource,
+        "scopes": auth_request.scopes,
         "account_id": call.account.account_id,
         "organisation_id": organisation,
         "read_only": read_only,
@@ -208,18 +208,18 @@ async def oauth_decide(
         "expires_at": call.now + CODE_LIFETIME,
     }
     await call.execute(insert(oauth_codes), row)
-    call.audit.data |= {"scopes": asked.scopes, "read_only": read_only, "approval": approval}
+    call.audit.data |= {"scopes": auth_request.scopes, "read_only": read_only, "approval": approval}
     call.audit.data |= {
         "toolsets": row["toolsets"],
         "only_app_id": only_app_id,
         "ends_at": ends_at and ends_at.isoformat(),
     }
-    return _redirect_back(asked, code=code)
+    return _redirect_back(auth_request, code=code)
 
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
 async def oauth_code(call: Call, client_id: ClientId, code: Code) -> PendingCode:
-    """What a client's code is bound to, for the token endpoint to compare; a used one too, until it expires.
+    """What a client's code is bound to, for the token endpoint to compare; a used one, too, until it expires.
 
     code: the code.
     """
@@ -234,7 +234,7 @@ async def oauth_code(call: Call, client_id: ClientId, code: Code) -> PendingCode
     audit=Audit("oauth.exchange", category="auth", action="create", resource="api_key"),
 )
 async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchanged:
-    """Exchange a code for the key it is good for, once. A second use revokes that key: somebody else has the code.
+    """Exchange a code for the key it is good for, once. A second use revokes that key: somebody else may have the code.
 
     code: the code, whose verifier and redirect address the token endpoint has checked.
     """
@@ -243,7 +243,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
     call.audit.actor, call.audit.actor_id = "platform_user", row.account_id
     call.audit.data["client"] = row.client_name
     key = keys.plaintext(call.services.ids)
-    kept = keys.key_row(
+    key_row = keys.key_row(
         call.services,
         key,
         row.client_name[: 100 - len(_OF_KEYS)] + _OF_KEYS,
@@ -259,7 +259,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         ),
     )
     unused = (oauth_codes.c.digest == row.digest, oauth_codes.c.used_at.is_(None))
-    spent = update(oauth_codes).where(*unused).values(used_at=call.now, key_id=kept["id"])
+    spent = update(oauth_codes).where(*unused).values(used_at=call.now, key_id=key_row["id"])
     scope = " ".join(row.scopes)
     if not (await call.execute(spent)).rowcount:
         # Answered, not raised: the revocation must be committed.
@@ -273,23 +273,23 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         raise InvalidGrant("The access that a person gave has ended.")
     now = call.now
     expires_at = expiry(now, row.ends_at)
-    await call.execute(insert(api_keys), {**kept, "expires_at": expires_at})
+    await call.execute(insert(api_keys), {**key_row, "expires_at": expires_at})
     about = {
         "client_id": row.client_id,
         "client_name": row.client_name,
         "redirect_host": redirects.display_host(row.redirect_uri)[:300],
         "scope": scope,
     }
-    refresh_token = await create_grant(call, kept["id"], about)
-    call.audit.resource_id = kept["id"]
-    call.audit.data |= {"prefix": kept["prefix"], "scopes": kept["scopes"]}
+    refresh_token = await create_grant(call, key_row["id"], about)
+    call.audit.resource_id = key_row["id"]
+    call.audit.data |= {"prefix": key_row["prefix"], "scopes": key_row["scopes"]}
     seconds = int((expires_at - now).total_seconds())
     return {"access_token": key, "refresh_token": refresh_token, "expires_in": seconds, "scope": scope}
 
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
 async def oauth_refresh_token(call: Call, client_id: ClientId, refresh_token: SecretToken) -> PendingRefresh:
-    """What a client's refresh token is good for; a used one too."""
+    """What a client's refresh token is good for; a used one, too."""
     row = await find_refresh_token(call, client_id, refresh_token)
     return {"scope": row.scope, "expires_at": row.created_at + REFRESH_LIFETIME}
 
@@ -303,14 +303,14 @@ async def oauth_refresh_token(call: Call, client_id: ClientId, refresh_token: Se
 async def oauth_refresh(call: Call, client_id: ClientId, refresh_token: SecretToken) -> Exchanged:
     """Exchange a refresh token for the next pair of tokens, once. A later second use revokes the grant.
 
-    Within ten seconds it is answered with the same pair: an answer may be lost, and two windows may ask at once.
+    A second use within ten seconds gets the same pair: an answer may be lost, and two windows may ask at once.
     """
     row = await find_refresh_token(call, client_id, refresh_token)
-    made = await rotate(call, row)
-    if made is None:
+    tokens = await rotate(call, row)
+    if tokens is None:
         # Answered, not raised: the revocation must be committed.
         return {"access_token": None, "refresh_token": None, "expires_in": 0, "scope": row.scope}
-    return cast(Exchanged, made)
+    return cast(Exchanged, tokens)
 
 
 @oauth.tool(
@@ -346,10 +346,10 @@ async def oauth_programs_list(call: Call) -> Programs:
         .where(or_(key.ends_at.is_(None), key.ends_at > call.now))
         .order_by(key.created_at.desc())
     )
-    found = (await call.execute(query)).all()
-    programs = [{name: getattr(row, name) for name in Program.__annotations__} for row in found]
+    rows = (await call.execute(query)).all()
+    programs = [{name: getattr(row, name) for name in Program.__annotations__} for row in rows]
     for program in programs:
-        # As their owners chose them, perhaps before names were held to what can be seen.
+        # Names may date from before invisible characters were refused.
         program |= {name: escape_text(program[name]) for name in _NAMES if program[name] is not None}
     return {"programs": cast(list[Program], programs)}
 
@@ -362,7 +362,7 @@ async def oauth_programs_list(call: Call) -> Programs:
     audit=Audit("oauth.program.revoke", category="auth", action="delete", resource="api_key"),
 )
 async def oauth_programs_revoke(call: Call, program_id: Uuid) -> Revoked:
-    """Take a program's access away at once; what it made goes with it."""
+    """Take a program's access away at once, with all that it handed out."""
     grants = select(oauth_grants.c.key_id).where(oauth_grants.c.key_id == program_id)
     gone = await keys.revoke(call, api_keys.c.id.in_(grants), api_keys.c.account_id == call.account.account_id)
     if not gone:
@@ -372,7 +372,7 @@ async def oauth_programs_revoke(call: Call, program_id: Uuid) -> Revoked:
 
 
 async def _require_app(call: Call, app_id: str, organisation: str, scopes: list[str]) -> None:
-    """AppNotFound for an app of another organisation, as for one that there is not."""
+    """Raises AppNotFound for an app that does not exist or is another organisation's."""
     if "mcp" not in scopes:
         raise BadRequest("What asks for models only is not narrowed to an app: a key of the app opens its models.")
     if (await call.services.directory.app(app_id)).organisation_id != organisation:
@@ -380,7 +380,7 @@ async def _require_app(call: Call, app_id: str, organisation: str, scopes: list[
 
 
 async def _code(call: Call, client_id: str, code: str) -> Any:
-    """The row of a client's code; InvalidGrant where there is none, or it has expired."""
+    """Returns the row of a client's code. Raises InvalidGrant if there is none, or it has expired."""
     which = (oauth_codes.c.digest == digest_token(code), oauth_codes.c.client_id == client_id)
     row = (await call.execute(select(oauth_codes).where(*which))).first()
     if row is None or row.expires_at <= call.now:
@@ -389,5 +389,5 @@ async def _code(call: Call, client_id: str, code: str) -> Any:
 
 
 def _redirect_back(asked: Request, **parameters: str) -> Decided:
-    """The client's address with the answer, its own state, and who answers (RFC 9207)."""
+    """Returns the client's address with the answer, the client's state and the issuer (RFC 9207)."""
     return {"redirect_to": redirects.answer(asked.redirect_uri, **parameters, state=asked.state, iss=asked.issuer)}

@@ -15,7 +15,7 @@ _ID_LENGTH = 36
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An account with at least `role` in the organisation that is named; to strangers there is no such organisation."""
+    """An account with at least `role` in the organisation of the path. Strangers are told that it does not exist."""
 
     role: Role = "member"
     anonymous: bool = False

@@ -1,4 +1,4 @@
-"""What can go wrong among the members of an organisation."""
+"""The errors of organisations, members and invitations."""
 
 from baobab.tools.core.errors import AlreadyExists, Conflict, Forbidden, NotFound
 
@@ -19,7 +19,7 @@ class InvitationNotFound(NotFound):
 
 
 class AboveOwnRole(Forbidden):
-    summary = "Nobody grants, changes or takes away a role above their own."
+    summary = "You cannot grant, change or remove a role above your own."
     remediation = "Ask an owner of the organisation."
 
 
@@ -42,7 +42,7 @@ class LastOwner(Conflict):
 
 class PersonalOrganisation(Conflict):
     code = "STATE_INVALID_TRANSITION"
-    summary = "This cannot be done with a personal organisation."
+    summary = "A personal organisation does not allow this."
     remediation = "Make an organisation with op:organisations_create and work there."
 
 
@@ -58,5 +58,5 @@ class AlreadyMember(AlreadyExists):
 
 
 class OrganisationFull(Conflict):
-    summary = "There is no room for another one."
-    remediation = "Remove what is no longer needed first; details.limit is how many there may be."
+    summary = "The limit of this organisation is reached."
+    remediation = "Remove what you no longer need; details.limit says how many there may be."

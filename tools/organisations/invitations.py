@@ -1,4 +1,4 @@
-"""Invitations: good for one account and one use within seven days; their tokens are kept as digests only."""
+"""Invitations, each valid for one account, one use and seven days. Only the digests of their tokens are stored."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,7 +23,7 @@ _KIND = "inv_"
 
 
 async def create(call: Call, organization_id: str, email: str, role: Role) -> tuple[dict[str, Any], str]:
-    """The row and the token. An earlier invitation of the same address, and what has run out, makes room for it."""
+    """Creates an invitation and returns its row and token. Deletes expired ones and those of the same address."""
     belongs = (
         select(members.c.account_id).join(accounts).where(_here(members, organization_id), accounts.c.email == email)
     )
@@ -67,15 +67,15 @@ async def withdraw(call: Call, invitation_id: str) -> None:
 
 
 async def withdraw_those_of(call: Call, organization_id: str, account_id: str) -> int:
-    """Withdraws what an account has open, who may invite no more or less; how many there were."""
-    # Older rows do not say who invites: it may have been this account.
-    theirs = (invitations.c.account_id == account_id) | invitations.c.account_id.is_(None)
-    withdrawn = await call.execute(delete(invitations).where(*_open(organization_id), theirs))
+    """Withdraws the open invitations of an account that lost its role or part of it, and returns their number."""
+    # Older rows do not say who invited: it may have been this account.
+    by_account = (invitations.c.account_id == account_id) | invitations.c.account_id.is_(None)
+    withdrawn = await call.execute(delete(invitations).where(*_open(organization_id), by_account))
     return withdrawn.rowcount
 
 
 async def accept(call: Call, token: str) -> Any:
-    """The row of an invitation that the caller's account accepts by this."""
+    """Accepts an invitation for the caller's account and returns its row."""
     row = (await call.execute(select(invitations).where(invitations.c.token_digest == digest_token(token)))).first()
     if row is None:
         raise InvitationNotFound

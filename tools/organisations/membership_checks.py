@@ -1,4 +1,4 @@
-"""Standing: what a change among members is decided on, read in the transaction that makes it."""
+"""Checks that a change of members must pass, read in the transaction that makes the change."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from baobab.tools.organisations.errors import AboveOwnRole, LastOwner, Organisat
 
 
 async def load_organisation(call: Call, organization_id: str, needed: Role = "member") -> Any:
-    """The organisation's row with the caller's `role` in it now, who may have lost it since it was looked up."""
+    """Returns the organisation's row with the caller's present `role`, which may have changed since the call began."""
     query = select_memberships(call.account.account_id).where(organisations.c.id == organization_id)
     row = (await call.execute(query)).mappings().first()
     if row is None:
@@ -23,13 +23,13 @@ async def load_organisation(call: Call, organization_id: str, needed: Role = "me
 
 
 def check_role_rank(own: Role, *roles: Role) -> None:
-    """Raise AboveOwnRole when one of the roles is above the caller's own."""
+    """Raises AboveOwnRole if one of the roles is above the caller's own."""
     if any(rank(role) > rank(own) for role in roles):
         raise AboveOwnRole
 
 
 async def check_other_owner(call: Call, organization_id: str) -> None:
-    """Raise LastOwner unless there are two owners or more."""
+    """Raises LastOwner unless there are at least two owners."""
     query = select(func.count()).where(members.c.organisation_id == organization_id, members.c.role == "owner")
     if (await call.execute(query)).scalar() == 1:
         raise LastOwner

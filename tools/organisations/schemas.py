@@ -1,4 +1,4 @@
-"""What the tools of organisations answer."""
+"""The results of the tools of organisations."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -43,7 +43,7 @@ class Members(TypedDict):
 
 
 class Invitation(TypedDict):
-    """An open invitation; its token is not among what is kept."""
+    """An open invitation, without its token."""
 
     id: str
     email: str
@@ -72,14 +72,14 @@ class Joined(TypedDict):
 
 
 class Deleted(TypedDict):
-    """What a deletion answers."""
+    """The result of a deletion."""
 
     deleted: Literal[True]
     id: str
 
 
 class Removed(TypedDict):
-    """A member who is one no longer."""
+    """A member who was removed."""
 
     removed: Literal[True]
     account_id: str
@@ -87,7 +87,7 @@ class Removed(TypedDict):
 
 
 class RoleSet(TypedDict):
-    """A member's role as it is now."""
+    """A member's new role."""
 
     account_id: str
     role: Role

@@ -1,4 +1,4 @@
-"""/v1/organizations and /v1/invitations."""
+"""Tools of organisations, members and invitations: /v1/organizations and /v1/invitations."""
 
 import json
 from typing import Annotated, Any, cast
@@ -101,7 +101,7 @@ async def organisations_list(call: Call) -> Organizations:
 async def organisations_create(call: Call, name: OrganizationName) -> Organization:
     """Make an organisation and be its owner. Send its id as `X-Organization-Id` to work in it.
 
-    name: what its members see.
+    name: the name that its members see.
     """
     owner_id = call.account.account_id
     owned = select(func.count()).where(members.c.account_id == owner_id, members.c.role == "owner")
@@ -174,7 +174,7 @@ async def _preview_delete(call: Call, organization_id: OrganizationId) -> str:
     guard=Guard(preview=_preview_delete),
 )
 async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
-    """Delete an organisation for good, with its API keys and invitations. Its apps must be deleted before."""
+    """Delete an organisation for good, with its API keys and invitations. Delete its apps first."""
     await _get_deletable(call, organization_id)
     call.audit.resource_id = organization_id
     await keys.revoke(call, api_keys.c.organisation_id == organization_id)
@@ -238,8 +238,8 @@ async def organisations_set_role(
 ) -> RoleSet:
     """Give a member another role; nobody grants a role above their own, and one owner stays.
 
-    Whoever gets a lower role loses what the higher one gave: their open invitations are withdrawn, and a plain member
-    loses the app keys that they made and the function keys that they were shown.
+    A member whose role becomes lower loses what the higher one gave: their open invitations are withdrawn. If they
+    become a plain member, the app keys that they made are revoked, and the function keys that they were shown replaced.
 
     role: `member` uses the apps, `admin` runs them and invites, `owner` may do everything.
     """
@@ -303,7 +303,7 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
     """Remove a member, or leave with your own account id. What the account had handed out is void from then on.
 
     That is: its keys in this organisation, its invitations that nobody has accepted, and the function keys of apps that
-    it was shown. Functions are given the new key by themselves; whoever copied the old one needs the new one.
+    it was shown. Functions get the new key by themselves; if you copied the old one, copy the new one.
 
     Admins remove members and admins, owners everybody. The last owner stays, and so does that of a personal
     organisation.
@@ -348,8 +348,8 @@ async def organisations_invite(
 ) -> Invited:
     """Invite the account of an e-mail address. The token in the answer is shown once: pass it on yourself.
 
-    This installation sends no mail. The invited account, or whoever signs up with that address, accepts with it
-    (op:organisations_accept_invitation) within seven days. An earlier invitation of the address is void.
+    This installation sends no mail. The account with that address, which may sign up first, accepts with the token
+    (op:organisations_accept_invitation) within seven days. An earlier invitation of the address becomes void.
 
     email: the address of the account that may accept.
     role: the role it will have; not above your own.
@@ -423,7 +423,7 @@ async def organisations_withdraw_invitation(
     ),
 )
 async def organisations_accept_invitation(call: Call, token: InvitationToken) -> Joined:
-    """Accept an invitation and become a member; only the account whose address it names can, once."""
+    """Accept an invitation and become a member; only the account whose address it names can, and only once."""
     invitation = await invited.accept(call, token)
     organization_id, account_id = invitation.organisation_id, call.account.account_id
     call.audit.resource_id, call.audit.organisation_id = invitation.id, organization_id

@@ -34,13 +34,13 @@ async def read_store_latencies(services: Services) -> Reading:
 
 @system.gauge("baobab_database_connections", labels=("region",))
 async def read_connections(services: Services) -> Reading:
-    """Connections to the database of rows that are in use, of the process that answers."""
+    """Connections to the database of rows that are in use by the process that answers."""
     return {(region,): float(stores.database.connections_in_use) for region, stores in services.regions.items()}
 
 
 @system.gauge("baobab_jobs", labels=("state",))
 async def read_jobs(services: Services) -> Reading:
-    """Durable jobs: `waiting` for their time, `due`, `held` by a process, `given_up` and kept for a look."""
+    """Durable jobs by state: `waiting` for their time, `due`, `held` by a process, or `given_up`."""
     counted = dict.fromkeys(("waiting", "due", "held", "given_up"), 0.0)
     now = services.clock.now()
     open_ = jobs.c.finished_at.is_(None)
@@ -84,19 +84,19 @@ async def read_build(services: Services) -> Reading:
 
 @system.gauge("baobab_draining")
 async def read_draining(services: Services) -> Reading:
-    """1 once the process that answers has been told to stop."""
+    """1 while the process that answers is shutting down."""
     return {(): float(services.lifecycle.draining)}
 
 
 async def _ask_stores(services: Services) -> dict[tuple[str, ...], float | None]:
-    """How many seconds each store took to answer; None where it did not."""
-    asked: dict[str, Awaitable[float | None]] = {}
+    """Returns how many seconds each store took to answer; None for a store that did not."""
+    checks: dict[str, Awaitable[float | None]] = {}
     for region, stores in services.regions.items():
-        asked[f"database:{region}"] = _measure_latency(stores.database.ping, DatabaseUnavailable)
-        asked[f"kv:{region}"] = _measure_latency(stores.kv.check, KvError)
-        asked[f"objects:{region}"] = _measure_latency(stores.objects.check, ObjectError)
-    answers = await asyncio.gather(*asked.values())
-    return {(store,): seconds for store, seconds in zip(asked, answers, strict=True)}
+        checks[f"database:{region}"] = _measure_latency(stores.database.ping, DatabaseUnavailable)
+        checks[f"kv:{region}"] = _measure_latency(stores.kv.check, KvError)
+        checks[f"objects:{region}"] = _measure_latency(stores.objects.check, ObjectError)
+    answers = await asyncio.gather(*checks.values())
+    return {(store,): seconds for store, seconds in zip(checks, answers, strict=True)}
 
 
 async def _measure_latency(ask: Callable[[], Awaitable[None]], failure: type[Exception]) -> float | None:
@@ -109,10 +109,10 @@ async def _measure_latency(ask: Callable[[], Awaitable[None]], failure: type[Exc
 
 
 def _processes() -> list[int]:
-    """The ids of the server processes of this machine that answer on our port, where the system tells of processes."""
+    """Returns the ids of this server's processes on this machine; empty on systems without /proc."""
     folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-    named = [path.stem.rpartition("_")[2] for path in Path(folder).glob("*_*.db")] if folder else [str(os.getpid())]
-    return sorted({int(pid) for pid in named if pid.isdigit() and Path(f"/proc/{pid}/statm").exists()})
+    ids = [path.stem.rpartition("_")[2] for path in Path(folder).glob("*_*.db")] if folder else [str(os.getpid())]
+    return sorted({int(pid) for pid in ids if pid.isdigit() and Path(f"/proc/{pid}/statm").exists()})
 
 
 def _number(pid: int, file: str, place: int) -> int:

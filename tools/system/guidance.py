@@ -1,4 +1,4 @@
-"""llms.txt: what a language model must know to use this server well. Made from the registry, so it cannot be stale."""
+"""llms.txt: what a language model must know to use this server well. The registry gives its list of tools."""
 
 from baobab.tools.core.call import ToolRunner
 
@@ -152,7 +152,7 @@ POST {base}/v1/APP_ID/agents/note-keeper/runs/RUN_ID/resume
 
 ## Errors
 
-Every refusal says a `code`, a `message` and a `remediation`. Do what the remediation says before you try again. The
+Every error has a `code`, a `message` and a `remediation`. Do what the remediation says before you try again. The
 shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the KV family and the
 agents answer `{{"error": CODE, "message", "remediation"}}`, the models `{{"error": {{"message", "type", "code"}}}}`.
 429 carries `Retry-After` in seconds. All codes: {base}/docs/errors

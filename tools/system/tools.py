@@ -1,4 +1,4 @@
-"""Health, regions, llms.txt and the documentation."""
+"""Tools for health, regions, llms.txt and the documentation."""
 
 import asyncio
 from typing import Annotated, Any, NotRequired
@@ -44,7 +44,7 @@ class GuideEntry(TypedDict):
 
 
 class Reading(TypedDict):
-    """The pages, or a part of one; `next` is the section to go on with."""
+    """The list of pages, or a part of one page; `next` is the section to read next."""
 
     pages: NotRequired[list[GuideEntry]]
     name: NotRequired[str]
@@ -83,21 +83,21 @@ async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler t
 async def system_ready(call: Call) -> Readiness:
     """Tell whether the server can do its work: every store is asked, and every part of the process is named.
 
-    `degraded` is a server whose own stores answer and a further region's do not. `draining` is one that has been told
-    to stop: it still answers, and should be sent nothing more. A store that is `damaged` must be restored from a
-    backup. A part that is `starting` answers late, not never.
+    `degraded`: the server's own stores answer, but those of another region do not. `draining`: the server is shutting
+    down; it still answers, but send it nothing more. A store that is `damaged` must be restored from a backup. A part
+    that is `starting` is not loaded yet: its first answers take longer.
     """
     services = call.services
-    asked = {"database": _check(services.database.ping, DatabaseUnavailable)}
+    checks_by_name = {"database": _check(services.database.ping, DatabaseUnavailable)}
     for region, stores in services.regions.items():
         if stores.database is not services.database:
-            asked[f"database:{region}"] = _check(stores.database.ping, DatabaseUnavailable)
-        asked[f"kv:{region}"] = _check(stores.kv.check, KvError)
-        asked[f"objects:{region}"] = _check(stores.objects.check, ObjectError)
-    # All at once: one that is silent must not make the answer late by the patience with each.
-    checks = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+            checks_by_name[f"database:{region}"] = _check(stores.database.ping, DatabaseUnavailable)
+        checks_by_name[f"kv:{region}"] = _check(stores.kv.check, KvError)
+        checks_by_name[f"objects:{region}"] = _check(stores.objects.check, ObjectError)
+    # All at once: the time limits of several silent stores must not add up.
+    checks = dict(zip(checks_by_name, await asyncio.gather(*checks_by_name.values()), strict=True))
     failed = {name for name, found in checks.items() if found != "ok"}
-    # A far region that is gone takes its own apps away: no reason to send the others' requests elsewhere.
+    # Only the apps of a further region suffer when its stores fail: the others' requests can still come here.
     needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
     parts: dict[str, str] = dict(services.lifecycle.parts)
     broken = failed & needed or "failed" in parts.values()
@@ -163,7 +163,7 @@ async def docs_read(call: Call, name: PageName | None = None, section: Section |
     """Read the documentation: the graph language of agents (`graph-spec`), key-value store, models, errors, and more.
 
     name: a page; left out, the pages are listed.
-    section: read from here, such as `limits`; `next` of an answer goes on.
+    section: the section to start at, such as `limits`; pass `next` of the result to read on.
     """
     if name is None:
         return {

@@ -1,4 +1,4 @@
-"""Apps and their life: /init and /apps."""
+"""Tools that create, list, rename and delete apps: /init and /apps."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -65,8 +65,8 @@ async def apps_init(
 ) -> CreatedApp:
     """Create an app, or get the one of that name.
 
-    Calling it twice with one name is safe: the second call answers 200 with the existing app. The answer's
-    `anon_key` is public: browsers send it in the `apikey` header.
+    Calling it twice with the same name is safe: the second call answers 200 with the existing app. The `anon_key` in
+    the result is public: browsers send it in the `apikey` header.
 
     region: where the app's data will live; the platform's default when left out.
     subdomain: a free subdomain of your choice; derived from the name when left out.
@@ -263,7 +263,7 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
         .all()
     )
     await call.execute(delete(signing_keys).where(signing_keys.c.owner == app_id))
-    # Those in the database of another region go with the last purge.
+    # apps_purge removes those in the database of another region.
     await call.execute(delete(failures).where(failures.c.app_id == app_id))
     if not (await call.execute(delete(apps_table).where(apps_table.c.id == app_id))).rowcount:
         raise AppNotFound
@@ -316,7 +316,7 @@ def _app_row(row: Any) -> AppRow:
 
 
 async def _require_room(call: Call, organisation_id: str) -> None:
-    """ProjectLimitReached where the organisation has as many apps as it may have."""
+    """Raises ProjectLimitReached if the organisation has as many apps as its plan allows."""
     plan = await hold_plan(call.execute, organisation_id)
     cap = await cap_of_apps(call.execute, organisation_id, plan)
     owned = select(func.count()).select_from(apps_table).where(apps_table.c.organisation_id == organisation_id)
@@ -341,7 +341,7 @@ def derive_subdomain(name: str) -> str:
 
 
 async def pick_subdomain(name: str, is_taken: Callable[[str], Awaitable[bool]], ids: Ids) -> str:
-    """A subdomain near the name: itself, with a word behind it, or with random letters."""
+    """Derives a subdomain from a name: the name itself, the name and a word, or the name and random letters."""
     plain = derive_subdomain(name)
     short = plain[:50].rstrip("-")
     for candidate in (plain, *(f"{short}-{word}" for word in _WORDS)):

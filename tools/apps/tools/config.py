@@ -108,7 +108,7 @@ async def config_get(call: Call, app_id: AppId) -> Config:
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
     """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
 
-    In force within 2 s. Whoever has the token of an event stream follows that to its end.
+    In force within 2 s. Event streams that are followed by a token of their own go on to their end.
 
     access_mode: `public` lets anonymous requests through to the rules; `authenticated` answers them 401.
     """
@@ -135,7 +135,7 @@ async def config_secure(
 ) -> Secured:
     """Require sign-in: anonymous requests to the app's key-value store and public agents are answered 401.
 
-    It sets the access mode to `authenticated`. Apps have no tables yet: those that are named are reported in
+    It sets the access mode to `authenticated`. Apps have no tables yet: any that you name are reported in
     `table_errors`, and the access mode is set all the same.
 
     tables: the tables to isolate by user; left out, only the access mode changes.
@@ -325,13 +325,13 @@ async def config_cors(
     ),
 )
 async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
-    """Pause an app's functions, data and files, or let them go on. Sign-in, KV and all settings keep working.
+    """Pause an app's functions, data and files, or resume them. Sign-in, KV and all settings keep working.
 
-    paused: true to pause, false to let them go on.
+    paused: true to pause, false to resume.
     reason: shown to callers while the app is paused.
     """
     if reason is not None and not paused:
-        raise BadRequest("`reason`: a reason goes with `paused: true` only.")
+        raise BadRequest("`reason` goes with `paused: true` only.")
     at = call.now if paused else None
     await _set(call, paused_at=at, paused_reason=reason)
     state = "paused" if paused else "running"

@@ -1,4 +1,4 @@
-"""The store as a whole: scan, stats, flush, recent refusals, the function key."""
+"""Tools for the whole store: scan, statistics, flush, recent refusals and the function key."""
 
 from typing import Annotated
 
@@ -22,11 +22,11 @@ from baobab.tools.kv.tools.expose_rules import publish_change
 from baobab.tools.kv.toolset import kv
 
 _BEGINNING = "0"
-"""The cursor with which clients of other stores begin a scan."""
+"""The cursor with which clients written for other stores begin a scan."""
 _MOST_REFUSALS = 200
 
 Confirmation = Annotated[Json, WithJsonSchema({"type": "boolean", "default": False})]
-"""Only true confirms: anything else is told so, and not that it has the wrong type."""
+"""Only true confirms; anything else raises ConfirmRequired, and not an error about its type."""
 
 
 @kv.tool(
@@ -56,7 +56,7 @@ async def kv_scan(
 
     prefix: only keys that start with it.
     limit: keys in one page.
-    cursor: that of the page before; left out, or "0", for the first page.
+    cursor: the cursor of the page before; left out, or "0", for the first page.
     """
     vault, scanned = call.services.vault, f"kv:{app_id}:{prefix}"
     after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, scanned, cursor)[0]
@@ -104,11 +104,11 @@ async def _preview_flush(call: Call, app_id: AppId, confirm: Confirmation, inclu
     if confirm is not True:
         raise ConfirmRequired
     usage = await call.stores.kv.usage(app_id)
-    told = f"It would delete {usage.keys} keys ({usage.bytes} bytes) of the app {call.require_app().name}"
+    summary = f"It would delete {usage.keys} keys ({usage.bytes} bytes) of the app {call.require_app().name}"
     if not include_config:
-        return f"{told}, and leave its expose rules."
+        return f"{summary}, and leave its expose rules."
     counted = select(func.count()).where(rules_table.c.app_id == app_id)
-    return f"{told}, and its {(await call.execute(counted)).scalar_one()} expose rules."
+    return f"{summary}, and its {(await call.execute(counted)).scalar_one()} expose rules."
 
 
 @kv.tool(
@@ -132,7 +132,7 @@ async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, inc
     """Delete every key of the app. This cannot be undone.
 
     confirm: must be true.
-    include_config: delete the expose rules too.
+    include_config: whether to delete the expose rules, too.
     """
     if confirm is not True:
         raise ConfirmRequired
@@ -170,9 +170,9 @@ async def kv_audit_recent(
 
     Of a call over MCP or by an agent, `method` is `MCP` or `AGENT` and `path` the tool's name.
 
-    limit: how many, 200 at most; more is taken for that. The last 1000 of 7 days are kept.
-    since: ISO 8601, UTC where it names no zone; refusals from this moment on.
-    to: ISO 8601, UTC where it names no zone; refusals before this moment.
+    limit: how many, at most 200; larger numbers count as 200. The last 1000 of 7 days are kept.
+    since: refusals from this moment on; ISO 8601, UTC if it names no zone.
+    to: refusals before this moment; ISO 8601, UTC if it names no zone.
     """
     most = min(limit, _MOST_REFUSALS)
     rows = await call.services.failures.recent(call.stores, app_id, kv.name, most, since=since, to=to)
@@ -206,10 +206,10 @@ async def kv_audit_recent(
     guard=Guard(grants=True),
 )
 async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
-    """Replace the app's function key. The old one is void at once; the new one is shown this once.
+    """Replace the app's function key. The old one stops working at once; the new one is shown this once.
 
-    A function key opens the key-value store of its app and nothing else: every key, and the expose rules. It is void,
-    and replaced by one that nobody has seen, when the account that it was shown to leaves the organisation or becomes a
+    A function key opens the key-value store of its app and nothing else: every key, and the expose rules. It is
+    replaced by one that nobody has seen when the account that it was shown to leaves the organisation or becomes a
     plain member, or when the API key that asked for it is revoked.
     """
     caller = call.caller

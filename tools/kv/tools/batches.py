@@ -1,4 +1,4 @@
-"""A batch: up to a hundred operations in one request, each answered by itself."""
+"""The batch tool: up to a hundred operations in one request, each with its own result."""
 
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ _OP_SCHEMA = {
     },
     "required": ["op", "key"],
 }
-# A malformed item is answered in its place, so that it does not stop the others: no type refuses it before.
+# Types do not validate the items: a malformed one gets an error in its place and does not stop the others.
 Item = Annotated[Any, WithJsonSchema(_OP_SCHEMA)]
 
 
@@ -42,7 +42,7 @@ class _Refused(Exception):
 
 
 async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
-    """Every operation, the gravest first; whoever decides must not look for what is hidden among the harmless."""
+    """Lists every operation, deletions first, so that the person who decides sees the dangerous ones at once."""
     del app_id
     book = None if call.role else await rule_book(call)
     keys: dict[str, list[str]] = {"del": [], "set": [], "get": []}
@@ -52,16 +52,16 @@ async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
             keys[item["op"]].append(item["key"])
         else:
             refused.append(item)
-    counts = ", ".join(f"{len(found)} {name}" for name, found in keys.items() if found)
+    counts = ", ".join(f"{len(names)} {name}" for name, names in keys.items() if names)
     lines = [f"{len(ops)} operations: {counts or 'none that can be made'}."]
-    lines += [f"{name} {escape_text(key)}" for name, found in keys.items() for key in found]
+    lines += [f"{name} {escape_text(key)}" for name, names in keys.items() for key in names]
     if refused:
         lines.append(f"{len(refused)} would be refused; they are among the arguments.")
     return "\n".join(lines)
 
 
 async def _answer_reads(call: Call, app_id: AppId, ops: list[Item]) -> BatchResult | None:
-    """The answer of a batch that sets and deletes nothing, because it only reads or because the rest is refused."""
+    """Returns the result of a batch that sets and deletes nothing: it only reads, or the rest is refused. Else None."""
     planned = await _plan_all(call, ops)
     return None if any(isinstance(op, Set | Delete) for op in planned) else await _run(call, app_id, planned)
 
@@ -69,7 +69,7 @@ async def _answer_reads(call: Call, app_id: AppId, ops: list[Item]) -> BatchResu
 @kv.tool(
     "POST /_batch",
     access=ExposedAccess("write", key=None),
-    # The gravest of its operations: a key that must ask before it deletes must ask here too.
+    # The effect of its most dangerous operation: a key whose deletions need approval needs it here, too.
     effect="destructive",
     audit=WRITTEN,
     taints=True,
@@ -88,7 +88,7 @@ async def _answer_reads(call: Call, app_id: AppId, ops: list[Item]) -> BatchResu
     guard=Guard(preview=_preview_batch, idle=_answer_reads),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
-    """Run several operations in order. Each succeeds or fails by itself, and is answered in its place.
+    """Run several operations in order. Each succeeds or fails by itself, and its result is in its place.
 
     get answers `{value}` (null when absent), set `{ok: true}`, del `{deleted}`; a refused one `{error}`. Values that
     are set live 30 days.
@@ -99,7 +99,7 @@ async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(m
 
 
 async def _plan_all(call: Call, ops: list[Item]) -> list[Op | ItemResult]:
-    """Each operation as it is made, or what it is refused with."""
+    """Returns each operation as it will be made, or the error that it is refused with."""
     book = None if call.role else await rule_book(call)
     return [_plan(item, call, book) for item in ops]
 

@@ -1,4 +1,4 @@
-"""Entries: one key at a time."""
+"""Tools for single keys."""
 
 from collections.abc import Awaitable
 from typing import Annotated, Literal, TypeVar
@@ -33,7 +33,7 @@ DURABLE_TTL = 30 * 86400
 EPHEMERAL_TTL = 3600
 MAX_TTL = 10**10
 _WHOLE = 2**63 - 1
-# JSON may write a character in six bytes that counts as one.
+# JSON may escape one character as six bytes.
 _MAX_BODY = 2 * 2**20
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ _ROOM = (StorageFull, KeysExhausted)
 async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
     """Read the value stored under a key.
 
-    touch: start the entry's time to live anew.
+    touch: restart the entry's time to live.
     """
     value = await call.stores.kv.get(app_id, key, touch)
     if value is None:
@@ -85,7 +85,7 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     ),
 )
 async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
-    """Tell in how many seconds a key expires; null for a key that does not."""
+    """Tell in how many seconds a key expires; null for a key that does not expire."""
     left = await call.stores.kv.ttl(app_id, key)
     if left is ABSENT:
         raise KeyNotFound
@@ -147,14 +147,14 @@ async def kv_put(
 ) -> None:
     """Store a value under a key, in place of what was there.
 
-    A key of yours that must ask before it destroys something asks before it replaces a value.
+    An API key whose destructive calls need approval needs it to replace a value.
 
     ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
     ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
     """
     tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
     held_back = call.needs_destroy_approval
-    # Who must ask before replacing something writes only where nothing is, in the one step that finds that out.
+    # A caller who needs approval to replace a value writes only if the key is missing, in one atomic step.
     write = call.stores.kv.setnx if held_back else call.stores.kv.put
     wrote = await translate_errors(write(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
     if held_back and not wrote:
@@ -169,7 +169,7 @@ async def _preview_delete(call: Call, app_id: AppId, key: Key) -> str:
 
 
 async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | None:
-    """The answer where there is nothing to delete."""
+    """Returns the result if there is nothing to delete, else None."""
     return None if await call.stores.kv.exists(app_id, key) else {"deleted": 0}
 
 
@@ -313,7 +313,7 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
     next: the value to store.
     """
     if call.needs_destroy_approval:
-        # In the place of nothing it is stored at once; a value that would be replaced now is asked for.
+        # A missing key is stored at once; replacing a value needs approval.
         kv_of_app = call.stores.kv
         if matches(None, expected):
             write = kv_of_app.setnx(app_id, key, next, DURABLE_TTL, Tier.DURABLE, quota(call))
@@ -382,7 +382,7 @@ async def translate_errors(write: Awaitable[T]) -> T:
 
 
 def refusal(error: store.KvError) -> BaobabError | store.KvError:
-    """What the store refused, in this family's words; the registry has its own for a store that does not answer."""
+    """Translates the store's errors to this family's; the registry translates those of a store that does not answer."""
     match error:
         case store.SpaceFrozen():
             return AppMigrating()

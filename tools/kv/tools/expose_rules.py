@@ -1,4 +1,4 @@
-"""Expose rules: read and changed by those who run the app."""
+"""Tools that read and change expose rules."""
 
 import json
 from typing import Annotated
@@ -41,7 +41,7 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     """List the rules that expose keys to end users, in the order of their declaration."""
     query = select(rules_table).where(rules_table.c.app_id == app_id).order_by(rules_table.c.position)
     rows = (await call.execute(query)).all()
-    found: ExposeRules = {
+    answer: ExposeRules = {
         "rules": [{"pattern": r.pattern, "read": r.read, "write": r.write, "order": r.position} for r in rows]
     }
     book = RuleBook(Rule(row.pattern, row.read, row.write, row.position) for row in rows)
@@ -50,7 +50,7 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
         f"{'anybody' if other.level(verb) == 'public' else 'every user'}: close them with a rule at `deny`."
         for rule, verb, other in book.find_open_beside_owners()
     ]
-    return {**found, "warnings": warnings} if warnings else found
+    return {**answer, "warnings": warnings} if warnings else answer
 
 
 @kv.tool(
@@ -69,7 +69,7 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
         )
     ),
     guard=Guard(
-        # What it opens to the public, the key could do there without asking.
+        # With a public level, the API key could then do the same without approval.
         grants=True
     ),
 )
@@ -136,7 +136,7 @@ async def _preview_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> str:
         )
     ),
     guard=Guard(
-        # What it opens to the public, the key could do there without asking.
+        # With a public level, the API key could then do the same without approval.
         grants=True,
         preview=_preview_replace,
     ),
@@ -175,7 +175,7 @@ async def kv_expose_replace(
         )
     ),
     guard=Guard(
-        # A rule that denies may be what keeps a broader one from opening the keys.
+        # A rule that denies may keep a broader rule from opening the keys.
         grants=True,
         preview=_preview_unexpose,
     ),
@@ -194,7 +194,7 @@ async def publish_change(call: Call) -> None:
 
 
 def _describe_rule(pattern: str, read: Level, write: Level) -> str:
-    # As JSON, so that a pattern cannot pass for a line of ours.
+    # As JSON, so that a pattern cannot look like a line of this text.
     return f"{json.dumps(pattern)} (read {read}, write {write})"
 
 
