@@ -8,7 +8,7 @@ from baobab.mcp_server.view import View
 from baobab.tools.core.auth.callers import AppKey, Caller, EndUser, FunctionKey
 from baobab.tools.core.context import RequestContext
 
-_SCOPE_KEY = "baobab.visitor"
+_SCOPE_KEY = "baobab.mcp_client"
 
 
 @dataclass(frozen=True, slots=True)

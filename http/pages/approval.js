@@ -1,5 +1,5 @@
-// The page of approvals: shows what waits, signs a person in, sends the decision, tells what came of it.
-// What a proposer wrote reaches the page as text only, escaped by the server.
+// The page of approvals: shows waiting calls, signs a person in, sends the decision and shows the result.
+// Text of the proposer is escaped by the server and inserted as text only.
 
 import { ask, attempt, byId, complain, resume, say, show, signIn, signOut } from "./signin.js";
 
@@ -44,7 +44,7 @@ function describe(found) {
 	show("question", false);
 	show("tainted", Boolean(approval.tainted));
 	show("whole", text !== null);
-	// What is cut above is open below.
+	// If the preview above is cut, the whole text below is open.
 	byId("whole").open = waits && !question && (!preview || /not shown here/.test(approval.summary));
 	show("run", found.run_input !== null);
 	show("asked");
@@ -53,7 +53,7 @@ function describe(found) {
 		const editable = waits && approval.run_id !== null && !approval.approvers.persons && found.arguments !== null;
 		show("edit", editable && !question);
 		show("answer-field", editable && question);
-		byId("answer-label").textContent = "Your answer (what the run gets as data, as JSON)";
+		byId("answer-label").textContent = "Your answer, as JSON (the run gets it as data)";
 		if (question && found.arguments) byId("answer").value = JSON.stringify(found.arguments.data ?? null, null, 2);
 		byId("approve").textContent = question ? "Answer" : "Approve";
 		byId("approve").className = approval.effect === "destructive" ? "danger" : "go";
@@ -62,7 +62,7 @@ function describe(found) {
 	asked = found;
 }
 
-/** Shows the approval, and again each second while it is executed. */
+/** Shows the approval, and refreshes it each second while the call is executed. */
 async function follow() {
 	let found = await ask("GET", `v1/approvals/${id}`);
 	describe(found);
@@ -73,11 +73,11 @@ async function follow() {
 		describe(found);
 	}
 	say({
-		pending: found.may_decide ? "Nothing has been done yet. What you approve is done at once." : "Others decide about this.",
+		pending: found.may_decide ? "Nothing has been done yet. If you approve, it is executed at once." : "Other people decide about this.",
 		executed: "It has been executed.",
-		failed: "It was approved, and failed.",
-		rejected: "Rejected: it will not be executed.",
-		expired: "Nobody decided in time: it will not be executed.",
+		failed: "It was approved, but it failed.",
+		rejected: "Rejected. It will not be executed.",
+		expired: "Nobody decided in time. It will not be executed.",
 	}[found.approval.status]);
 }
 
@@ -93,7 +93,7 @@ function row(approval, organization) {
 	return item;
 }
 
-/** One group for each who asks, so that all of one can be refused at once. */
+/** Builds one group for each proposer, so that all calls of one can be rejected at once. */
 function group(asker, waiting) {
 	const heading = document.createElement("h2");
 	heading.textContent = asker;
@@ -137,7 +137,7 @@ async function list() {
 		}
 	}
 	byId("list").replaceChildren(...[...groups.values()].map((waiting) => group(waiting[0].approval.asked_by, waiting)));
-	say(groups.size ? "" : "Nothing waits.");
+	say(groups.size ? "" : "Nothing is waiting.");
 	show("waiting");
 }
 
@@ -145,26 +145,26 @@ async function decide(word, body) {
 	try {
 		await ask("POST", `v1/approvals/${id}/${word}`, { body });
 	} finally {
-		// Where somebody else was faster, their word is shown.
+		// If somebody else has decided meanwhile, their decision is shown.
 		await follow();
 	}
 }
 
-/** What can be changed of a call: of a tool server's tool its own arguments. */
+/** Returns the part of a call that can be edited: for a tool server's tool, that tool's own arguments. */
 function editable({ approval, arguments: whole }) {
 	if (approval.tool === "mcp_servers_call") return whole.arguments;
 	const { app_id: _app, ...rest } = whole;
 	return rest;
 }
 
-/** What the person changed; nothing where the field is as it was. */
+/** Returns what the person has changed; nothing if the field is unchanged. */
 function changed() {
 	if (byId("answer-field").hidden) return {};
 	let given;
 	try {
 		given = JSON.parse(byId("answer").value);
 	} catch {
-		throw new Error("What you wrote is not JSON. Text needs quotes: \"yes\".");
+		throw new Error("Your answer is not JSON. Text needs quotes: \"yes\".");
 	}
 	const whole = editable(asked);
 	const wanted = asked.approval.tool === QUESTION ? { ...whole, data: given } : given;
@@ -194,11 +194,11 @@ byId("reject").addEventListener("click", () => {
 });
 byId("edit").addEventListener("click", () => {
 	byId("answer").value = JSON.stringify(editable(asked), null, 2);
-	byId("answer-label").textContent = "What is done instead, as JSON";
+	byId("answer-label").textContent = "New arguments, as JSON";
 	show("answer-field");
 	show("edit", false);
 });
-// Return in the reason's field must not be taken for an approval.
+// Return in the field of the reason must not approve the call.
 byId("reason").addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
 
 const me = await resume();

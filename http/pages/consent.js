@@ -1,5 +1,5 @@
 // The consent page: shows what a client asks for, signs a person in, and sends the decision.
-// What a client says of itself reaches the page as text nodes only.
+// Text from the client is inserted as text nodes only.
 
 import { ask, attempt, byId, complain, resume, root, say, show, signIn } from "./signin.js";
 
@@ -23,7 +23,7 @@ function describe(asked) {
 		byId("rights").append(item);
 	}
 	byId("warning").textContent = asked.client_document
-		? `It describes itself at ${new URL(asked.client_id).host}, and this server knows nothing more of it. `
+		? `It describes itself at ${new URL(asked.client_id).host}, and this server knows nothing else about it. `
 			+ "Allow it only if you trust that site and have just started this yourself."
 		: "Any program can register here under any name. Allow it only if you have just started this yourself "
 			+ "and access goes where you expect.";
@@ -47,7 +47,7 @@ function choice({ name, description }) {
 	return label;
 }
 
-/** The apps of the chosen organisation, of which one may be all that is given. */
+/** Lists the apps of the chosen organisation; access can be limited to one. */
 async function listApps() {
 	const organization = byId("organization").value;
 	const { apps } = await ask("GET", "apps?limit=100", { organization });
@@ -86,7 +86,7 @@ async function decide(decision) {
 	show("asked", false);
 	show("decide", false);
 	show("actions", false);
-	say(decision === "approve" ? "Access is given. You may close this page." : "Refused. You may close this page.");
+	say(decision === "approve" ? "Access granted. You may close this page." : "Refused. You may close this page.");
 	location.assign(redirect_to);
 }
 

@@ -1,5 +1,5 @@
-// The API reference: reads the server's OpenAPI 3.1 document and draws it.
-// What the document or an answer says reaches the page as text nodes only; keys live in this module's memory only.
+// The API reference: reads the server's OpenAPI 3.1 document and renders it.
+// Text from the document or an answer is inserted as text nodes only; keys are only in this module's memory.
 
 const METHODS = ["get", "put", "post", "patch", "delete", "head", "options", "trace"];
 const TEXT_LIMIT = 1_000_000; // bytes of an answer that are drawn

@@ -1,5 +1,5 @@
-// The page of connected programs: what each may do, when it last did, and how its access is taken away.
-// What a program says of itself reaches the page as text only, escaped by the server.
+// The page of connected programs: what each may do, when it was last used, and a button that revokes its access.
+// Text from a program is escaped by the server and inserted as text only.
 
 import { ask, attempt, byId, resume, say, show, signIn, signOut } from "./signin.js";
 
@@ -43,14 +43,14 @@ function card(program) {
 	const form = document.createElement("form");
 	const button = document.createElement("button");
 	button.type = "submit";
-	button.textContent = "Take access away";
+	button.textContent = "Revoke access";
 	form.append(button);
 	form.addEventListener("submit", (event) => {
 		event.preventDefault();
 		if (button.dataset.sure !== "yes") {
 			button.dataset.sure = "yes";
 			button.className = "danger";
-			button.textContent = "Really? What it made, such as keys, ends with it.";
+			button.textContent = "Really? Keys that it created are revoked too.";
 			return;
 		}
 		attempt(form, async () => {

@@ -1,6 +1,6 @@
-// What the server's own pages for people share: signing in and out, asking the server, showing what went wrong.
-// The access token lives in this module's memory only. What outlasts the page is a cookie that no script can read,
-// and that only /session looks at.
+// Shared by the server's pages: signing in and out, calling the server, and showing errors.
+// The access token is only in this module's memory. What outlives the page is a cookie that no script can read,
+// and that only /session uses.
 
 export const root = new URL("../", document.baseURI);
 export const byId = (id) => document.getElementById(id);
@@ -31,14 +31,14 @@ function readable(answer) {
 	return new Error(`${answer.error?.message ?? "The server refused."} ${answer.error?.remediation ?? ""}`);
 }
 
-/** What /session answers; throws an Error whose message a person can read. */
+/** Returns the answer of /session; throws an Error with a message for people. */
 async function session(method, path, body) {
 	const { response, answer } = await request(method, path, { "X-Baobab-Page": "1" }, body);
 	if (response.ok) return answer;
 	throw readable(answer);
 }
 
-/** The answer's body; throws an Error whose message a person can read. */
+/** Returns the body of the answer; throws an Error with a message for people. */
 export async function ask(method, path, { body, organization } = {}, again = true) {
 	const headers = credential ? { Authorization: `Bearer ${credential}` } : {};
 	if (organization) headers["X-Organization-Id"] = organization;
@@ -52,7 +52,7 @@ export async function ask(method, path, { body, organization } = {}, again = tru
 	throw readable(answer);
 }
 
-/** Runs what a button asks for once at a time, and shows what went wrong. */
+/** Runs a button's action, one at a time, and shows errors. */
 export async function attempt(form, work) {
 	const buttons = [...form.elements].filter((element) => element.type === "submit" || element.type === "button");
 	for (const button of buttons) button.disabled = true;
@@ -66,7 +66,7 @@ export async function attempt(form, work) {
 	}
 }
 
-/** Goes on with the session that this browser has; the account and its organisations, or null where there is none. */
+/** Continues this browser's session; returns the account and its organisations, or null if there is no session. */
 export async function resume() {
 	try {
 		credential = (await session("POST", "session/token")).token;
@@ -77,7 +77,7 @@ export async function resume() {
 	}
 }
 
-/** Signs in with what the form holds, a password or a pasted API key; the account and its organisations. */
+/** Signs in with the form's password or API key; returns the account and its organisations. */
 export async function signIn() {
 	const key = byId("api-key")?.value.trim() ?? "";
 	try {

@@ -40,7 +40,7 @@ class WriteQueue:
         self._undecided: WriteGroup | None = None
         # The newest write, done or not.
         self.latest: asyncio.Future[Any] | None = None
-        self.task = asyncio.create_task(self._run(), name="kv-lane")
+        self.task = asyncio.create_task(self._run(), name="kv-write-queue")
 
     @property
     def waiting_count(self) -> int:
