@@ -70,8 +70,8 @@ def build_document(registry: Registry, version: str, base_url: str) -> Schema:
             },
         },
     }
-    named: Schema = name_operations_within(document, registry.name_by_route)
-    return named
+    resolved: Schema = name_operations_within(document, registry.name_by_route)
+    return resolved
 
 
 def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
@@ -171,7 +171,7 @@ def _build_error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Sche
 
 def _build_mcp_path() -> Schema:
     """Describes /mcp. It has a protocol of its own, and is here so that the document says where it is."""
-    described: Schema = {
+    operation: Schema = {
         "tags": ["system"],
         "security": [{_BEARER: []}],
         "responses": {
@@ -197,13 +197,13 @@ def _build_mcp_path() -> Schema:
         },
         "delete": {"204": {"description": "The session has ended. The server stores nothing of it."}},
     }
-    common: Schema = described.pop("responses")
+    common: Schema = operation.pop("responses")
     return {
         "/mcp": {
             method: {
                 "operationId": f"mcp_{method}",
                 "summary": f"{summary} (Model Context Protocol).",
-                **described,
+                **operation,
                 "responses": _without_ok(common) | responses[method]
                 if method == "delete"
                 else common | responses[method],

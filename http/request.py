@@ -47,19 +47,19 @@ class Request:
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
         # Of a repeated header the last value wins; a repeated Host, where that would matter, is refused before this.
-        given = self._given = dict(scope["headers"])
+        headers = self._given = dict(scope["headers"])
         self.reply = reply
         self.method: str = scope.get("method", "GET")
         self.path: str = scope["raw_path"].decode("latin-1")
         self.query: bytes = scope["query_string"]
         client = scope.get("client")
         self.ip: str = client[0] if client else "unknown"
-        self.host: bytes = given.get(b"host", b"")
-        self.authorization: bytes | None = given.get(b"authorization")
-        self.origin: bytes | None = given.get(b"origin")
-        self.plain = given.keys().isdisjoint(_MORE_IDENTITY)
+        self.host: bytes = headers.get(b"host", b"")
+        self.authorization: bytes | None = headers.get(b"authorization")
+        self.origin: bytes | None = headers.get(b"origin")
+        self.plain = headers.keys().isdisjoint(_MORE_IDENTITY)
         """Whether `authorization` alone identifies the caller."""
-        self.id = self._given_id() if b"x-request-id" in given else new_request_id()
+        self.id = self._given_id() if b"x-request-id" in headers else new_request_id()
         self.headers: Headers = [(b"x-request-id", self.id.encode()), _NOSNIFF]
         """The headers of the answer that are known so far."""
 
@@ -105,8 +105,8 @@ class Request:
         return "%" not in self.path and self.path.isascii()
 
     def _given_id(self) -> str:
-        given: bytes = self._given[b"x-request-id"]
-        return given.decode() if _GIVEN_ID.fullmatch(given) else new_request_id()
+        sent_id: bytes = self._given[b"x-request-id"]
+        return sent_id.decode() if _GIVEN_ID.fullmatch(sent_id) else new_request_id()
 
     def get_captured(self, name: str | None) -> str | None:
         """Returns a path parameter by name, still percent-encoded; None if the path has none of that name."""

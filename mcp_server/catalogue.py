@@ -154,8 +154,8 @@ def _render_annotations(tool: Tool) -> dict[str, bool]:
 
 
 def _remove_property(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    properties = {known: inner for known, inner in schema["properties"].items() if known != name}
-    required = [known for known in schema.get("required", ()) if known != name]
+    properties = {key: inner for key, inner in schema["properties"].items() if key != name}
+    required = [key for key in schema.get("required", ()) if key != name]
     rest = {word: value for word, value in schema.items() if word not in ("properties", "required")}
     return {**rest, "properties": properties, **({"required": required} if required else {})}
 

@@ -126,8 +126,8 @@ class ListChanges:
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
         """Serves one `subscriptions/listen` stream until its client leaves or its credential ends."""
         # Single resources are not watched, so the acknowledgement must not promise it.
-        wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
-        params = params.model_copy(update={"notifications": wanted})
+        notifications = params.notifications.model_copy(update={"resource_subscriptions": None})
+        params = params.model_copy(update={"notifications": notifications})
         try:
             with self._open_stream(get_client(ctx), ctx.request.scope) as stream:
                 # Each client has its own bus and handler, so that it alone receives what is published there.

@@ -32,11 +32,11 @@ _REMEDIES: Mapping[int, tuple[str, str]] = {
 
 def add_remedy(code: int, data: Any) -> Any:
     """Returns the data of a protocol error, with our code and remedy if it has none."""
-    known = _REMEDIES.get(code)
-    if known is None or (isinstance(data, Mapping) and "remediation" in data):
+    remedy = _REMEDIES.get(code)
+    if remedy is None or (isinstance(data, Mapping) and "remediation" in data):
         return data
     fields = dict(data) if isinstance(data, Mapping) else {}
-    return {"code": known[0], "remediation": known[1], **fields}
+    return {"code": remedy[0], "remediation": remedy[1], **fields}
 
 
 def with_remedy(error: MCPError) -> MCPError:

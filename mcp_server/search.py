@@ -155,13 +155,13 @@ class _Words:
     def scores(self, query: str) -> Sequence[float]:
         scores, most = [0.0] * self._tools, 0.0
         for word in dict.fromkeys(_content_words(query)):
-            known = [(stem, 1.0) for stem in _stems(word) if stem in self._gains] or list(self._nearest(word))
-            if not known:
+            similar_stems = [(stem, 1.0) for stem in _stems(word) if stem in self._gains] or list(self._nearest(word))
+            if not similar_stems:
                 most += _UNKNOWN
                 continue
-            most += max(self._rarity[stem] for stem, _ in known) * (_SATURATION + 1)
+            most += max(self._rarity[stem] for stem, _ in similar_stems) * (_SATURATION + 1)
             gains: dict[int, float] = {}
-            for stem, likeness in known:
+            for stem, likeness in similar_stems:
                 for at, gain in self._gains[stem].items():
                     gains[at] = max(gains.get(at, 0.0), gain * likeness)
             for at, gain in gains.items():

@@ -114,8 +114,8 @@ class Identity:
 
     async def _require_new(self, store: str, what: str, place: str) -> None:
         async with self._rows.reading() as connection:
-            known = select(installation_stores.c.store).where(installation_stores.c.store == store)
-            if await connection.scalar(known) is not None:
+            query = select(installation_stores.c.store).where(installation_stores.c.store == store)
+            if await connection.scalar(query) is not None:
                 raise StoreLost(
                     f"{what} is empty, but it held data: the data is lost or somewhere else. Restore it from a backup "
                     f"({place} of the data folder, or the server that it is on), or correct the setting that names it; "
@@ -125,8 +125,8 @@ class Identity:
     async def remember(self) -> None:
         """Records which stores hold the id, so that a store that loses it is noticed."""
         async with self._rows.reading() as connection:
-            known = set((await connection.execute(select(installation_stores.c.store))).scalars())
-        new = [{"store": store, "seen_at": self._now} for store in self._seen if store not in known]
+            recorded = set((await connection.execute(select(installation_stores.c.store))).scalars())
+        new = [{"store": store, "seen_at": self._now} for store in self._seen if store not in recorded]
         if new:
             async with self._rows.writing() as connection:
                 adding = build_upsert(self._rows.dialect, installation_stores).on_conflict_do_nothing()

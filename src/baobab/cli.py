@@ -142,9 +142,9 @@ def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None
     from baobab.transfer_command import transfer as carry
 
     async def work() -> None:
-        here = _load_installed_settings(data)
-        there = target_settings(here, to, valkey_url=valkey, objects_url=objects)
-        await carry(here, there, dry_run=dry_run, print_line=click.echo)
+        source = _load_installed_settings(data)
+        target = target_settings(source, to, valkey_url=valkey, objects_url=objects)
+        await carry(source, target, dry_run=dry_run, print_line=click.echo)
 
     _run(work())
 

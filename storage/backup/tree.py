@@ -27,9 +27,9 @@ def make_empty(folder: Path) -> list[Path]:
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise NotEmpty(folder)
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return made
+    return new_folders
 
 
 def remove_empty(made: Iterable[Path]) -> None:

@@ -171,8 +171,8 @@ class MemoryEngine:
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
         self._require_open()
-        held = (space for space in tuple(self._spaces) if self._live_entries(space))
-        return sorted(space for space in held if space > (after or ""))[:limit]
+        nonempty = (space for space in tuple(self._spaces) if self._live_entries(space))
+        return sorted(space for space in nonempty if space > (after or ""))[:limit]
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
         entries = self._live_entries(space)
@@ -228,7 +228,7 @@ class MemoryEngine:
 
     def _store(self, space: str, entry: Entry, quota: Quota) -> None:
         entries, key = self._live_entries(space), entry.key
-        keys, used = len(entries), sum(len(name) + len(held.value) for name, held in entries.items())
+        keys, used = len(entries), sum(len(name) + len(stored.value) for name, stored in entries.items())
         grown = len(entry.value) - len(entries[key].value) if key in entries else len(key) + len(entry.value)
         if key not in entries and quota.max_keys is not None and keys + 1 > quota.max_keys:
             raise KeysExhausted(keys, quota.max_keys)

@@ -88,11 +88,11 @@ class Transaction:
         cell = self._cell(space, key)
         after: list[Row | None] = [None, None]
         after[tier] = row
-        held = 1, len(key) + len(row.value)
-        keys, size = held[0] - cell.held[0], held[1] - cell.held[1]
+        new_size = 1, len(key) + len(row.value)
+        keys, size = new_size[0] - cell.held[0], new_size[1] - cell.held[1]
         if keys > 0 or size > 0:
             self._admit(space, keys, size, quota)
-        self._replace(cell, after, held)
+        self._replace(cell, after, new_size)
 
     def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
         """Changes the expiry of the live row of a tier."""

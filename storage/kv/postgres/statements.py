@@ -141,7 +141,7 @@ def rows(valued: dict[Place, bool], *, locked: bool) -> Statement:
 
     The last column of a locked row says whether its space is frozen.
     """
-    requests = [(space, key, wanted) for (space, key), wanted in valued.items()]
+    requests = [(space, key, with_value) for (space, key), with_value in valued.items()]
     return Statement(_LOCKED_ROWS if locked else _ROWS, _transpose(requests))
 
 

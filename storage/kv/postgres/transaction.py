@@ -126,10 +126,10 @@ class PostgresTransaction:
 
     def remove_expired(self, space: str, keys: Sequence[str]) -> int:
         """Removes those of the keys that are still stored and still expired; returns how many there were."""
-        gone = [key for key in keys if self._find_before((space, key)) and self._find_live((space, key)) is None]
-        gone = [key for key in gone if (space, key) not in self._after]
-        self._after.update(((space, key), None) for key in gone)
-        return len(gone)
+        expired = [key for key in keys if self._find_before((space, key)) and self._find_live((space, key)) is None]
+        expired = [key for key in expired if (space, key) not in self._after]
+        self._after.update(((space, key), None) for key in expired)
+        return len(expired)
 
     def build_statements(self) -> list[Statement]:
         """Builds the statements that write the changes, without the commit."""
@@ -150,21 +150,21 @@ class PostgresTransaction:
                     stored.append((place, after.tier, after.row))
             deltas[place[0]] = keys, size
         deltas = {space: delta for space, delta in deltas.items() if delta != (0, 0) and space != SPACE}
-        made = []
+        batch = []
         if self._flushed:
-            made.append(statements.remove_all(self._flushed))
+            batch.append(statements.remove_all(self._flushed))
         if stored:
-            made.append(statements.store(stored))
+            batch.append(statements.store(stored))
         if restarted:
-            made.append(statements.restart(restarted))
+            batch.append(statements.restart(restarted))
         if removed:
-            made.append(statements.remove(removed))
+            batch.append(statements.remove(removed))
         if deltas:
-            made.append(statements.grow(deltas))
-        made += self._build_marks()
-        if made and self._is_ephemeral():
-            made.append(statements.RELAX)
-        return made
+            batch.append(statements.grow(deltas))
+        batch += self._build_marks()
+        if batch and self._is_ephemeral():
+            batch.append(statements.RELAX)
+        return batch
 
     def _is_ephemeral(self) -> bool:
         return not (self._flushed or self._marks) and all(
@@ -202,15 +202,15 @@ class PostgresTransaction:
 
     def total(self, space: str, *, exact: bool = False) -> Usage:
         """Returns the total of live entries; without `exact`, it may include expired ones."""
-        known = self._state
-        if space not in known.alone:
+        state = self._state
+        if space not in state.alone:
             raise LockNeeded(space)
-        if exact and space not in known.expired and space not in self._flushed:
+        if exact and space not in state.expired and space not in self._flushed:
             raise ExpiredCountNeeded(space)
         if space not in self._totals:
-            total = known.usage.get(space, _NOTHING)
-            gone = known.expired.get(space, _NOTHING)
-            self._totals[space] = Usage(total.keys - gone.keys, total.bytes - gone.bytes)
+            total = state.usage.get(space, _NOTHING)
+            expired_usage = state.expired.get(space, _NOTHING)
+            self._totals[space] = Usage(total.keys - expired_usage.keys, total.bytes - expired_usage.bytes)
         return self._totals[space]
 
     def _admit(self, space: str, grown: Usage, quota: Quota) -> None:

@@ -136,7 +136,7 @@ class TieredEngine:
         return total
 
     async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
-        made: bool = await self._write(
+        was_written: bool = await self._write(
             space,
             [key],
             lambda plan: operations.setnx(plan, space, key, value, ttl, tier, quota),
@@ -144,7 +144,7 @@ class TieredEngine:
             quota,
             tier=tier,
         )
-        return made
+        return was_written
 
     async def cas(
         self,
@@ -166,10 +166,10 @@ class TieredEngine:
         return swapped
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
-        found: bool = await self._write(
+        exists_now: bool = await self._write(
             space, [key], lambda plan: operations.expire(plan, space, key, ttl), resizes=False
         )
-        return found
+        return exists_now
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
         stored = [op for op in ops if isinstance(op, Set)]
@@ -194,8 +194,8 @@ class TieredEngine:
             for key in moved
             if key.startswith(prefix) and (cursor or "") < key and (end is None or key <= end) and key not in keys
         ]
-        there = await asyncio.gather(*(self.exists(space, key) for key in missed))
-        keys = sorted([*keys, *itertools.compress(missed, there)])
+        still_exist = await asyncio.gather(*(self.exists(space, key) for key in missed))
+        keys = sorted([*keys, *itertools.compress(missed, still_exist)])
         return keys[:limit], keys[limit - 1] if len(keys) > limit or following else None
 
     async def usage(self, space: str) -> Usage:
@@ -229,25 +229,25 @@ class TieredEngine:
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
         self._require_open()
-        found = set(await self._durable.spaces(after, limit))
+        spaces_found = set(await self._durable.spaces(after, limit))
         for space in sorted(space for space in await self._ephemeral.spaces("entries") if space > (after or "")):
-            if sum(other <= space for other in found) >= limit:
+            if sum(other <= space for other in spaces_found) >= limit:
                 break
             if (await self._ephemeral.usage(space)).keys:
-                found.add(space)
-        return sorted(found)[:limit]
+                spaces_found.add(space)
+        return sorted(spaces_found)[:limit]
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
         self._require_open()
         durable = {entry.key: entry for entry in await self._durable.export(space, after, limit)}
         rows, moved = await self._ephemeral.rows(space, after, limit)
-        found = {key: Entry(key, row.value, Tier.EPHEMERAL, row.expires, row.window) for key, row in rows.items()}
-        found |= durable
-        end = sorted(found)[limit - 1] if len(found) >= limit else None
+        entries = {key: Entry(key, row.value, Tier.EPHEMERAL, row.expires, row.window) for key, row in rows.items()}
+        entries |= durable
+        end = sorted(entries)[limit - 1] if len(entries) >= limit else None
         for key in moved:
-            if key not in found and (after or "") < key and (end is None or key < end):
-                found.update(await self._find_entry(space, key))
-        return [found[key] for key in sorted(found)][:limit]
+            if key not in entries and (after or "") < key and (end is None or key < end):
+                entries.update(await self._find_entry(space, key))
+        return [entries[key] for key in sorted(entries)][:limit]
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
         for start in range(0, len(entries), _LARGEST_LOAD):

@@ -59,8 +59,8 @@ class EphemeralTier:
         self._lease = lease
         self._pipeline = Pipeline(url, timeout=timeout, queue_limit=queue_limit)
         self._library = Library(self._pipeline, "tiers", "\n".join(file.read_text() for file in _CODE))
-        ours = uuid.uuid4().hex
-        self._names = (f"{ours}:{number}" for number in itertools.count())
+        worker_id = uuid.uuid4().hex
+        self._names = (f"{worker_id}:{number}" for number in itertools.count())
         # By space, the lock holders whose outcome is unknown and must still be reported to the server, with their keys.
         self._unreported: dict[str, dict[str, tuple[str, ...]]] = {}
         self._is_open = False
