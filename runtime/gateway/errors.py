@@ -68,7 +68,7 @@ class ContentFiltered(ContentRefused):
 class ThreadUnsupported(RequestRefused):
     """Refuses a thread in the form that Anthropic's clients look for in `error.details`, to go on without one."""
 
-    summary = "Threads of messages are not kept here."
+    summary = "Threads of messages are not stored here."
     remediation = "Leave `thread` out, and send the whole conversation in `messages`."
 
     def __init__(self) -> None:

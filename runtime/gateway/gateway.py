@@ -379,7 +379,7 @@ class Gateway:
                     tried.add(upstream.id)
                 else:
                     await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
-        raise last_error or ModelNotFound(f"Nobody serves `{model.id}` here.")
+        raise last_error or ModelNotFound(f"No provider here serves `{model.id}`.")
 
     def _list_upstreams(self, model: Model, own_provider: Provider | None) -> list[Upstream]:
         if own_provider is not None:

@@ -200,7 +200,7 @@ def _parse_server(text: str) -> DeclaredServer:
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_right:
         raise ValueError(f"the address of {name} must be an http:// or https:// address, such as https://host/v1")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError(f"the address of {name} takes no password, query or fragment; the key is a variable")
+        raise ValueError(f"the address of {name} takes no password, query or fragment; the key is set by a variable")
     return DeclaredServer(name, url.rstrip("/"))
 
 

@@ -254,13 +254,13 @@ def _refuse_untranslatable(body: Mapping[str, Any], upstream: Upstream) -> None:
     # OpenAI's chat models are relayed; the others are called by the Responses API, which gives one answer.
     is_openai = upstream.provider == "openai"
     if is_openai and "n" in body:
-        raise field_error("n", "is 1 for this model: send the request several times")
+        raise field_error("n", "must be 1 for this model: send the request several times")
     for at, tool in list_objects(body, "tools"):
         if tool.get("type") == "custom" and not is_openai:
-            raise field_error(f"{at}.type", "is `function` for this model: tools that take free text are OpenAI's")
+            raise field_error(f"{at}.type", "must be `function` for this model: tools that take free text are OpenAI's")
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "custom":
-        raise field_error("tool_choice.type", "is `function` for this model")
+        raise field_error("tool_choice.type", "must be `function` for this model")
 
 
 async def _post_request(

@@ -278,7 +278,7 @@ def select_models(call: Call, name: str | None, own: AiSettings, modality: Modal
         raise NoModel
     model = gateway.get_model(requested_name, own.provider_access)
     if not is_model_allowed(gateway, own, model):
-        raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
+        raise ModelNotAllowed(f"The app allows only {', '.join(own.allowed_models)}.")
     if model.modality == "video" and modality == "chat":
         raise UseVideoEndpoint
     if model.modality != modality:
@@ -388,7 +388,7 @@ def _drops_parameters(call: Call, body: Mapping[str, Any], own: AiSettings) -> b
     if drops is None:
         drops = call.services.options.ai_drop_params if own.drop_params is None else own.drop_params
     if not isinstance(drops, bool):
-        raise RequestRefused(f"`{DROP}` is true or false.", details={"param": DROP})
+        raise RequestRefused(f"`{DROP}` must be true or false.", details={"param": DROP})
     return drops
 
 

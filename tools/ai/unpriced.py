@@ -73,7 +73,11 @@ def without_unpriced(
         value = further[field]
         if value is None or value in _USUAL.get(field, ()):
             continue
-        reason = "costs extra by rules that no price here says" if field in _UNPRICED else "changes what is charged for"
+        reason = (
+            "costs extra at the provider, and has no price here"
+            if field in _UNPRICED
+            else "changes what is charged for"
+        )
         raise RequestRefused(f"`{field}` {reason}.", remediation="Leave it out.", details={"param": field})
     tools = further.get("tools")
     if tools is None:

@@ -88,19 +88,19 @@ def _read_size(parameters: Mapping[str, Any]) -> tuple[int, int]:
     size, ratio = parameters.get("size"), parameters.get("aspect_ratio")
     if size is not None and (size_match := _SIZE.fullmatch(size)):
         if ratio is not None:
-            raise _field_error("aspect_ratio", "Give the size in dots, or an aspect ratio.")
+            raise _field_error("aspect_ratio", "Send either a size in pixels or an aspect ratio.")
         width, height = int(size_match[1]), int(size_match[2])
     else:
         longest = _SIDES.get((size or "1K").upper())
         ratio_match = _RATIO.fullmatch(ratio or "1:1")
         if longest is None:
-            raise _field_error("size", "A size is 1024x1024, say, or 1K, 2K or 4K.")
+            raise _field_error("size", "`size` must be like 1024x1024, or 1K, 2K or 4K.")
         if ratio_match is None or "0" in (ratio_match[1], ratio_match[2]):
-            raise _field_error("aspect_ratio", "An aspect ratio is 16:9, say.")
+            raise _field_error("aspect_ratio", "`aspect_ratio` must be like 16:9.")
         across, down = int(ratio_match[1]), int(ratio_match[2])
         width, height = (longest * side // max(across, down, 1) for side in (across, down))
     if not (_SMALLEST <= width <= picture.LARGEST and _SMALLEST <= height <= picture.LARGEST):
-        raise _field_error("size", f"A side has {_SMALLEST} to {picture.LARGEST} dots.")
+        raise _field_error("size", f"A side must have {_SMALLEST} to {picture.LARGEST} pixels.")
     return width, height
 
 
@@ -115,7 +115,7 @@ def _check_film(parameters: Mapping[str, Any]) -> None:
 
 def _check_number(name: str, value: Any, most: int) -> int:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or value != int(value) or not 1 <= value <= most:
-        raise _field_error(name, f"`{name}` is a whole number from 1 to {most}.")
+        raise _field_error(name, f"`{name}` must be a whole number from 1 to {most}.")
     return int(value)
 
 

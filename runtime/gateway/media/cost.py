@@ -25,7 +25,9 @@ def second_price(model: Model, rates: MediaRates | None, resolution: str | None)
     size_price = rates.by_size.get(resolution.lower())
     # A list that contains the usual price is complete; other lists name only the sizes that cost more.
     if size_price is None and base in rates.by_size.values():
-        raise RequestRefused(f"The resolution is one of {', '.join(rates.by_size)}.", details={"param": "resolution"})
+        raise RequestRefused(
+            f"`resolution` must be one of {', '.join(rates.by_size)}.", details={"param": "resolution"}
+        )
     return base if size_price is None else size_price
 
 

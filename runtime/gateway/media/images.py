@@ -36,7 +36,7 @@ class ImageJobs:
         """Returns the number of images that the request asks for."""
         images = request.parameters.get("n", 1)
         if not isinstance(images, int) or isinstance(images, bool) or not 1 <= images <= _MOST:
-            raise RequestRefused(f"`n` is a whole number from 1 to {_MOST}.", details={"param": "n"})
+            raise RequestRefused(f"`n` must be a whole number from 1 to {_MOST}.", details={"param": "n"})
         _build_arguments(model.provider, model.upstream_name, request)
         return images
 
@@ -133,7 +133,7 @@ def _build_arguments(provider: str, model: str, request: MediaRequest) -> dict[s
     arguments = {name: value for name, value in request.parameters.items() if name not in ("input_images", "mask")}
     arguments |= request.provider
     if "mask" in request.parameters and not request.parameters.get("input_images"):
-        raise RequestRefused("A mask wants an image in `input_images`.", details={"param": "mask"})
+        raise RequestRefused("A mask needs an image in `input_images`.", details={"param": "mask"})
     if provider == "gemini":
         return _build_gemini_arguments(model, arguments)
     # The library leaves out or replaces values that it does not understand.
@@ -157,10 +157,10 @@ def _build_gemini_arguments(model: str, arguments: dict[str, Any]) -> dict[str, 
         shape["imageSize"] = size.upper()
         # The first model of the family makes one size only and refuses the parameter.
         if model.startswith("gemini-2.5") and shape.pop("imageSize") != "1K":
-            raise RequestRefused("The model makes images of 1K only.", details={"param": "size"})
+            raise RequestRefused("The model makes only images of the size 1K.", details={"param": "size"})
     elif size is not None:
         if ratio is not None:
-            raise RequestRefused("Give the size in dots, or an aspect ratio.", details={"param": "aspect_ratio"})
+            raise RequestRefused("Send either a size in pixels or an aspect ratio.", details={"param": "aspect_ratio"})
         arguments["size"] = _check_size(size)
     if shape:
         arguments["imageConfig"] = shape
@@ -169,11 +169,11 @@ def _build_gemini_arguments(model: str, arguments: dict[str, Any]) -> dict[str, 
 
 def _check_size(size: str) -> str:
     if _SIZE.fullmatch(size) is None:
-        raise RequestRefused("A size is 1024x1024, say.", details={"param": "size"})
+        raise RequestRefused("`size` must be like 1024x1024.", details={"param": "size"})
     return size
 
 
 def _check_ratio(ratio: str) -> str:
     if _RATIO.fullmatch(ratio) is None:
-        raise RequestRefused("An aspect ratio is 16:9, say.", details={"param": "aspect_ratio"})
+        raise RequestRefused("`aspect_ratio` must be like 16:9.", details={"param": "aspect_ratio"})
     return ratio

@@ -20,7 +20,7 @@ async def call_library(
             answer = await call(api_key=upstream.api_key, num_retries=0, timeout=seconds, **arguments)
         payload: dict[str, Any] = answer.model_dump(mode="json")
     except library.exceptions.ContentPolicyViolationError as exc:
-        raise RequestRefused("The model's provider makes nothing of the kind.") from exc
+        raise RequestRefused("The model's provider refused the request by its content policy.") from exc
     except (TimeoutError, library.exceptions.Timeout) as exc:
         raise UpstreamTimeout from exc
     except Exception as exc:  # the library raises what its providers do, of many kinds

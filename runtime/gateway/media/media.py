@@ -120,5 +120,5 @@ class Media:
         """Builds the upstream for a model. name: the provider, if it is not the model's."""
         provider = self._providers.get(name or model.provider)
         if provider is None:
-            raise ModelNotFound(f"Nobody serves `{model.id}` here.")
+            raise ModelNotFound(f"No provider here serves `{model.id}`.")
         return Upstream(model.id, provider.name, model.upstream_name, provider.api_base, provider.api_key, model)

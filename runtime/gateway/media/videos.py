@@ -198,9 +198,11 @@ def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
     resolution, ratio = parameters.get("resolution"), parameters.get("aspect_ratio")
     first_urls, last_urls = _end_images(request)
     if len(first_urls) > 1 or len(last_urls) > 1:
-        raise RequestRefused("The model begins with one image, and ends with one.", details={"param": "input_images"})
+        raise RequestRefused(
+            "The model takes one image for the beginning and one for the end.", details={"param": "input_images"}
+        )
     if last_urls and not first_urls:
-        raise RequestRefused("A last frame wants a first one.", details={"param": "frame_images"})
+        raise RequestRefused("A last frame needs a first frame.", details={"param": "frame_images"})
     # The duration is always sent, so that the provider's default cannot differ from what is charged.
     arguments: dict[str, Any] = {"seconds": str(_read_duration(provider, request)), **request.provider}
     arguments |= {name: parameters[name] for name in ("generate_audio", "seed") if name in parameters}
@@ -214,7 +216,7 @@ def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
         shape = (resolution or "720p", ratio or "16:9")
         if shape not in _FRAMES:
             options = ", ".join(f"{high} {wide}" for high, wide in _FRAMES)
-            raise RequestRefused(f"The model makes {options}.", details={"param": "resolution"})
+            raise RequestRefused(f"The model makes only these sizes: {options}.", details={"param": "resolution"})
         arguments["size"] = _FRAMES[shape]
     return arguments
 
@@ -233,7 +235,7 @@ def _read_duration(provider: str, request: MediaRequest) -> int:
     seconds = request.parameters.get("duration", _USUAL_OF_GOOGLE if provider == "gemini" else _USUAL)
     if not isinstance(seconds, int) or isinstance(seconds, bool) or not 1 <= seconds <= _LONGEST:
         raise RequestRefused(
-            f"`duration` is a whole number of seconds from 1 to {_LONGEST}.", details={"param": "duration"}
+            f"`duration` must be a whole number of seconds from 1 to {_LONGEST}.", details={"param": "duration"}
         )
     return seconds
 

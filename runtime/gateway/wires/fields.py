@@ -17,7 +17,7 @@ def field_error(at: str, problem: str) -> RequestRefused:
 def require_text(holder: Mapping[str, Any], name: str, at: str) -> str:
     value = holder.get(name)
     if not isinstance(value, str):
-        raise field_error(f"{at}.{name}", "is a text")
+        raise field_error(f"{at}.{name}", "must be a text")
     return value
 
 
@@ -25,7 +25,7 @@ def get_object(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[st
     """Returns the object of that name; an empty one if it is missing."""
     value = holder.get(name)
     if value is not None and not isinstance(value, dict):
-        raise field_error(f"{at}.{name}" if at else name, "is an object")
+        raise field_error(f"{at}.{name}" if at else name, "must be an object")
     return value or {}
 
 
@@ -35,10 +35,10 @@ def list_objects(holder: Mapping[str, Any], name: str, at: str = "") -> list[tup
     if value is None:
         return []
     if not isinstance(value, list):
-        raise field_error(where, "is an array")
+        raise field_error(where, "must be an array")
     for number, each in enumerate(value):
         if not isinstance(each, dict):
-            raise field_error(f"{where}[{number}]", "is an object")
+            raise field_error(f"{where}[{number}]", "must be an object")
     return [(f"{where}[{number}]", each) for number, each in enumerate(value)]
 
 

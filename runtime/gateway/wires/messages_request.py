@@ -68,7 +68,7 @@ def _build_messages(message: Mapping[str, Any], at: str) -> list[dict[str, Any]]
     """Builds the chat messages for one message: results of tools become messages of their own."""
     role = message.get("role")
     if role not in ("user", "assistant", "system"):
-        raise field_error(f"{at}.role", "is `user` or `assistant`")
+        raise field_error(f"{at}.role", "must be `user` or `assistant`")
     if isinstance(message.get("content"), str):
         return [{"role": role, "content": message["content"]}]
     blocks = list_objects(message, "content", at)
@@ -100,7 +100,7 @@ def _build_assistant_message(blocks: list[tuple[str, dict[str, Any]]]) -> dict[s
                 # Signed for the model that wrote it; another model cannot use it.
                 continue
             case _:
-                raise field_error(f"{at}.type", "is `text`, `tool_use` or `thinking` for this model")
+                raise field_error(f"{at}.type", "must be `text`, `tool_use` or `thinking` for this model")
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
     return {**message, "tool_calls": calls} if calls else message
 
@@ -130,7 +130,7 @@ def _build_part(block: Mapping[str, Any], at: str) -> dict[str, Any]:
     if kind == "text":
         return {"type": "text", "text": require_text(block, "text", at)}
     if kind not in ("image", "document"):
-        raise field_error(f"{at}.type", "is `text`, `image`, `document` or `tool_result` for this model")
+        raise field_error(f"{at}.type", "must be `text`, `image`, `document` or `tool_result` for this model")
     source, where = get_object(block, "source", at), f"{at}.source"
     match source.get("type"):
         case "base64":
@@ -140,7 +140,7 @@ def _build_part(block: Mapping[str, Any], at: str) -> dict[str, Any]:
         case "text" if kind == "document":
             return {"type": "text", "text": require_text(source, "data", where)}
         case _:
-            raise field_error(f"{where}.type", "is one that this model cannot be shown; send it as `base64`")
+            raise field_error(f"{where}.type", "is not supported by this model; send it as `base64`")
     if kind == "image":
         return {"type": "image_url", "image_url": {"url": url}}
     title = block.get("title")
@@ -153,7 +153,7 @@ def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     tools = []
     for at, tool in list_objects(body, "tools"):
         if tool.get("type") not in (None, "custom"):
-            raise field_error(f"{at}.type", "is `custom` for this model")
+            raise field_error(f"{at}.type", "must be `custom` for this model")
         function = {"name": require_text(tool, "name", at), "parameters": get_object(tool, "input_schema", at)}
         function |= {name: tool[name] for name in ("description", "strict") if tool.get(name) is not None}
         tools.append({"type": "function", "function": function})
@@ -173,7 +173,7 @@ def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
         case None:
             pass
         case _:
-            raise field_error("tool_choice.type", "is `auto`, `any`, `tool` or `none`")
+            raise field_error("tool_choice.type", "must be `auto`, `any`, `tool` or `none`")
     return request
 
 
@@ -195,6 +195,6 @@ def _build_format(body: Mapping[str, Any]) -> dict[str, Any]:
     if not form:
         return {}
     if form.get("type") != "json_schema":
-        raise field_error("output_config.format.type", "is `json_schema`")
+        raise field_error("output_config.format.type", "must be `json_schema`")
     schema = {"name": "answer", "schema": get_object(form, "schema", "output_config.format")}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}

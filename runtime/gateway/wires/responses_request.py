@@ -81,7 +81,7 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
                 continue
             case _:
                 raise field_error(
-                    f"{at}.type", "is `message`, `function_call` or `function_call_output` for this model"
+                    f"{at}.type", "must be `message`, `function_call` or `function_call_output` for this model"
                 )
     return _move_results_together(messages)
 
@@ -89,7 +89,7 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _build_message(item: Mapping[str, Any], at: str) -> dict[str, Any]:
     role = item.get("role")
     if role not in ("user", "assistant", "system", "developer"):
-        raise field_error(f"{at}.role", "is `user`, `assistant`, `system` or `developer`")
+        raise field_error(f"{at}.role", "must be `user`, `assistant`, `system` or `developer`")
     # Not every provider knows `developer`, the newest name of the system role.
     role = "system" if role == "developer" else role
     if isinstance(item.get("content"), str):
@@ -108,21 +108,21 @@ def _build_part(part: Mapping[str, Any], at: str) -> dict[str, Any]:
             return {"type": "text", "text": require_text(part, "refusal", at)}
         case "input_image":
             if not isinstance(part.get("image_url"), str):
-                raise field_error(f"{at}.image_url", "is an address or a data URL: no files are stored here")
+                raise field_error(f"{at}.image_url", "must be a URL or a data URL: no files are stored here")
             image = {"url": part["image_url"]}
             if isinstance(part.get("detail"), str):
                 image["detail"] = part["detail"]
             return {"type": "image_url", "image_url": image}
         case "input_file":
             if not isinstance(part.get("file_data"), str):
-                raise field_error(f"{at}.file_data", "is a data URL: this model is shown no other files")
+                raise field_error(f"{at}.file_data", "must be a data URL: this model takes no other files")
             file = {"filename": part.get("filename") or "document.pdf", "file_data": part["file_data"]}
             return {"type": "file", "file": file}
         case "input_audio":
             return {"type": "input_audio", "input_audio": dict(get_object(part, "input_audio", at))}
         case _:
             raise field_error(
-                f"{at}.type", "is `input_text`, `input_image`, `input_file` or `output_text` for this model"
+                f"{at}.type", "must be `input_text`, `input_image`, `input_file` or `output_text` for this model"
             )
 
 
@@ -183,7 +183,7 @@ def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
         if tool.get("type") == "custom":
             tools.append({"type": "custom", "custom": {**fields, **_build_grammar(tool, at)}})
         elif tool.get("type") != "function":
-            raise field_error(f"{at}.type", "is `function` or `custom` for this model")
+            raise field_error(f"{at}.type", "must be `function` or `custom` for this model")
         else:
             tools.append({"type": "function", "function": {**fields, "parameters": get_object(tool, "parameters", at)}})
     choice = body.get("tool_choice")
@@ -219,7 +219,7 @@ def _build_choice(choice: Any) -> Any:
             allowed = [_build_choice(tool) for _, tool in list_objects(choice, "tools", "tool_choice")]
             return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}
         case _:
-            raise field_error("tool_choice.type", "is `function`, `custom` or `allowed_tools` for this model")
+            raise field_error("tool_choice.type", "must be `function`, `custom` or `allowed_tools` for this model")
 
 
 def _build_format(given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -233,4 +233,4 @@ def _build_format(given: Mapping[str, Any]) -> dict[str, Any] | None:
             schema = {name: value for name, value in form.items() if name != "type" and value is not None}
             return {"type": "json_schema", "json_schema": schema}
         case _:
-            raise field_error("text.format.type", "is `text`, `json_object` or `json_schema`")
+            raise field_error("text.format.type", "must be `text`, `json_object` or `json_schema`")

@@ -334,7 +334,7 @@ def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise RequestRefused(f"`{field}` is a whole number from 1 to {most}.", details={"param": field})
+        raise RequestRefused(f"`{field}` must be a whole number from 1 to {most}.", details={"param": field})
     return value
 
 

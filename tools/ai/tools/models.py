@@ -76,7 +76,7 @@ async def gateway_model(call: Call, model_id: ModelName) -> Listed:
     call_settings, gateway_ = await settings.get_call_settings(call), call.services.part(Gateway)
     model = gateway_.get_model(model_id, call_settings.provider_access)
     if not is_model_allowed(gateway_, call_settings, model):
-        raise ModelNotAllowed(f"The app allows {', '.join(call_settings.allowed_models)}.")
+        raise ModelNotAllowed(f"The app allows only {', '.join(call_settings.allowed_models)}.")
     return _render_model(model)
 
 
