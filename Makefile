@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 E2E := tests/e2e
 # What is tested once more with the rows in Postgres: all that stands on them.
-GROWN := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
+ON_ROWS := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
 	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/test_threats.py
 # Where hypothesis draws the examples.
 PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py" tests)
@@ -19,7 +19,7 @@ WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test test-grown check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist image
+.PHONY: help install install-dev serve test test-postgres check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist image
 
 help:
 	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
@@ -66,9 +66,9 @@ serve: $(VENV)/.installed
 test: $(VENV)/.developing
 	$(PARALLEL) $(ARGS)
 
-## make test-grown: run the tests that stand on rows, with the rows in Postgres
-test-grown: $(VENV)/.developing
-	$(PARALLEL) --column grown $(or $(ARGS),$(GROWN))
+## make test-postgres: run the tests that stand on rows, with the rows in Postgres
+test-postgres: $(VENV)/.developing
+	$(PARALLEL) --backend postgres $(or $(ARGS),$(ON_ROWS))
 
 ## make check: everything that must hold before a change is handed in
 check: $(VENV)/.developing
@@ -77,9 +77,9 @@ check: $(VENV)/.developing
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(PARALLEL)
-	$(PARALLEL) --column grown $(GROWN)
+	$(PARALLEL) --backend postgres $(ON_ROWS)
 	$(BIN)/python -m pytest tests/crash
-	$(BIN)/python -m pytest --column grown tests/crash
+	$(BIN)/python -m pytest --backend postgres tests/crash
 
 ## make fuzz: run the property tests with examples drawn anew, and more of them (ARGS="--hypothesis-seed 7": the same again)
 fuzz: $(VENV)/.developing
@@ -91,13 +91,13 @@ bench: $(VENV)/.developing
 
 ## make bench-peers: install what is measured against, each into an environment of its own below .bench/ (1 GB)
 bench-peers: $(VENV)/.developing
-	$(BIN)/python -m tests.bench.peers.installed
+	$(BIN)/python -m tests.bench.peers.environments
 
 ## make crash: break servers, stores and disks under load, for longer than `make check` does
 crash: export BAOBAB_CRASH_ROUNDS ?= 4
 crash: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/crash $(ARGS)
-	$(BIN)/python -m pytest --column grown tests/crash $(ARGS)
+	$(BIN)/python -m pytest --backend postgres tests/crash $(ARGS)
 
 ## make e2e: let the public MCP conformance suite judge the server, and the light clients use it (needs npm and Linux on x86-64)
 e2e: $(VENV)/.developing $(E2E)/node_modules/.installed

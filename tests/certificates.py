@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def certificate(name: str, folder: Path) -> tuple[Path, Path]:
+def create_certificate(name: str, folder: Path) -> tuple[Path, Path]:
     """A certificate for one name, signed by itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])

@@ -15,9 +15,9 @@ import pytest
 from baobab.composition import Application
 from baobab.server import Server
 from baobab.settings import load_settings
-from tests.columns import CHOSEN, Column, Embedded, Grown, begin, end
-from tests.held import hold_one_connection_at_a_time
-from tests.servers import postgres
+from tests.backends import ACTIVE_BACKEND, Backend, PostgresBackend, SqliteBackend, prepare_data, release_data
+from tests.one_connection import hold_one_connection_at_a_time
+from tests.servers import start_postgres
 
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
@@ -49,12 +49,12 @@ hypothesis.settings.load_profile("default")
 class Baobab:
     """An open installation: its house for what no door shows, a client for everything else."""
 
-    house: Application
+    application: Application
     client: httpx.AsyncClient
     key: str = KEY
     _transport: Any = field(default=None, repr=False)
 
-    async def app(self, **settings: Any) -> str:
+    async def create_app(self, **settings: Any) -> str:
         """A new app of the first account."""
         made = await self.client.post("/init", json={"name": f"app-{next(_NAMES)}", **settings}, headers=self.owner)
         assert made.status_code == 201, made.text
@@ -65,17 +65,17 @@ class Baobab:
     def owner(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.key}"}
 
-    async def metrics(self) -> str:
+    async def fetch_metrics(self) -> str:
         """What the operator reads at /metrics."""
-        token = self.house.settings.metrics_token or self.house.settings.metrics_file.read_text().strip()
+        token = self.application.settings.metrics_token or self.application.settings.metrics_file.read_text().strip()
         answer = await self.client.get("/metrics", headers={"authorization": f"Bearer {token}"})
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"].startswith("text/plain")
         return answer.text
 
-    async def user(self, app_id: str, user_id: str, **claims: Any) -> dict[str, str]:
+    async def user_headers(self, app_id: str, user_id: str, **claims: Any) -> dict[str, str]:
         """Headers of an end user of an app, with a token from the app's own signer."""
-        token = await self.house.services.signers.mint(app_id, {"sub": user_id, **claims}, 3600)
+        token = await self.application.services.signers.mint(app_id, {"sub": user_id, **claims}, 3600)
         return {"authorization": f"Bearer {token}"}
 
 
@@ -92,18 +92,18 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--column", choices=("embedded", "grown"), default="embedded", help="where the rows are")
+    parser.addoption("--backend", choices=("sqlite", "postgres"), default="sqlite", help="where the rows are")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def column(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Column]:
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     with contextlib.ExitStack() as stack:
-        if request.config.getoption("column") == "grown":
-            CHOSEN.append(Grown(stack.enter_context(postgres())))
+        if request.config.getoption("backend") == "postgres":
+            ACTIVE_BACKEND.append(PostgresBackend(stack.enter_context(start_postgres())))
         else:
-            CHOSEN.append(Embedded(tmp_path_factory.mktemp("migrated")))
-        yield CHOSEN[0]
-        CHOSEN.clear()
+            ACTIVE_BACKEND.append(SqliteBackend(tmp_path_factory.mktemp("migrated")))
+        yield ACTIVE_BACKEND[0]
+        ACTIVE_BACKEND.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -116,9 +116,9 @@ def one_connection_at_a_time() -> Iterator[None]:
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
     data = tmp_path / "data"
-    server = Server(load_settings({**settings, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data))
-    async with server.open() as house:
+    server = Server(load_settings({**settings, **prepare_data(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data))
+    async with server.open() as application:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-            yield Baobab(house, client)
-    end(data)
+            yield Baobab(application, client)
+    release_data(data)

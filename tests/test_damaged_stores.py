@@ -16,7 +16,7 @@ OWNER = {"authorization": f"Bearer {KEY}"}
 
 
 @asynccontextmanager
-async def started(data: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(data: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A server on files, whatever column is tested."""
     server = Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}, data=data))
     async with server.open():
@@ -25,12 +25,12 @@ async def started(data: Path) -> AsyncIterator[httpx.AsyncClient]:
             yield client
 
 
-async def make_app(client: httpx.AsyncClient) -> str:
+async def create_app(client: httpx.AsyncClient) -> str:
     app: str = (await client.post("/init", json={"name": "shop"})).json()["app_id"]
     return app
 
 
-async def readiness(client: httpx.AsyncClient) -> tuple[int, dict[str, str]]:
+async def fetch_readiness(client: httpx.AsyncClient) -> tuple[int, dict[str, str]]:
     answer = await client.get("/health/ready")
     return answer.status_code, answer.json()["checks"]
 
@@ -53,14 +53,14 @@ def overwrite(file: Path, offset: int, size: int) -> None:
 async def test_a_key_value_store_that_is_damaged_says_so_once_it_is_met(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with started(tmp_path) as client:
-        app = await make_app(client)
+    async with open_client(tmp_path) as client:
+        app = await create_app(client)
         for batch in range(20):
             ops = [{"op": "set", "key": f"k{batch:02}:{number:02}", "value": "x" * 500} for number in range(50)]
             assert (await client.post(f"/v1/{app}/kv/_batch", json={"ops": ops})).status_code == 200
     file = tmp_path / "kv" / "local" / "kv.db"
     overwrite(file, file.stat().st_size // 3, 100_000)
-    async with started(tmp_path) as client:
+    async with open_client(tmp_path) as client:
         keys = [f"k{batch:02}:{number:02}" for batch in range(20) for number in range(50)]
         answers = [await client.get(f"/v1/{app}/kv/{key}") for key in keys]
         told = next(answer for answer in answers if answer.status_code >= 500)
@@ -68,17 +68,17 @@ async def test_a_key_value_store_that_is_damaged_says_so_once_it_is_met(
         assert "retry-after" not in told.headers
         assert "backup" in told.json()["remediation"]
         assert any(record.levelname == "ERROR" and "damaged" in record.message for record in caplog.records)
-        status, checks = await readiness(client)
+        status, checks = await fetch_readiness(client)
         assert (status, checks["kv:local"], checks["database"]) == (503, "damaged", "ok")
 
 
 async def test_rows_that_are_damaged_say_so_once_they_are_met(tmp_path: Path) -> None:
-    async with started(tmp_path) as client:
-        app = await make_app(client)
+    async with open_client(tmp_path) as client:
+        app = await create_app(client)
     damage_page(tmp_path / "baobab.db", "audit_logs")
-    async with started(tmp_path) as client:
-        assert (await readiness(client))[0] == 200
+    async with open_client(tmp_path) as client:
+        assert (await fetch_readiness(client))[0] == 200
         told = await client.get(f"/v1/{app}/audit-logs")
         assert (told.status_code, told.json()["error"]["code"]) == (500, "STORE_DAMAGED")
-        status, checks = await readiness(client)
+        status, checks = await fetch_readiness(client)
         assert (status, checks["database"]) == (503, "damaged")

@@ -10,20 +10,20 @@ import pytest
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage.identity import StoreLost
-from tests.cli.test_transfer import command
+from tests.cli.test_transfer import run_command
 from tests.conftest import ADDRESS, KEY
-from tests.servers import postgres
+from tests.servers import start_postgres
 
 OWNER = {"authorization": f"Bearer {KEY}"}
 
 
-def server(data: Path, **variables: str) -> Server:
+def build_server(data: Path, **variables: str) -> Server:
     return Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data))
 
 
-async def use(data: Path, **variables: str) -> str:
+async def store_value(data: Path, **variables: str) -> str:
     """Start, store a value, and stop; the id of its app."""
-    running = server(data, **variables)
+    running = build_server(data, **variables)
     async with running.open():
         transport = httpx.ASGITransport(app=running)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, headers=OWNER) as client:
@@ -32,10 +32,10 @@ async def use(data: Path, **variables: str) -> str:
     return app
 
 
-async def refusal(data: Path, **variables: str) -> str:
+async def catch_refusal(data: Path, **variables: str) -> str:
     """The one line that a start is refused with."""
     with pytest.raises(StoreLost) as refused:
-        async with server(data, **variables).open():
+        async with build_server(data, **variables).open():
             pass
     line = str(refused.value)
     assert "\n" not in line
@@ -69,43 +69,43 @@ async def test_a_store_that_lost_its_data_is_not_started_on(
     tmp_path: Path, lose: Callable[[Path], None], words: tuple[str, ...]
 ) -> None:
     data = tmp_path / "data"
-    await use(data)
+    await store_value(data)
     lose(data)
-    line = await refusal(data)
+    line = await catch_refusal(data)
     for word in words:
         assert word in line
 
 
 async def test_an_emptied_postgres_beside_the_files_of_an_installation_is_not_started_on(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with postgres() as servers:
-        await use(data, BAOBAB_DATABASE_URL=servers.database("before"))
-        line = await refusal(data, BAOBAB_DATABASE_URL=servers.database("emptied"))
+    with start_postgres() as servers:
+        await store_value(data, BAOBAB_DATABASE_URL=servers.create_database("before"))
+        line = await catch_refusal(data, BAOBAB_DATABASE_URL=servers.create_database("emptied"))
     assert "object store of the region local belongs to another installation" in line
 
 
 async def test_a_changed_region_is_refused_and_the_right_one_is_named(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    await use(data)
-    line = await refusal(data, BAOBAB_REGION="mars")
+    await store_value(data)
+    line = await catch_refusal(data, BAOBAB_REGION="mars")
     assert "BAOBAB_REGION=local" in line
 
 
 async def test_the_key_value_store_of_another_installation_is_refused(tmp_path: Path) -> None:
     data, other = tmp_path / "data", tmp_path / "other"
-    await use(data)
-    await use(other)
+    await store_value(data)
+    await store_value(other)
     lose_the_keys(data)
     for file in (other / "kv" / "local").glob("kv.db*"):
         shutil.copyfile(file, data / "kv" / "local" / file.name)
-    assert "belongs to another installation" in await refusal(data)
+    assert "belongs to another installation" in await catch_refusal(data)
 
 
 async def test_an_operator_may_begin_anew_with_an_empty_store(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    await use(data)
+    await store_value(data)
     lose_the_objects(data)
-    assert "forget-store objects:local" in await refusal(data)
-    assert command("forget-store", "objects:mars", "--data", data).exit_code == 1
-    assert command("forget-store", "objects:local", "--data", data).exit_code == 0
-    await use(data)
+    assert "forget-store objects:local" in await catch_refusal(data)
+    assert run_command("forget-store", "objects:mars", "--data", data).exit_code == 1
+    assert run_command("forget-store", "objects:local", "--data", data).exit_code == 0
+    await store_value(data)

@@ -20,7 +20,7 @@ from tests.conftest import ADDRESS, KEY, Baobab
 
 
 @contextlib.contextmanager
-def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+def start_collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """An OTLP/HTTP collector that keeps what it is sent."""
     received: list[tuple[str, bytes]] = []
 
@@ -52,7 +52,7 @@ async def _ask(tmp_path: Path, path: str, **environment: str) -> None:
 
 
 async def test_one_setting_sends_a_span_for_each_call(tmp_path: Path) -> None:
-    with collector() as (url, received):
+    with start_collector() as (url, received):
         await _ask(tmp_path, "/apps", BAOBAB_OTEL_URL=url)
     assert [path for path, _ in received] == ["/v1/traces"]
     ((_, spans),) = received
@@ -79,8 +79,8 @@ async def test_the_access_log_is_json_lines_of_the_share_asked_for(
 async def test_why_a_store_does_not_answer_is_in_the_log_and_not_in_the_answer(
     baobab: Baobab, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app_id = await baobab.app()
-    (stores,) = baobab.house.services.regions.values()
+    app_id = await baobab.create_app()
+    (stores,) = baobab.application.services.regions.values()
     await stores.kv.close()
     answer = await baobab.client.get(f"/v1/{app_id}/kv/n", headers={**baobab.owner, "x-request-id": "seen-by-operator"})
     await stores.kv.open()
@@ -98,7 +98,7 @@ async def test_why_the_database_does_not_answer_is_in_the_log_before_there_is_a_
         def connect(self) -> None:
             raise DatabaseUnavailable("UndefinedColumn", "there is no such column")
 
-    database = baobab.house.services.database
+    database = baobab.application.services.database
     broken: Any = Broken()
     working, database._engine = database._engine, broken
     nobody_knows = {"authorization": f"Bearer {KEY[:-1]}x", "x-request-id": "seen-by-operator"}

@@ -18,9 +18,9 @@ from psycopg import sql
 from baobab.cli import main
 from baobab.composition import open_application
 from baobab.settings import load_settings
-from tests.cli.server_process import PATIENCE, ServerProcess, baobab, serving
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_baobab, run_server
 from tests.ports import free_port
-from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
+from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 
 HOME, FAR = "local", "eu-west-1"
 KEY = "bb_sk_" + "R" * 40
@@ -41,7 +41,7 @@ class Place:
     keys: ValkeyServer
     objects: Path
 
-    def holding(self, word: str) -> set[str]:
+    def find_word(self, word: str) -> set[str]:
         """Where in them a word stands: tables, or the kind of store."""
         found = {"objects"} if any(word in str(path) for path in self.objects.rglob("*")) else set()
         # Whatever was ever written stands in its log.
@@ -63,7 +63,7 @@ class Regions:
     server: ServerProcess
     client: httpx.Client
 
-    def app(self, region: str) -> str:
+    def create_app(self, region: str) -> str:
         made = self.client.post("/init", json={"name": f"app-{next(_NAMES)}", "region": region})
         assert made.status_code == 201, made.text
         app_id: str = made.json()["app_id"]
@@ -72,9 +72,9 @@ class Regions:
     def put(self, app: str, key: str, **options: Any) -> httpx.Response:
         return self.client.put(f"/v1/{app}/kv/{key}", json={"value": key, **options})
 
-    def ready(self, status: str) -> dict[str, str]:
+    def wait_for_status(self, status: str) -> dict[str, str]:
         """Wait until the server says so of itself; its checks."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             answer = self.client.get("/health/ready")
             if answer.json()["status"] == status:
@@ -91,10 +91,10 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regions]:
     with contextlib.ExitStack() as stack:
         places = {}
         for region in (HOME, FAR):
-            rows = stack.enter_context(postgres())
-            keys = stack.enter_context(valkey())
+            rows = stack.enter_context(start_postgres())
+            keys = stack.enter_context(start_valkey())
             objects = folder / "files" / region
-            places[region] = Place(rows, rows.database("baobab"), keys, objects)
+            places[region] = Place(rows, rows.create_database("baobab"), keys, objects)
         home, far = places[HOME], places[FAR]
         file = folder / "regions.toml"
         file.write_text(
@@ -108,9 +108,9 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regions]:
             "BAOBAB_OBJECTS_URL": f"file://{home.objects}",
             "BAOBAB_REGIONS": str(file),
         }
-        server = stack.enter_context(serving(folder / "data", settings=environment))
+        server = stack.enter_context(run_server(folder / "data", settings=environment))
         headers = {"authorization": f"Bearer {KEY}"}
-        client = httpx.Client(base_url=server.address, headers=headers, timeout=PATIENCE)
+        client = httpx.Client(base_url=server.address, headers=headers, timeout=TIMEOUT_SECONDS)
         yield Regions(places, environment, folder / "data", server, stack.enter_context(client))
 
 
@@ -125,7 +125,7 @@ def test_an_app_cannot_be_made_in_a_region_that_there_is_not(regions: Regions) -
 
 
 async def test_what_belongs_to_an_app_is_only_ever_in_the_stores_of_its_region(regions: Regions) -> None:
-    apps = {region: regions.app(region) for region in (HOME, FAR)}
+    apps = {region: regions.create_app(region) for region in (HOME, FAR)}
     for region, app in apps.items():
         assert regions.put(app, f"durable-{region}").status_code == 204
         assert regions.put(app, f"light-{region}", ephemeral=True).status_code == 204
@@ -136,20 +136,20 @@ async def test_what_belongs_to_an_app_is_only_ever_in_the_stores_of_its_region(r
 
     for region, other in ((HOME, FAR), (FAR, HOME)):
         here, there = regions.places[region], regions.places[other]
-        assert here.holding(apps[region]) >= OF_AN_APP
+        assert here.find_word(apps[region]) >= OF_AN_APP
         for word, places in (("durable", {"kv.entries"}), ("light", {"valkey"}), ("absent", {"public.failures"})):
             # A write of the durable tier has its turn on the key in Valkey.
-            assert places <= here.holding(f"{word}-{region}") <= {*places, "valkey"}
-            assert there.holding(f"{word}-{region}") == set()
-    assert regions.places[FAR].holding(apps[HOME]) == set()
+            assert places <= here.find_word(f"{word}-{region}") <= {*places, "valkey"}
+            assert there.find_word(f"{word}-{region}") == set()
+    assert regions.places[FAR].find_word(apps[HOME]) == set()
     # At home are the rows that the platform has of every app, and counts of its requests.
-    known = regions.places[HOME].holding(apps[FAR])
+    known = regions.places[HOME].find_word(apps[FAR])
     assert {"public.apps", "public.audit_logs", "public.events"} <= known
     assert known & OF_AN_APP <= {"valkey"}
 
     for region, app in apps.items():
         assert regions.client.delete(f"/apps/{app}").status_code == 200
-        assert not regions.places[region].holding(app) & {"kv.entries", "objects"}
+        assert not regions.places[region].find_word(app) & {"kv.entries", "objects"}
 
 
 async def put_object(regions: Regions, apps: dict[str, str]) -> None:
@@ -169,7 +169,7 @@ async def put_object(regions: Regions, apps: dict[str, str]) -> None:
 def test_a_region_whose_postgres_is_gone_takes_its_own_apps_away_and_no_others(
     regions: Regions, how: signal.Signals
 ) -> None:
-    home, far = regions.app(HOME), regions.app(FAR)
+    home, far = regions.create_app(HOME), regions.create_app(FAR)
     rows = regions.places[FAR].rows
     try:
         for app in (home, far):
@@ -187,17 +187,17 @@ def test_a_region_whose_postgres_is_gone_takes_its_own_apps_away_and_no_others(
         assert regions.client.get(f"/v1/{home}/kv/_audit_recent").status_code == 200
         for path in ("/apps", f"/apps/{far}/status", f"/v1/{far}/config"):
             assert regions.client.get(path).status_code == 200
-        checks = regions.ready("degraded")
+        checks = regions.wait_for_status("degraded")
         assert {name for name, found in checks.items() if found != "ok"} == {f"database:{FAR}", f"kv:{FAR}"}
         renamed = regions.client.patch(f"/apps/{far}", json={"name": "renamed"})
         assert renamed.status_code == 200
         rows.start()
-        assert set(regions.ready("ready").values()) == {"ok"}
+        assert set(regions.wait_for_status("ready").values()) == {"ok"}
         assert regions.client.get(f"/v1/{far}/kv/a").json() == {"value": "a"}
         assert regions.put(far, "a").status_code == 204
         # What was refused meanwhile is told there, once it answers.
-        deadline = time.monotonic() + PATIENCE
-        while not {503} & refusals(regions, far):
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not {503} & list_refusals(regions, far):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
@@ -207,7 +207,7 @@ def test_a_region_whose_postgres_is_gone_takes_its_own_apps_away_and_no_others(
             regions.client.delete(f"/apps/{app}").raise_for_status()
 
 
-def refusals(regions: Regions, app: str) -> set[int]:
+def list_refusals(regions: Regions, app: str) -> set[int]:
     recent = regions.client.get(f"/v1/{app}/kv/_audit_recent")
     return {entry["status_code"] for entry in recent.json()["entries"]} if recent.status_code == 200 else set()
 
@@ -258,7 +258,7 @@ def test_a_region_that_does_not_answer_at_the_start_is_one_line_without_its_pass
 ) -> None:
     file = tmp_path / "regions.toml"
     file.write_text(f'[{FAR}]\n{key} = "{address.format(password=PASSWORD, port=free_port())}"\n')
-    started = baobab(
+    started = run_baobab(
         "serve", "--port", free_port(), "--data", tmp_path / "data", settings={"BAOBAB_REGIONS": str(file)}
     )
     assert started.returncode == 1, started

@@ -20,7 +20,7 @@ SECRETS = {
 GOOD_KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
 
 
-def refused(**variables: str) -> str:
+def catch_error(**variables: str) -> str:
     with pytest.raises(SettingsError) as error:
         load_settings({PREFIX + name.upper(): value for name, value in variables.items()})
     return str(error.value)
@@ -64,7 +64,7 @@ def test_without_any_variable_every_setting_has_a_value() -> None:
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_its_variable(variable: str, value: Any, words: str) -> None:
-    message = refused(**{variable: value})
+    message = catch_error(**{variable: value})
     assert message.startswith(f"BAOBAB_{variable.upper()}: ")
     assert words in message
     assert "\n" not in message
@@ -143,7 +143,7 @@ def test_the_refusal_of_a_secret_does_not_show_it(variable: str) -> None:
 
 
 def test_the_password_of_a_database_is_not_shown() -> None:
-    assert "hunter2" not in refused(database_url="mysql://user:hunter2@db/baobab")
+    assert "hunter2" not in catch_error(database_url="mysql://user:hunter2@db/baobab")
 
 
 def test_settings_that_are_printed_show_no_secret() -> None:

@@ -17,7 +17,7 @@ B = "5c1f7a52-1f0a-4c35-8f8f-6f6f0b9f3a77"
 MCP = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
 
 
-def mcp_call(tool: str, **arguments: object) -> dict[str, object]:
+def build_mcp_call(tool: str, **arguments: object) -> dict[str, object]:
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
 
 
@@ -38,14 +38,14 @@ async def test_a_page_of_a_foreign_origin_is_refused_at_every_door(baobab: Baoba
 
 @pytest.mark.parametrize("trick", ["../other", "..%2fother", "a?b=c", "a#b", "a\x00b", "..\\..", "%00", "//x"])
 async def test_path_parameters_pasted_into_urls_reach_no_other_app(baobab: Baobab, trick: str) -> None:
-    mine, other = await baobab.app(), await baobab.app()
+    mine, other = await baobab.create_app(), await baobab.create_app()
     await baobab.client.put(f"/v1/{other}/kv/secret", json={"value": "theirs"}, headers=baobab.owner)
     minted = await baobab.client.post(
         "/api-keys", json={"name": "mine", "key_scope": "app", "target_app_id": mine}, headers=baobab.owner
     )
     key = {"authorization": f"Bearer {minted.json()['key']}"}
     for app_id in (f"{mine}/{trick}", f"{mine}/../{other}", trick):
-        body = mcp_call("kv_get", app_id=app_id, key="secret")
+        body = build_mcp_call("kv_get", app_id=app_id, key="secret")
         answer = await baobab.client.post("/mcp", json=body, headers={**key, **MCP})
         assert "theirs" not in answer.text
         assert "isError" in answer.text
@@ -56,10 +56,10 @@ async def test_path_parameters_pasted_into_urls_reach_no_other_app(baobab: Baoba
 
 
 async def test_one_user_reads_and_writes_nothing_of_anothers(baobab: Baobab) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     rule = {"read": "owner", "write": "owner"}
     await baobab.client.put(f"/v1/{app_id}/kv/_expose/user:{{user.id}}:**", json=rule, headers=baobab.owner)
-    alice, bob = await baobab.user(app_id, A), await baobab.user(app_id, B)
+    alice, bob = await baobab.user_headers(app_id, A), await baobab.user_headers(app_id, B)
     note = f"/v1/{app_id}/kv/user:{A}:note"
     assert (await baobab.client.put(note, json={"value": "hers"}, headers=alice)).status_code == 204
     assert (await baobab.client.get(note, headers=bob)).status_code == 403
@@ -75,12 +75,12 @@ async def test_tokens_in_query_strings_are_no_credentials(baobab: Baobab) -> Non
 
 
 async def test_a_session_answers_only_the_credential_that_asks(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    body = mcp_call("apps_list")
+    app_id = await baobab.create_app()
+    body = build_mcp_call("apps_list")
     opened = await baobab.client.post("/mcp", json=body, headers={**baobab.owner, **MCP})
     forged = {**MCP, "mcp-session-id": opened.headers.get("mcp-session-id", "guessed")}
     assert (await baobab.client.post("/mcp", json=body, headers=forged)).status_code == 401
-    user = await baobab.user(app_id, A)
+    user = await baobab.user_headers(app_id, A)
     hijacked = await baobab.client.post("/mcp", json=body, headers={**user, **forged})
     assert app_id not in hijacked.text
     assert hijacked.status_code == 404
@@ -89,7 +89,7 @@ async def test_a_session_answers_only_the_credential_that_asks(baobab: Baobab) -
 async def test_budgets_are_exact_under_four_hundred_callers(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = Plan("enterprise", None, None, kv_bytes=None, kv_keys=100)
     monkeypatch.setitem(plans.PLANS, "enterprise", tight)
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
 
     async def put(number: int) -> int:
         path = f"/v1/{app_id}/kv/key{number}"

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from tests.bench import agents, bombs, columns, gateway, jobs, kv_engine, mcp_door, rest, stores, workers
+from tests.bench import agents, backends, bombs, gateway, jobs, kv_engine, mcp_endpoint, rest, stores, workers
 
 _SIDE_BY_SIDE = {"stores": stores, "workers": workers, "jobs": jobs, "agents": agents}
 """What runs in all columns, on database servers that are started once for all of it."""
@@ -20,14 +20,14 @@ def main() -> None:
     if "rest" in chosen:
         print("\n".join(rest.report(asyncio.run(rest.run()))))
     if "mcp" in chosen:
-        print("\n".join(mcp_door.report(asyncio.run(mcp_door.run()))))
+        print("\n".join(mcp_endpoint.report(asyncio.run(mcp_endpoint.run()))))
     if "gateway" in chosen:
         print("\n".join(gateway.report(asyncio.run(gateway.run()))))
     if "bombs" in chosen:
         print("\n".join(bombs.report(bombs.run())))
     if chosen & set(_SIDE_BY_SIDE):
         print(f"\nSide by side; {os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f} at the start")
-        with columns.serving() as servers:
+        with backends.start_servers() as servers:
             for name, measurement in _SIDE_BY_SIDE.items():
                 if name in chosen:
                     for line in measurement.report(measurement.run(servers)):

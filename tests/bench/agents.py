@@ -26,10 +26,10 @@ from baobab.storage.databases import database_at
 from baobab.tools.accounts.first_account import ensure_first_account
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.context import RequestContext
-from tests.bench.callers import Answer, call
+from tests.bench.backends import POSTGRES, SQLITE, Servers
+from tests.bench.callers import Answer, run_callers
 from tests.bench.callers import Caller as Calls
-from tests.bench.columns import FILES, POSTGRES, Servers
-from tests.bench.load import free_port, request, require, served
+from tests.bench.load import build_request, check_answer, free_port, start_server
 from tests.bench.peers.stock_graph import StockGraph
 from tests.bench.rest import KEY
 
@@ -38,7 +38,7 @@ _NODES, _RUNS, _ROUNDS = 100, 5, 5
 _PAUSED = 200
 _ALONE, _MANY, _CALLERS = 50, 100, 16
 _CANCELS = 15
-_PATIENCE = 120.0
+_TIMEOUT_SECONDS = 120.0
 _READ = {
     "type": "tool",
     "tool_ref": {"source": "builtin", "name": "kv_get"},
@@ -50,17 +50,17 @@ _DONE = {"type": "end"}
 _LIMITS = {"max_steps": 200, "max_tool_calls": 500}
 
 
-def _chain(*nodes: dict[str, Any]) -> dict[str, Any]:
+def _chain_graph(*nodes: dict[str, Any]) -> dict[str, Any]:
     named = {f"n{index}": node for index, node in enumerate((*nodes, _DONE))}
     edges = [{"from": f"n{index}", "to": f"n{index + 1}"} for index in range(len(nodes))]
     tools = {"builtin": ["kv_get", "kv_incr"]}
     return {"spec_version": 1, "entry": "n0", "nodes": named, "edges": edges, "tools": tools, "limits": _LIMITS}
 
 
-_AGENTS = {"long": _chain(*[_READ] * _NODES), "short": _chain(_READ), "asking": _chain(_ASK)}
+_AGENTS = {"long": _chain_graph(*[_READ] * _NODES), "short": _chain_graph(_READ), "asking": _chain_graph(_ASK)}
 # It goes round and round until it has taken all its steps, which is a tenth of a second and more.
 _AGENTS["round"] = {
-    **_chain(_READ),
+    **_chain_graph(_READ),
     "edges": [
         {"from": "n0", "to": "n1", "when": {"==": [{"var": "state.found.value"}, "stop"]}},
         {"from": "n0", "to": "n0"},
@@ -75,7 +75,7 @@ class Step(NamedTuple):
     wall: float
 
 
-class Paused(NamedTuple):
+class PausedCost(NamedTuple):
     bytes: float
     """Of memory, of each run."""
     tasks: int
@@ -83,7 +83,7 @@ class Paused(NamedTuple):
     threads: int
 
 
-class Served(NamedTuple):
+class ServedRate(NamedTuple):
     starts: tuple[float, float]
     """From the answer's moment to the first line of the run, in seconds: median and 99th percentile."""
     per_second: float
@@ -91,8 +91,8 @@ class Served(NamedTuple):
 
 class Costs(NamedTuple):
     steps: dict[str, Step]
-    paused: Paused
-    served: dict[str, dict[int, Served]]
+    paused: PausedCost
+    served: dict[str, dict[int, ServedRate]]
     """By column and number of workers."""
     cancels: dict[str, tuple[float, float]]
     """By column, to the end of a run that another process is asked to cancel: median and most, in seconds."""
@@ -100,108 +100,114 @@ class Costs(NamedTuple):
 
 def run(servers: Servers) -> Costs:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        steps = uvloop.run(_steps(Path(folder) / "steps"))
-        paused = uvloop.run(_paused(Path(folder) / "paused"))
-    columns = (FILES, POSTGRES)
+        steps = uvloop.run(_measure_steps(Path(folder) / "steps"))
+        paused = uvloop.run(_measure_paused(Path(folder) / "paused"))
+    backends = (SQLITE, POSTGRES)
     served_by = {
-        column: {workers: uvloop.run(_served(column, workers, servers)) for workers in WORKERS} for column in columns
+        column: {workers: uvloop.run(_measure_served(column, workers, servers)) for workers in WORKERS}
+        for column in backends
     }
-    return Costs(steps, paused, served_by, {column: uvloop.run(_cancels(column, servers)) for column in columns})
+    return Costs(
+        steps, paused, served_by, {column: uvloop.run(_measure_cancels(column, servers)) for column in backends}
+    )
 
 
 @dataclass
-class _Home:
+class _EmbeddedApp:
     """A house in this process, with an app and its agents."""
 
-    house: Application
+    application: Application
     owner: Caller
     app_id: str
 
-    async def use(self, tool: str, **arguments: Any) -> Any:
-        return await self.house.registry.call(tool, arguments, self.owner, RequestContext("bench", "bench"))
+    async def call_tool(self, tool: str, **arguments: Any) -> Any:
+        return await self.application.registry.call(tool, arguments, self.owner, RequestContext("bench", "bench"))
 
     async def start(self, agent: str, number: object) -> str:
         asked = {"app_id": self.app_id, "name": agent, "input": {}, "idempotency_key": str(number)}
-        run_id: str = (await self.use("agents_run", **asked))["run_id"]
+        run_id: str = (await self.call_tool("agents_run", **asked))["run_id"]
         return run_id
 
-    async def until(self, status: str, count: int) -> None:
-        await _until(self.house.services.database, status, count)
+    async def wait_until(self, status: str, count: int) -> None:
+        await _wait_until(self.application.services.database, status, count)
 
 
 @contextlib.asynccontextmanager
-async def _home(folder: Path) -> AsyncIterator[_Home]:
+async def _open_app(folder: Path) -> AsyncIterator[_EmbeddedApp]:
     settings = load_settings({"BAOBAB_PLAN": "enterprise"}, data=folder)
-    async with open_application(settings) as home:
-        key = await ensure_first_account(home.services, None)
+    async with open_application(settings) as application:
+        key = await ensure_first_account(application.services, None)
         assert key is not None
-        owner = await home.services.credentials.caller(f"Bearer {key}".encode())
-        made = await home.registry.call("apps_init", {"name": "bench"}, owner, RequestContext("bench", "bench"))
-        here = _Home(home, owner, made["app_id"])
-        await here.use("kv_put", app_id=here.app_id, key="seed", value=7)
+        owner = await application.services.credentials.caller(f"Bearer {key}".encode())
+        made = await application.registry.call("apps_init", {"name": "bench"}, owner, RequestContext("bench", "bench"))
+        here = _EmbeddedApp(application, owner, made["app_id"])
+        await here.call_tool("kv_put", app_id=here.app_id, key="seed", value=7)
         for name, graph in _AGENTS.items():
             settled = {"graph_spec": graph, "dedupe_window_seconds": 0}
-            await here.use("agents_create", app_id=here.app_id, name=name, **settled)
+            await here.call_tool("agents_create", app_id=here.app_id, name=name, **settled)
         yield here
 
 
-async def _steps(folder: Path) -> dict[str, Step]:
+async def _measure_steps(folder: Path) -> dict[str, Step]:
     """The least of several rounds, in which the sides take turns."""
     stock = StockGraph(_NODES)
     found: dict[str, list[Step]] = {"ours": [], "of it the tool": [], "LangGraph": []}
-    async with _home(folder) as home:
-        await _ours(home, 2)
-        await stock.steps(folder, 2)
+    async with _open_app(folder) as home:
+        await _measure_runs(home, 2)
+        await stock.measure_steps(folder, 2)
         for _ in range(_ROUNDS):
-            found["ours"].append(await _ours(home, _RUNS))
-            found["of it the tool"].append(await _tool(home))
-            found["LangGraph"].append(Step(*await stock.steps(folder, _RUNS)))
+            found["ours"].append(await _measure_runs(home, _RUNS))
+            found["of it the tool"].append(await _measure_tool(home))
+            found["LangGraph"].append(Step(*await stock.measure_steps(folder, _RUNS)))
     return {side: Step(min(s.cpu for s in steps), min(s.wall for s in steps)) for side, steps in found.items()}
 
 
-async def _ours(home: _Home, count: int) -> Step:
+async def _measure_runs(home: _EmbeddedApp, count: int) -> Step:
     """Runs one after the other; what begins and ends them is in it."""
-    database, before = home.house.services.database, await _counted(home.house.services.database, "completed")
+    database, before = (
+        home.application.services.database,
+        await _count_runs(home.application.services.database, "completed"),
+    )
     cpu_began, ids = time.process_time(), []
     for number in range(count):
         ids.append(await home.start("long", time.monotonic_ns()))
-        await home.until("completed", before + number + 1)
+        await home.wait_until("completed", before + number + 1)
     steps, cpu = count * (_NODES + 1), time.process_time() - cpu_began
     async with database.reading() as connection:
         rows = (await connection.execute(select(runs).where(runs.c.id.in_(ids)))).all()
     return Step(cpu / steps, sum((row.finished_at - row.created_at).total_seconds() for row in rows) / steps)
 
 
-async def _tool(home: _Home) -> Step:
+async def _measure_tool(home: _EmbeddedApp) -> Step:
     calls = _NODES * _RUNS
     began, cpu_began = time.perf_counter(), time.process_time()
     for _ in range(calls):
-        await home.use("kv_get", app_id=home.app_id, key="seed")
+        await home.call_tool("kv_get", app_id=home.app_id, key="seed")
     return Step((time.process_time() - cpu_began) / calls, (time.perf_counter() - began) / calls)
 
 
-async def _paused(folder: Path) -> Paused:
+async def _measure_paused(folder: Path) -> PausedCost:
     """What the second two hundred bring: the first have brought what all share."""
-    async with _home(folder) as home:
-        await _pause(home, 0)
-        before, tasks, threads = _held(), len(asyncio.all_tasks()), threading.active_count()
-        await _pause(home, 1)
-        after = _held()
+    async with _open_app(folder) as home:
+        await _pause_runs(home, 0)
+        before, tasks, threads = _traced_bytes(), len(asyncio.all_tasks()), threading.active_count()
+        await _pause_runs(home, 1)
+        after = _traced_bytes()
         tracemalloc.stop()
         more_tasks, more_threads = len(asyncio.all_tasks()) - tasks, threading.active_count() - threads
-        return Paused((after - before) / _PAUSED, more_tasks, more_threads)
+        return PausedCost((after - before) / _PAUSED, more_tasks, more_threads)
 
 
-async def _pause(home: _Home, group: int) -> None:
+async def _pause_runs(home: _EmbeddedApp, group: int) -> None:
     if group == 0:
         tracemalloc.start()
     for number in range(_PAUSED):
         await home.start("asking", f"{group} {number}")
-    await home.until("paused", (group + 1) * _PAUSED)
+    await home.wait_until("paused", (group + 1) * _PAUSED)
     await asyncio.sleep(1)
 
 
-def _held() -> int:
+def _traced_bytes() -> int:
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
@@ -215,8 +221,8 @@ class _Installation:
     app_id: str
 
     async def ask(self, method: str, path: str, body: Any = None, *, status: int, port: int = 0) -> Any:
-        sent = request(method, path, self.ports[port], _json(body), authorization=f"Bearer {KEY}")
-        return json.loads((await _one(self.ports[port], sent, status)).body or b"null")
+        sent = build_request(method, path, self.ports[port], _encode_json(body), authorization=f"Bearer {KEY}")
+        return json.loads((await _request_once(self.ports[port], sent, status)).body or b"null")
 
     def path(self, agent: str) -> str:
         return f"/v1/{self.app_id}/agents/{agent}/runs"
@@ -228,7 +234,9 @@ class _Installation:
 
 
 @contextlib.asynccontextmanager
-async def _installed(settings: dict[str, str], workers: int, *, second: bool = False) -> AsyncIterator[_Installation]:
+async def _start_installation(
+    settings: dict[str, str], workers: int, *, second: bool = False
+) -> AsyncIterator[_Installation]:
     """second: with another server, which makes no jobs."""
     async with contextlib.AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
@@ -240,7 +248,7 @@ async def _installed(settings: dict[str, str], workers: int, *, second: bool = F
                 "BAOBAB_PLAN": "certified", "BAOBAB_WORKERS": str(1 if number else workers),
                 **({"BAOBAB_JOBS": "0"} if number else {}),
             }  # fmt: skip
-            await stack.enter_async_context(served("-m", "baobab", "serve", port=port, environment=environment))
+            await stack.enter_async_context(start_server("-m", "baobab", "serve", port=port, environment=environment))
         database = database_at(settings.get("BAOBAB_DATABASE_URL", f"sqlite:///{folder}/baobab.db"))
         await database.open()
         stack.push_async_callback(database.close)
@@ -253,94 +261,94 @@ async def _installed(settings: dict[str, str], workers: int, *, second: bool = F
         yield made
 
 
-async def _served(column: str, workers: int, servers: Servers) -> Served:
-    async with _installed(servers.settings(column), workers) as here:
+async def _measure_served(backend: str, workers: int, servers: Servers) -> ServedRate:
+    async with _start_installation(servers.settings(backend), workers) as here:
         # Every worker has loaded what it needs.
-        await _many(here, "warm", 20 * workers)
-        began = await _now(here)
+        await _run_many(here, "warm", 20 * workers)
+        began = await _last_finish(here)
         for number in range(_ALONE):
             await here.start("short", number)
             await asyncio.sleep(0.05)
-        await _until(here.database, "completed", 20 * workers + _ALONE)
-        waits = await _waits(here.database, began)
-        best = max([await _many(here, f"round {number}", _MANY) for number in range(2)])
-    return Served((waits[len(waits) // 2], waits[len(waits) * 99 // 100]), best)
+        await _wait_until(here.database, "completed", 20 * workers + _ALONE)
+        waits = await _list_waits(here.database, began)
+        best = max([await _run_many(here, f"round {number}", _MANY) for number in range(2)])
+    return ServedRate((waits[len(waits) // 2], waits[len(waits) * 99 // 100]), best)
 
 
-async def _many(here: _Installation, named: str, count: int) -> float:
+async def _run_many(here: _Installation, prefix: str, count: int) -> float:
     """Runs a second, from the first one's start to the last one's end."""
-    before, began = await _counted(here.database, "completed"), await _now(here)
+    before, began = await _count_runs(here.database, "completed"), await _last_finish(here)
     numbers = iter(range(count))
 
     def caller() -> Calls:
         for number in numbers:
-            body = _json({"input": {}, "idempotency_key": f"{named} {number}"})
-            sent = request("POST", here.path("short"), here.ports[0], body, authorization=f"Bearer {KEY}")
-            require((yield sent), 201)
+            body = _encode_json({"input": {}, "idempotency_key": f"{prefix} {number}"})
+            sent = build_request("POST", here.path("short"), here.ports[0], body, authorization=f"Bearer {KEY}")
+            check_answer((yield sent), 201)
 
-    await call(here.ports[0], [caller() for _ in range(_CALLERS)])
-    await _until(here.database, "completed", before + count)
+    await run_callers(here.ports[0], [caller() for _ in range(_CALLERS)])
+    await _wait_until(here.database, "completed", before + count)
     async with here.database.reading() as connection:
         mine = select(func.min(runs.c.created_at), func.max(runs.c.finished_at)).where(runs.c.created_at >= began)
         first, last = (await connection.execute(mine)).one()
     return count / float((last - first).total_seconds())
 
 
-async def _cancels(column: str, servers: Servers) -> tuple[float, float]:
+async def _measure_cancels(backend: str, servers: Servers) -> tuple[float, float]:
     found: list[float] = []
-    async with _installed(servers.settings(column), 1, second=True) as here:
+    async with _start_installation(servers.settings(backend), 1, second=True) as here:
         for number in range(_CANCELS):
             run_id = await here.start("round", number)
             await asyncio.sleep(0.02)
             asked = time.time()
             await here.ask("POST", f"{here.path('round')}/{run_id}/cancel", status=202, port=1)
-            await _until(here.database, "cancelled", number + 1)
+            await _wait_until(here.database, "cancelled", number + 1)
             async with here.database.reading() as connection:
                 ended = (await connection.execute(select(runs.c.finished_at).where(runs.c.id == run_id))).scalar_one()
             found.append(ended.timestamp() - asked)
     return statistics.median(found), max(found)
 
 
-async def _now(here: _Installation) -> Any:
+async def _last_finish(here: _Installation) -> Any:
     """After all runs that there are."""
     async with here.database.reading() as connection:
         latest = (await connection.execute(select(func.max(runs.c.finished_at)))).scalar()
     return latest or datetime(2000, 1, 1, tzinfo=UTC)
 
 
-async def _waits(database: Database, since: Any) -> list[float]:
+async def _list_waits(database: Database, since: Any) -> list[float]:
     async with database.reading() as connection:
         mine = select(runs.c.created_at, runs.c.started_at).where(runs.c.created_at >= since)
         rows = (await connection.execute(mine)).all()
     return sorted((row.started_at - row.created_at).total_seconds() for row in rows)
 
 
-async def _counted(database: Database, status: str) -> int:
+async def _count_runs(database: Database, status: str) -> int:
     async with database.reading() as connection:
         return int(await connection.scalar(select(func.count()).where(runs.c.status == status)) or 0)
 
 
-async def _until(database: Database, status: str, count: int) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while (found := await _counted(database, status)) < count:
+async def _wait_until(database: Database, status: str, count: int) -> None:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while (found := await _count_runs(database, status)) < count:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{found} of {count} runs are {status}")
         # Not often: it costs those who make the runs, too.
         await asyncio.sleep(0.05)
 
 
-async def _one(port: int, sent: bytes, status: int) -> Answer:
+async def _request_once(port: int, sent: bytes, status: int) -> Answer:
     answers: list[Answer] = []
 
     def caller() -> Calls:
         answers.append((yield sent))
 
-    await call(port, [caller()])
-    require(answers[0], status)
+    await run_callers(port, [caller()])
+    check_answer(answers[0], status)
     return answers[0]
 
 
-def _json(body: Any) -> bytes:
+def _encode_json(body: Any) -> bytes:
     return b"" if body is None else json.dumps(body).encode()
 
 

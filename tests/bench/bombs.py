@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from baobab.runtime.gateway.builtin import echo
 from baobab.runtime.work_budget import OverBudget
-from tests.tools.ai.test_bombs import FILLED, SCHEMAS, requests, tool
+from tests.tools.ai.test_bombs import FILLED, SCHEMAS, build_requests, build_tool
 
 _ROUNDS = 5
 _MOST_MS, _MOST_MB = 50, 20
@@ -22,14 +22,14 @@ class Cost(NamedTuple):
     outcome: str
 
 
-def bombs() -> dict[str, dict[str, Any]]:
+def list_bombs() -> dict[str, dict[str, Any]]:
     """The bodies of chat completions by what they are."""
     found = {}
     for schema in SCHEMAS:
-        for shape, (_, body) in zip(("answer", "tool"), requests(schema())[:2], strict=True):
+        for shape, (_, body) in zip(("answer", "tool"), build_requests(schema())[:2], strict=True):
             found[f"{schema.__name__}, {shape}"] = body
     prompt = FILLED + "\n" + "x" * 70_000
-    found["filled arguments"] = {"messages": [{"role": "user", "content": prompt}], "tools": [tool({})]}
+    found["filled arguments"] = {"messages": [{"role": "user", "content": prompt}], "tools": [build_tool({})]}
     plan = '/call look {}\n/then look {"all": ' + json.dumps(["$1"] * 5_000) + "}"
     call = {"id": "one", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     results: list[dict[str, Any]] = [
@@ -37,12 +37,12 @@ def bombs() -> dict[str, dict[str, Any]]:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "one", "content": json.dumps(list(range(20_000)))},
     ]
-    found["filled results"] = {"messages": results, "tools": [tool({})]}
+    found["filled results"] = {"messages": results, "tools": [build_tool({})]}
     return found
 
 
 def run() -> dict[str, Cost]:
-    return {name: _measure({"model": "baobab/echo", **body}) for name, body in bombs().items()}
+    return {name: _measure({"model": "baobab/echo", **body}) for name, body in list_bombs().items()}
 
 
 def report(costs: dict[str, Cost]) -> Iterator[str]:
@@ -54,19 +54,19 @@ def report(costs: dict[str, Cost]) -> Iterator[str]:
 
 def _measure(body: dict[str, Any]) -> Cost:
     # What is loaded with the first use is not the request's.
-    outcome, seconds = _answer(body), []
+    outcome, seconds = _answer_request(body), []
     for _ in range(_ROUNDS):
         begun = time.thread_time()
-        _answer(body)
+        _answer_request(body)
         seconds.append(time.thread_time() - begun)
     tracemalloc.start()
-    _answer(body)
+    _answer_request(body)
     held = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return Cost(min(seconds) * 1000, held / 2**20, outcome)
 
 
-def _answer(body: dict[str, Any]) -> str:
+def _answer_request(body: dict[str, Any]) -> str:
     """Do what the gateway does: a little at once, and all of it anew where that is not enough."""
     for budget in (echo.small_budget(), echo.full_budget()):
         try:

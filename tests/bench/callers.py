@@ -17,7 +17,7 @@ Caller = Generator[bytes, Answer, None]
 """Yields requests, is sent the answer to each, and returns when it has no more to ask."""
 
 
-async def call(port: int, callers: Iterable[Caller], begin: Callable[[], None] = lambda: None) -> None:
+async def run_callers(port: int, callers: Iterable[Caller], begin: Callable[[], None] = lambda: None) -> None:
     """Let all of them call until the last has returned; the first fault of one ends it.
 
     begin: called when all are connected and nothing is sent yet.
@@ -46,7 +46,7 @@ class _Connection(asyncio.Protocol):
         self._received = b""
 
     def start(self) -> None:
-        self._go_on(None)
+        self._advance(None)
 
     def close(self) -> None:
         # A fault of another may have left this one without an end.
@@ -64,12 +64,12 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        answer = parsed(self._received)
+        answer = parse_answer(self._received)
         if answer is not None:
             self._received = b""
-            self._go_on(answer)
+            self._advance(answer)
 
-    def _go_on(self, answer: Answer | None) -> None:
+    def _advance(self, answer: Answer | None) -> None:
         if self.done.done():
             return
         assert self._transport is not None
@@ -85,7 +85,7 @@ class _Connection(asyncio.Protocol):
             self.done.set_exception(exc)
 
 
-def parsed(received: bytes) -> Answer | None:
+def parse_answer(received: bytes) -> Answer | None:
     """One whole answer, its body of a known length or, as it came, in chunks; None while some of it is missing."""
     head, end, body = received.partition(b"\r\n\r\n")
     if not end:

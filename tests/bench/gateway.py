@@ -10,9 +10,17 @@ import time
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from tests.bench.callers import Caller, call
-from tests.bench.load import Make, answered, free_port, microseconds, request, require, served
-from tests.bench.peers.installed import LITELLM, python_of
+from tests.bench.callers import Caller, run_callers
+from tests.bench.load import (
+    Make,
+    build_request,
+    check_answer,
+    fetch_body,
+    free_port,
+    measure_microseconds,
+    start_server,
+)
+from tests.bench.peers.environments import LITELLM, install_peer
 from tests.bench.rest import KEY, make_apps
 
 _ROUNDS = 4
@@ -30,7 +38,7 @@ RELAY, PROXY = "a relay of raw bytes", f"LiteLLM's proxy {LITELLM.version}"
 RELAYED = "OpenAI, as a chat"
 
 
-class Kind(NamedTuple):
+class Target(NamedTuple):
     pid: int
     port: int
     paths: list[str]
@@ -75,17 +83,19 @@ class Figures(NamedTuple):
 async def run(requests: int = 1200) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         provider = free_port()
-        async with served("-m", "tests.bench.peers.model_server", str(provider), port=provider):
+        async with start_server("-m", "tests.bench.peers.model_server", str(provider), port=provider):
             upstream = f"http://127.0.0.1:{provider}"
             async with contextlib.AsyncExitStack() as stack:
-                kinds, health = await _kinds(stack, folder, upstream)
-                between = await _between(stack, folder, upstream)
-                rounds = [{name: await _cost(kind, requests) for name, kind in kinds.items()} for _ in range(_ROUNDS)]
+                kinds, health = await _start_targets(stack, folder, upstream)
+                between = await _start_translator(stack, folder, upstream)
+                rounds = [
+                    {name: await _measure_cost(kind, requests) for name, kind in kinds.items()} for _ in range(_ROUNDS)
+                ]
                 tokens = [
-                    {name: await _token(kind, requests, holds) for name, (kind, holds) in between.items()}
+                    {name: await _measure_token(kind, requests, holds) for name, (kind, holds) in between.items()}
                     for _ in range(_ROUNDS)
                 ]
-                waits = await _waits(provider, kinds)
+                waits = await _measure_waits(provider, kinds)
     costs = {
         name: Cost(
             {callers: min(one[name].chats[callers] for one in rounds) for callers in _CALLERS},
@@ -98,113 +108,117 @@ async def run(requests: int = 1200) -> Figures:
     return Figures(costs, translated, waits, health)
 
 
-async def _kinds(stack: contextlib.AsyncExitStack, folder: str, upstream: str) -> tuple[dict[str, Kind], Health]:
+async def _start_targets(
+    stack: contextlib.AsyncExitStack, folder: str, upstream: str
+) -> tuple[dict[str, Target], Health]:
     ours, two, relay, proxy = free_port(), free_port(), free_port(), free_port()
     one_provider = {"OPENAI_API_KEY": "sk-bench", "OPENAI_BASE_URL": f"{upstream}/v1"}
     two_providers = {
         "GROQ_API_KEY": "sk-bench", "GROQ_BASE_URL": f"{upstream}/v1",
         "TOGETHER_API_KEY": "sk-bench", "TOGETHER_BASE_URL": f"{upstream}/v1",
     }  # fmt: skip
-    ours_pid, without = await _health(stack, _baobab(f"{folder}/one", ours, one_provider), ours)
-    two_pid, loading = await _health(stack, _baobab(f"{folder}/two", two, two_providers), two)
+    ours_pid, without = await _measure_health(stack, _start_baobab(f"{folder}/one", ours, one_provider), ours)
+    two_pid, loading = await _measure_health(stack, _start_baobab(f"{folder}/two", two, two_providers), two)
     health = Health(without, loading)
     relay_pid = await stack.enter_async_context(
-        served("-m", "tests.bench.peers.raw_relay", upstream, str(relay), port=relay)
+        start_server("-m", "tests.bench.peers.raw_relay", upstream, str(relay), port=relay)
     )
     kinds = {
-        OURS: Kind(ours_pid, ours, await _paths(ours), _ONE),
-        CHOSEN: Kind(two_pid, two, await _paths(two), _TWO),
-        RELAY: Kind(relay_pid, relay, [_CHAT], _ONE),
+        OURS: Target(ours_pid, ours, await _chat_paths(ours), _ONE),
+        CHOSEN: Target(two_pid, two, await _chat_paths(two), _TWO),
+        RELAY: Target(relay_pid, relay, [_CHAT], _ONE),
     }
     try:
-        python = str(await asyncio.to_thread(python_of, LITELLM))
+        python = str(await asyncio.to_thread(install_peer, LITELLM))
     except subprocess.CalledProcessError:
         print("LiteLLM's proxy cannot be installed here; ours stands alone.", flush=True)
         return kinds, health
     command = ("-m", "tests.bench.peers.litellm_proxy", upstream, str(proxy), KEY)
-    proxy_pid = await stack.enter_async_context(served(*command, port=proxy, python=python))
-    return {**kinds, PROXY: Kind(proxy_pid, proxy, [_CHAT], _ONE, share=8)}, health
+    proxy_pid = await stack.enter_async_context(start_server(*command, port=proxy, python=python))
+    return {**kinds, PROXY: Target(proxy_pid, proxy, [_CHAT], _ONE, share=8)}, health
 
 
-async def _between(stack: contextlib.AsyncExitStack, folder: str, upstream: str) -> dict[str, tuple[Kind, bytes]]:
+async def _start_translator(
+    stack: contextlib.AsyncExitStack, folder: str, upstream: str
+) -> dict[str, tuple[Target, bytes]]:
     """A server whose providers speak three wires, by what is asked of it; and what an answer then holds."""
     port, keys = free_port(), {"OPENAI_API_KEY": "sk-bench", "ANTHROPIC_API_KEY": "sk-bench", "GEMINI_API_KEY": "bench"}
     bases = {"OPENAI_BASE_URL": f"{upstream}/v1", "ANTHROPIC_BASE_URL": upstream, "GEMINI_API_BASE": upstream}
-    pid = await stack.enter_async_context(_baobab(f"{folder}/between", port, {**keys, **bases}))
-    chats = await _paths(port)
+    pid = await stack.enter_async_context(_start_baobab(f"{folder}/between", port, {**keys, **bases}))
+    chats = await _chat_paths(port)
     messages = [path.replace("/chat/completions", "/messages") for path in chats]
     done, stopped = b"data: [DONE]", b"event: message_stop"
     return {
-        RELAYED: (Kind(pid, port, chats, _ONE), done),
-        "Claude, as a chat": (Kind(pid, port, chats, "anthropic/claude-haiku-4.5"), done),
-        "Gemini, as a chat": (Kind(pid, port, chats, "google/gemini-2.5-flash"), done),
-        "OpenAI, as messages": (Kind(pid, port, messages, _ONE), stopped),
+        RELAYED: (Target(pid, port, chats, _ONE), done),
+        "Claude, as a chat": (Target(pid, port, chats, "anthropic/claude-haiku-4.5"), done),
+        "Gemini, as a chat": (Target(pid, port, chats, "google/gemini-2.5-flash"), done),
+        "OpenAI, as messages": (Target(pid, port, messages, _ONE), stopped),
     }
 
 
-async def _token(kind: Kind, requests: int, holds: bytes) -> float:
+async def _measure_token(kind: Target, requests: int, holds: bytes) -> float:
     streams = max(requests // 20, 16)
     long, short = [
-        await microseconds(kind.pid, kind.port, _chats(kind, tokens), requests=streams, holds=holds)
+        await measure_microseconds(kind.pid, kind.port, _build_chats(kind, tokens), requests=streams, holds=holds)
         for tokens in (_TOKENS, 1)
     ]
     return (long - short) / (_TOKENS - 1)
 
 
-async def _paths(port: int) -> list[str]:
+async def _chat_paths(port: int) -> list[str]:
     return [_CHAT.replace("/v1", f"/v1/{app}") for app in await asyncio.to_thread(make_apps, port)]
 
 
 @contextlib.asynccontextmanager
-async def _baobab(folder: str, port: int, providers: dict[str, str]) -> AsyncIterator[int]:
+async def _start_baobab(folder: str, port: int, providers: dict[str, str]) -> AsyncIterator[int]:
     environment = {
         "BAOBAB_DATA": folder, "BAOBAB_PORT": str(port), "BAOBAB_BOOTSTRAP_KEY": KEY,
         # Three thousand calls a minute for each app, five dollars for all: both are held; the load is spread over apps.
         "BAOBAB_PLAN": "launch", "BAOBAB_AI_PROBE": "false", **providers,
     }  # fmt: skip
-    async with served("-m", "baobab", "serve", port=port, environment=environment) as pid:
+    async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
         yield pid
 
 
-async def _cost(kind: Kind, requests: int) -> Cost:
+async def _measure_cost(kind: Target, requests: int) -> Cost:
     chats = {
-        callers: await microseconds(
-            kind.pid, kind.port, _chats(kind, None), requests=requests // kind.share, connections=callers,
+        callers: await measure_microseconds(
+            kind.pid, kind.port, _build_chats(kind, None), requests=requests // kind.share, connections=callers,
             holds=b"assist you",
         )
         for callers in _CALLERS
     }  # fmt: skip
     streams = max(requests // 20 // kind.share, 16)
     long, short = [
-        await microseconds(
-            kind.pid, kind.port, _chats(kind, tokens), requests=streams, holds=b"data: [DONE]",
+        await measure_microseconds(
+            kind.pid, kind.port, _build_chats(kind, tokens), requests=streams, holds=b"data: [DONE]",
         )
         for tokens in (_TOKENS, 1)
     ]  # fmt: skip
     return Cost(chats, (long - short) / (_TOKENS - 1), long)
 
 
-def _chats(kind: Kind, streamed: int | None) -> Make:
+def _build_chats(kind: Target, streamed: int | None) -> Make:
     """streamed: how many tokens, in a stream; None: in one piece."""
     asked = {"model": kind.model, "messages": _MESSAGES, "temperature": 0.2}
     if streamed is not None:
         asked |= {"stream": True, "max_tokens": streamed, "stream_options": {"include_usage": True}}
     body = json.dumps(asked).encode()
-    sent = [request("POST", path, kind.port, body, authorization=f"Bearer {KEY}") for path in kind.paths]
+    sent = [build_request("POST", path, kind.port, body, authorization=f"Bearer {KEY}") for path in kind.paths]
     return lambda number: sent[number % len(sent)]
 
 
-async def _waits(provider: int, kinds: dict[str, Kind]) -> Waits:
+async def _measure_waits(provider: int, kinds: dict[str, Target]) -> Waits:
     """How long one caller waits: straight at the provider, through the relay, and through us."""
     ours, relay = kinds[OURS], kinds[RELAY]
     three = (relay._replace(port=provider), relay, ours)
-    rounds = [[await _median(kind, 300) for kind in three] for _ in range(_ROUNDS)]
+    rounds = [[await _median_wait(kind, 300) for kind in three] for _ in range(_ROUNDS)]
     return Waits(*(min(waits) for waits in zip(*rounds, strict=True)))
 
 
-async def _median(kind: Kind, requests: int) -> float:
+async def _median_wait(kind: Target, requests: int) -> float:
     waits: list[float] = []
-    make = _chats(kind, None)
+    make = _build_chats(kind, None)
 
     def caller() -> Caller:
         for number in range(requests):
@@ -212,23 +226,23 @@ async def _median(kind: Kind, requests: int) -> float:
             begun = time.perf_counter()
             answer = yield sent
             waits.append(time.perf_counter() - begun)
-            require(answer, 200, b"assist you")
+            check_answer(answer, 200, b"assist you")
 
-    await call(kind.port, [caller()])
+    await run_callers(kind.port, [caller()])
     return statistics.median(waits)
 
 
-async def _health(
+async def _measure_health(
     stack: contextlib.AsyncExitStack, server: contextlib.AbstractAsyncContextManager[int], port: int
 ) -> tuple[int, tuple[float, float]]:
     """A server that starts, and what it takes to ask it how it is meanwhile; what comes before its first answer is no
     part of that."""
     starting, waits = asyncio.create_task(stack.enter_async_context(server)), []
-    sent = request("GET", "/health", port)
+    sent = build_request("GET", "/health", port)
     while not starting.done():
         begun = time.perf_counter()
         with contextlib.suppress(OSError):
-            await answered(port, sent)
+            await fetch_body(port, sent)
             waits.append(time.perf_counter() - begun)
         await asyncio.sleep(0.005)
     return await starting, (statistics.median(waits[1:]), max(waits[1:]))

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 
-class Jobs(Protocol):
+class JobQueue(Protocol):
     """What is measured."""
 
     async def write(self, enqueued: int) -> None:
         """Commit one transaction: a row of the caller's own, and so many jobs."""
 
 
-class Starts:
+class StartTimes:
     """When jobs began, in seconds of the clock that all processes of the machine share."""
 
     def __init__(self) -> None:
@@ -34,28 +34,28 @@ class Starts:
         return taken
 
 
-async def obey(jobs: Jobs, starts: Starts, **first: float) -> None:
+async def serve_commands(jobs: JobQueue, starts: StartTimes, **first: float) -> None:
     """Answer lines until there are no more of them.
 
     `commit COUNT ENQUEUED GAP`: so many transactions of so many jobs each, so many seconds apart; when each was
     committed, and the CPU seconds and the seconds that one took.
     `starts`: when jobs began since this was last asked. `size`: its threads and megabytes of memory.
     """
-    _answer({**size(), **first})
+    _write_answer({**measure_process(), **first})
     while line := await asyncio.to_thread(sys.stdin.readline):
         command, *arguments = line.split()
         if command == "commit":
             count, enqueued, gap = arguments
-            _answer(await _commit(jobs, int(count), int(enqueued), float(gap)))
+            _write_answer(await _commit_transactions(jobs, int(count), int(enqueued), float(gap)))
         elif command == "starts":
-            _answer(starts.take())
+            _write_answer(starts.take())
         elif command == "size":
-            _answer(size())
+            _write_answer(measure_process())
         else:
             raise ValueError(line)
 
 
-async def _commit(jobs: Jobs, count: int, enqueued: int, gap: float) -> dict[str, Any]:
+async def _commit_transactions(jobs: JobQueue, count: int, enqueued: int, gap: float) -> dict[str, Any]:
     committed, cpu, seconds = [], 0.0, 0.0
     for _ in range(count):
         await asyncio.sleep(gap)
@@ -67,12 +67,12 @@ async def _commit(jobs: Jobs, count: int, enqueued: int, gap: float) -> dict[str
     return {"committed": committed, "cpu": cpu / count, "seconds": seconds / count}
 
 
-def _answer(value: object) -> None:
+def _write_answer(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def size() -> dict[str, float]:
+def measure_process() -> dict[str, float]:
     """How many threads the process has, and megabytes of memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {"threads": threading.active_count(), "megabytes": pages * os.sysconf("SC_PAGE_SIZE") / 1e6}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.columns import FILES, POSTGRES, Servers
-from tests.bench.peers.installed import DBOS, python_of
+from tests.bench.backends import POSTGRES, SQLITE, Servers
+from tests.bench.peers.environments import DBOS, install_peer
 from tests.bench.processes import cpu_seconds
 
 _AT_ONCE = 8
@@ -19,7 +19,7 @@ _ALONE, _GAP = 100, 0.05
 _BACKLOG = 500
 _ROUNDS, _TRANSACTIONS = 6, 50
 _IDLE_SECONDS = 10.0
-_PATIENCE = 120.0
+_TIMEOUT_SECONDS = 120.0
 _ROOT = Path(__file__).parents[2]
 
 
@@ -33,21 +33,21 @@ class Side(NamedTuple):
         return [self.python, "-m", self.module, url, role, *self.polling, str(_AT_ONCE)]
 
 
-class Asked(NamedTuple):
+class EnqueueCost(NamedTuple):
     """What one job adds to a transaction that writes a row in any case, in seconds."""
 
     cpu: float
     seconds: float
 
-    def __sub__(self, other: "Asked") -> "Asked":
-        return Asked(self.cpu - other.cpu, self.seconds - other.seconds)
+    def __sub__(self, other: "EnqueueCost") -> "EnqueueCost":
+        return EnqueueCost(self.cpu - other.cpu, self.seconds - other.seconds)
 
     @classmethod
-    def of(cls, answer: dict[str, Any]) -> "Asked":
+    def from_answer(cls, answer: dict[str, Any]) -> "EnqueueCost":
         return cls(answer["cpu"], answer["seconds"])
 
 
-class Made(NamedTuple):
+class WorkerCost(NamedTuple):
     """What the jobs cost those who make them, in seconds."""
 
     here: tuple[float, float]
@@ -66,8 +66,8 @@ class Made(NamedTuple):
 
 
 class Cost(NamedTuple):
-    asked: Asked
-    made: Made
+    enqueue: EnqueueCost
+    worker: WorkerCost
 
 
 Costs = dict[str, dict[str, Cost]]
@@ -77,57 +77,57 @@ def run(servers: Servers) -> Costs:
     """By column and side."""
     sides = {"ours": Side(sys.executable, "tests.bench.our_jobs")} | _dbos_sides()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        return {column: _column(column, sides, Path(folder), servers) for column in (FILES, POSTGRES)}
+        return {backend: _measure_backend(backend, sides, Path(folder), servers) for backend in (SQLITE, POSTGRES)}
 
 
-def _column(column: str, sides: dict[str, Side], folder: Path, servers: Servers) -> dict[str, Cost]:
-    addresses = {name: _address(column, folder, servers) for name in sides}
-    made = {name: _made(side, addresses[name], servers) for name, side in sides.items()}
+def _measure_backend(backend: str, sides: dict[str, Side], folder: Path, servers: Servers) -> dict[str, Cost]:
+    addresses = {name: _database_url(backend, folder, servers) for name in sides}
+    made = {name: _measure_worker(side, addresses[name], servers) for name, side in sides.items()}
     # The workers are gone: nobody makes what is enqueued now.
-    asked = _asked({name: side.command(addresses[name], "client") for name, side in sides.items()})
+    asked = _measure_enqueue({name: side.command(addresses[name], "client") for name, side in sides.items()})
     return {name: Cost(asked[name], made[name]) for name in sides}
 
 
-def _address(column: str, folder: Path, servers: Servers) -> str:
+def _database_url(backend: str, folder: Path, servers: Servers) -> str:
     """Of an empty database."""
-    if column == POSTGRES:
+    if backend == POSTGRES:
         return servers.settings(POSTGRES)["BAOBAB_DATABASE_URL"]
     return f"sqlite:///{tempfile.mkdtemp(dir=folder)}/rows.db"
 
 
-def _asked(commands: dict[str, list[str]]) -> dict[str, Asked]:
+def _measure_enqueue(commands: dict[str, list[str]]) -> dict[str, EnqueueCost]:
     """The least of several rounds, in which the sides take turns: the machine's other work only ever adds."""
-    bare: dict[str, list[Asked]] = {name: [] for name in commands}
-    asked: dict[str, list[Asked]] = {name: [] for name in commands}
+    bare: dict[str, list[EnqueueCost]] = {name: [] for name in commands}
+    asked: dict[str, list[EnqueueCost]] = {name: [] for name in commands}
     with contextlib.ExitStack() as stack:
-        clients = {name: stack.enter_context(_Process.of(command)) for name, command in commands.items()}
+        clients = {name: stack.enter_context(_Process.start(command)) for name, command in commands.items()}
         for client in clients.values():
             client.commit(20, 1)
         for _ in range(_ROUNDS):
             for name, client in clients.items():
-                bare[name].append(Asked.of(client.commit(_TRANSACTIONS, 0)))
-                asked[name].append(Asked.of(client.commit(_TRANSACTIONS, 1)))
-    return {name: _least(asked[name]) - _least(bare[name]) for name in commands}
+                bare[name].append(EnqueueCost.from_answer(client.commit(_TRANSACTIONS, 0)))
+                asked[name].append(EnqueueCost.from_answer(client.commit(_TRANSACTIONS, 1)))
+    return {name: _minimum_cost(asked[name]) - _minimum_cost(bare[name]) for name in commands}
 
 
-def _least(found: list[Asked]) -> Asked:
-    return Asked(min(one.cpu for one in found), min(one.seconds for one in found))
+def _minimum_cost(found: list[EnqueueCost]) -> EnqueueCost:
+    return EnqueueCost(min(one.cpu for one in found), min(one.seconds for one in found))
 
 
-def _made(side: Side, url: str, servers: Servers) -> Made:
+def _measure_worker(side: Side, url: str, servers: Servers) -> WorkerCost:
     # The worker first: it makes the tables.
-    with _Process.of(side.command(url, "worker")) as worker, _Process.of(side.command(url, "client")) as client:
+    with _Process.start(side.command(url, "worker")) as worker, _Process.start(side.command(url, "client")) as client:
         for process in (worker, client):
             process.commit(20, 1)
-        worker.drained(40)
+        worker.wait_for_starts(40)
         time.sleep(2)
         began, stores_began = worker.cpu(), servers.cpu_seconds()
         time.sleep(_IDLE_SECONDS)
         idle, idle_stores = worker.cpu() - began, servers.cpu_seconds() - stores_began
-        here, elsewhere = _latency(worker, worker), _latency(client, worker)
-        backlogs = [_backlog(client, worker, servers) for _ in range(2)]
+        here, elsewhere = _measure_latency(worker, worker), _measure_latency(client, worker)
+        backlogs = [_measure_backlog(client, worker, servers) for _ in range(2)]
         size = worker.ask("size")
-    return Made(
+    return WorkerCost(
         here=here,
         elsewhere=elsewhere,
         job_cpu=min(cpu for cpu, _, _ in backlogs) / _BACKLOG,
@@ -140,20 +140,20 @@ def _made(side: Side, url: str, servers: Servers) -> Made:
     )
 
 
-def _backlog(client: "_Process", worker: "_Process", servers: Servers) -> tuple[float, float, float]:
+def _measure_backlog(client: "_Process", worker: "_Process", servers: Servers) -> tuple[float, float, float]:
     """CPU seconds of the worker and of the servers, and seconds to the start of the last job."""
     began, stores_began = worker.cpu(), servers.cpu_seconds()
     committed = client.commit(1, _BACKLOG)["committed"][0]
-    ended = max(worker.drained(_BACKLOG))
+    ended = max(worker.wait_for_starts(_BACKLOG))
     # The last ones are still to be written down as done.
     time.sleep(1)
     return worker.cpu() - began, servers.cpu_seconds() - stores_began, ended - committed
 
 
-def _latency(asking: "_Process", worker: "_Process") -> tuple[float, float]:
+def _measure_latency(asking: "_Process", worker: "_Process") -> tuple[float, float]:
     """Jobs that are asked for one by one, and begin in the order in which they were."""
     committed = asking.commit(_ALONE, 1, _GAP)["committed"]
-    waits = sorted(began - at for at, began in zip(committed, worker.drained(_ALONE), strict=True))
+    waits = sorted(began - at for at, began in zip(committed, worker.wait_for_starts(_ALONE), strict=True))
     return waits[len(waits) // 2], waits[len(waits) * 99 // 100]
 
 
@@ -162,11 +162,11 @@ class _Process:
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
-        self._read()
+        self._read_answer()
 
     @classmethod
     @contextlib.contextmanager
-    def of(cls, command: list[str]) -> Iterator["_Process"]:
+    def start(cls, command: list[str]) -> Iterator["_Process"]:
         with subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -187,16 +187,16 @@ class _Process:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
-        return self._read()
+        return self._read_answer()
 
     def commit(self, count: int, enqueued: int, gap: float = 0.0) -> dict[str, Any]:
         answer: dict[str, Any] = self.ask(f"commit {count} {enqueued} {gap}")
         return answer
 
-    def drained(self, count: int) -> list[float]:
+    def wait_for_starts(self, count: int) -> list[float]:
         """When so many jobs began; all that was asked for must have."""
         found: list[float] = []
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while len(found) < count:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{len(found)} of {count} jobs have begun")
@@ -206,7 +206,7 @@ class _Process:
             raise RuntimeError(f"{len(found)} jobs have begun, of {count} that were asked for")
         return sorted(found)
 
-    def _read(self) -> Any:
+    def _read_answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -217,7 +217,7 @@ class _Process:
 def _dbos_sides() -> dict[str, Side]:
     """DBOS at two paces of polling: the pace is its least start latency, and its cost when there is nothing to do."""
     try:
-        python = python_of(DBOS)
+        python = install_peer(DBOS)
     except subprocess.CalledProcessError:
         print(f"DBOS {DBOS.version} cannot be installed here; ours stands alone.", flush=True)
         return {}
@@ -226,28 +226,28 @@ def _dbos_sides() -> dict[str, Side]:
 
 
 _ROWS: list[tuple[str, Callable[[Cost], str]]] = [
-    ("enqueue, CPU us", lambda cost: f"{cost.asked.cpu * 1e6:.0f}"),
-    ("enqueue, us", lambda cost: f"{cost.asked.seconds * 1e6:.0f}"),
-    ("start in this process, ms", lambda cost: _both(cost.made.here)),
-    ("start in another, ms", lambda cost: _both(cost.made.elsewhere)),
-    ("a job of many, CPU us", lambda cost: f"{cost.made.job_cpu * 1e6:.0f}"),
-    ("  in the database server", lambda cost: f"{cost.made.job_stores * 1e6:.0f}"),
-    ("jobs a second", lambda cost: f"{cost.made.per_second:.0f}"),
-    ("idle, CPU s a minute", lambda cost: f"{cost.made.idle_cpu:.2f}"),
-    ("  in the database server", lambda cost: f"{cost.made.idle_stores:.2f}"),
-    ("threads", lambda cost: str(cost.made.threads)),
-    ("megabytes", lambda cost: f"{cost.made.megabytes:.0f}"),
+    ("enqueue, CPU us", lambda cost: f"{cost.enqueue.cpu * 1e6:.0f}"),
+    ("enqueue, us", lambda cost: f"{cost.enqueue.seconds * 1e6:.0f}"),
+    ("start in this process, ms", lambda cost: _format_waits(cost.worker.here)),
+    ("start in another, ms", lambda cost: _format_waits(cost.worker.elsewhere)),
+    ("a job of many, CPU us", lambda cost: f"{cost.worker.job_cpu * 1e6:.0f}"),
+    ("  in the database server", lambda cost: f"{cost.worker.job_stores * 1e6:.0f}"),
+    ("jobs a second", lambda cost: f"{cost.worker.per_second:.0f}"),
+    ("idle, CPU s a minute", lambda cost: f"{cost.worker.idle_cpu:.2f}"),
+    ("  in the database server", lambda cost: f"{cost.worker.idle_stores:.2f}"),
+    ("threads", lambda cost: str(cost.worker.threads)),
+    ("megabytes", lambda cost: f"{cost.worker.megabytes:.0f}"),
 ]
 
 
-def _both(waits: tuple[float, float]) -> str:
+def _format_waits(waits: tuple[float, float]) -> str:
     return f"{waits[0] * 1e3:.1f} / {waits[1] * 1e3:.1f}"
 
 
 def report(costs: Costs) -> Iterator[str]:
     yield f"durable jobs, {_AT_ONCE} at once; starts: median / 99th percentile of {_ALONE}"
-    for column, sides in costs.items():
+    for backend, sides in costs.items():
         yield ""
-        yield f"{column:28}" + "".join(f"{side:>16}" for side in sides)
+        yield f"{backend:28}" + "".join(f"{side:>16}" for side in sides)
         for name, shown in _ROWS:
             yield f"{name:28}" + "".join(f"{shown(cost):>16}" for cost in sides.values())

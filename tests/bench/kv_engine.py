@@ -107,7 +107,7 @@ class Rate(NamedTuple):
     calls: int
 
 
-async def rate(call: Call, callers: int) -> Rate:
+async def measure_rate(call: Call, callers: int) -> Rate:
     calls = 0
     end = time.perf_counter() + SECONDS
 
@@ -132,7 +132,7 @@ def _value(caller: int, turn: int) -> bytes:
     return b'{"caller":%d,"turn":%d}' % (caller, turn)
 
 
-async def measure() -> dict[str, dict[str, float]]:
+async def measure_operations() -> dict[str, dict[str, float]]:
     """Per operation: calls a second of both sides, their ratio, and the engine's CPU a call."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         engine, peer = SqliteEngine(Path(name) / "engine"), SqlAlchemyPeer(Path(name))
@@ -157,8 +157,8 @@ async def measure() -> dict[str, dict[str, float]]:
         results = {}
         for callers in (CALLERS, 1):
             for operation, (ours, theirs) in calls.items():
-                engine_rate, engine_cpu, _ = await rate(ours, callers)
-                peer_rate, peer_cpu, _ = await rate(theirs, callers)
+                engine_rate, engine_cpu, _ = await measure_rate(ours, callers)
+                peer_rate, peer_cpu, _ = await measure_rate(theirs, callers)
                 results[f"{operation}, {callers} callers"] = {
                     "engine_per_second": engine_rate,
                     "peer_per_second": peer_rate,
@@ -172,7 +172,7 @@ async def measure() -> dict[str, dict[str, float]]:
 
 
 def run() -> dict[str, dict[str, float]]:
-    return asyncio.run(measure())
+    return asyncio.run(measure_operations())
 
 
 def main() -> None:

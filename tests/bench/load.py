@@ -10,11 +10,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-from tests.bench.callers import Answer, Caller, call
-from tests.bench.processes import cpu_of_each, cpu_seconds
+from tests.bench.callers import Answer, Caller, run_callers
+from tests.bench.processes import cpu_by_process, cpu_seconds
 
 _ROOT = Path(__file__).parents[2]
-_PATIENCE = 120.0
+_TIMEOUT_SECONDS = 120.0
 # The share of one processor below which a process that has just started has nothing more to prepare.
 _IDLE = 0.1
 _LOOK = 0.5
@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def served(
+async def start_server(
     *command: str, port: int, environment: dict[str, str] | None = None, python: str = sys.executable
 ) -> AsyncIterator[int]:
     """A server in a process of its own; its pid once it listens and has nothing left to prepare."""
@@ -43,8 +43,8 @@ async def served(
         cwd=_ROOT,
     )
     try:
-        await _listening(port, process)
-        await _idle(process.pid)
+        await _wait_for_port(port, process)
+        await _wait_until_idle(process.pid)
         yield process.pid
     finally:
         process.terminate()
@@ -56,8 +56,8 @@ async def served(
             process.wait(20)
 
 
-async def _listening(port: int, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(int(_PATIENCE / 0.1)):
+async def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(int(_TIMEOUT_SECONDS / 0.1)):
         if process.poll() is not None:
             raise RuntimeError("the server ended before it listened")
         with contextlib.suppress(OSError):
@@ -68,33 +68,33 @@ async def _listening(port: int, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError("the server does not listen")
 
 
-async def _idle(pid: int) -> None:
+async def _wait_until_idle(pid: int) -> None:
     """What a server does after its start, all its workers included, is no part of what a request costs."""
-    end = time.monotonic() + _PATIENCE
-    quiet, before = 0, cpu_of_each(pid)
+    end = time.monotonic() + _TIMEOUT_SECONDS
+    quiet, before = 0, cpu_by_process(pid)
     while quiet < 3:
         if time.monotonic() > end:
             raise RuntimeError("the server does not come to rest")
         await asyncio.sleep(_LOOK)
-        now = cpu_of_each(pid)
+        now = cpu_by_process(pid)
         idle = all(spent - before.get(process, 0.0) < _IDLE * _LOOK for process, spent in now.items())
         quiet, before = quiet + 1 if idle else 0, now
 
 
-async def microseconds(
+async def measure_microseconds(
     pid: int, port: int, make: Make, *, requests: int, connections: int = 16, status: int = 200, holds: bytes = b""
 ) -> float:
     """CPU of the server for one request, in microseconds, over keep-alive connections.
 
     holds: what every answer must have in its body: a refusal that has the right status would be cheap.
     """
-    await _send(port, make, requests // 10, connections, status, holds)
+    await _send_requests(port, make, requests // 10, connections, status, holds)
     before = cpu_seconds(pid)
-    await _send(port, make, requests, connections, status, holds)
+    await _send_requests(port, make, requests, connections, status, holds)
     return (cpu_seconds(pid) - before) / requests * 1e6
 
 
-async def answered(port: int, sent: bytes) -> bytes:
+async def fetch_body(port: int, sent: bytes) -> bytes:
     """The body of the answer to one request."""
     bodies = []
 
@@ -102,28 +102,28 @@ async def answered(port: int, sent: bytes) -> bytes:
         answer = yield sent
         bodies.append(answer.body)
 
-    await call(port, [caller()])
+    await run_callers(port, [caller()])
     return bodies[0]
 
 
-async def _send(port: int, make: Make, requests: int, connections: int, status: int, holds: bytes) -> None:
+async def _send_requests(port: int, make: Make, requests: int, connections: int, status: int, holds: bytes) -> None:
     numbers = iter(range(requests))
-    await call(port, [_caller(make, numbers, status, holds) for _ in range(connections)])
+    await run_callers(port, [_caller(make, numbers, status, holds) for _ in range(connections)])
 
 
 def _caller(make: Make, numbers: Iterator[int], status: int, holds: bytes) -> Caller:
     for number in numbers:
-        require((yield make(number)), status, holds)
+        check_answer((yield make(number)), status, holds)
 
 
-def require(answer: Answer, status: int, holds: bytes = b"") -> None:
+def check_answer(answer: Answer, status: int, holds: bytes = b"") -> None:
     if answer.status != status:
         raise RuntimeError(f"expected {status}: {answer.status} {answer.body[:300]!r}")
     if holds not in answer.body:
         raise RuntimeError(f"expected {holds!r}: {answer.body[:300]!r}")
 
 
-def request(method: str, path: str, port: int, body: bytes = b"", **headers: str) -> bytes:
+def build_request(method: str, path: str, port: int, body: bytes = b"", **headers: str) -> bytes:
     given = {"host": f"127.0.0.1:{port}", "accept": "application/json", **headers}
     if body:
         given = {"content-type": "application/json", "content-length": str(len(body)), **given}

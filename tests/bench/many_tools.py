@@ -34,7 +34,7 @@ async def other(
     return {"value": [app_id, key, limit]}
 
 
-def fill() -> None:
+def add_tools() -> None:
     """Add to a family what the list of an account's key lacks."""
     offered = Registry(tools.toolsets()).visible_to(Account("account", "organisation", "key"))
     for number in range(COUNT - len(offered)):
@@ -43,5 +43,5 @@ def fill() -> None:
 
 
 if __name__ == "__main__":
-    fill()
+    add_tools()
     main()

@@ -20,12 +20,12 @@ from baobab.storage.notices import Notices
 from baobab.tools.core.job import Job, JobKind
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Services
-from tests.bench.job_process import Starts, obey
+from tests.bench.job_process import StartTimes, serve_commands
 
 _notes = Table("notes", MetaData(), Column("written", Float))
 
 
-class OurJobs:
+class BaobabJobs:
     def __init__(self, database: Database, jobs: DurableJobs) -> None:
         self._database = database
         self._jobs = jobs
@@ -44,7 +44,7 @@ class OurJobs:
 
 async def main(url: str, role: str, concurrency: str) -> None:
     began, cpu_began = time.monotonic(), time.process_time()
-    starts = Starts()
+    starts = StartTimes()
 
     async def note(job: Job) -> None:
         starts.note()
@@ -61,9 +61,9 @@ async def main(url: str, role: str, concurrency: str) -> None:
         await jobs.start(Registry(()).bind(services), {database: notices}, database, int(concurrency))
         await notices.start()
     launched = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
-    ours = OurJobs(database, jobs)
+    ours = BaobabJobs(database, jobs)
     await ours.open()
-    await obey(ours, starts, **launched)
+    await serve_commands(ours, starts, **launched)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class _Spent(NamedTuple):
+class _CpuTimes(NamedTuple):
     parent: int
     own: float
     """User and system time of all its threads."""
@@ -17,16 +17,16 @@ class _Spent(NamedTuple):
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process with all its descendants, those that have ended too."""
-    return sum(spent.own + spent.ended for spent in _family(pid).values())
+    return sum(spent.own + spent.ended for spent in _process_tree(pid).values())
 
 
-def cpu_of_each(pid: int) -> dict[int, float]:
+def cpu_by_process(pid: int) -> dict[int, float]:
     """The same of each that lives, by its pid, without what has ended."""
-    return {member: spent.own for member, spent in _family(pid).items()}
+    return {member: spent.own for member, spent in _process_tree(pid).items()}
 
 
-def _family(pid: int) -> dict[int, _Spent]:
-    known = _processes()
+def _process_tree(pid: int) -> dict[int, _CpuTimes]:
+    known = _read_processes()
     found, generation = {pid: known[pid]}, {pid}
     while generation:
         generation = {child for child, spent in known.items() if spent.parent in generation}
@@ -34,7 +34,7 @@ def _family(pid: int) -> dict[int, _Spent]:
     return found
 
 
-def _processes() -> dict[int, _Spent]:
+def _read_processes() -> dict[int, _CpuTimes]:
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -44,5 +44,5 @@ def _processes() -> dict[int, _Spent]:
                 # It has ended since the folder was listed.
                 continue
             user, system, ended_user, ended_system = (int(field) / _TICKS for field in fields[11:15])
-            found[int(folder.name)] = _Spent(int(fields[1]), user + system, ended_user + ended_system)
+            found[int(folder.name)] = _CpuTimes(int(fields[1]), user + system, ended_user + ended_system)
     return found

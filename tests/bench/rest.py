@@ -5,7 +5,7 @@ import json
 import tempfile
 import urllib.request
 
-from tests.bench.load import free_port, microseconds, request, served
+from tests.bench.load import build_request, free_port, measure_microseconds, start_server
 
 KEY = "bb_sk_" + "B" * 40
 _APPS = 24
@@ -25,39 +25,43 @@ async def run(requests: int = 3000) -> dict[str, Costs]:
             "BAOBAB_PLAN": "certified",
         }  # fmt: skip
         async with (
-            served("-m", "baobab", "serve", port=ours, environment=environment) as ours_pid,
-            served("-m", "tests.bench.peers.bare", f"{folder}/bare", str(bare), port=bare) as bare_pid,
-            served("-m", "tests.bench.peers.plain_fastapi", f"{folder}/plain", str(plain), port=plain) as plain_pid,
+            start_server("-m", "baobab", "serve", port=ours, environment=environment) as ours_pid,
+            start_server("-m", "tests.bench.peers.bare", f"{folder}/bare", str(bare), port=bare) as bare_pid,
+            start_server(
+                "-m", "tests.bench.peers.plain_fastapi", f"{folder}/plain", str(plain), port=plain
+            ) as plain_pid,
         ):
             apps = await asyncio.to_thread(make_apps, ours)
             servers = {"baobab": (ours_pid, ours), "bare ASGI": (bare_pid, bare), "plain FastAPI": (plain_pid, plain)}
-            rounds = [await _round(servers, apps, requests, number) for number in range(_ROUNDS)]
+            rounds = [await _measure_round(servers, apps, requests, number) for number in range(_ROUNDS)]
     least: dict[str, Costs] = {}
     for name in servers:
         least[name] = {verb: min(one[name][verb] for one in rounds) for verb in ("PUT", "GET")}
     return least
 
 
-async def _round(servers: dict[str, tuple[int, int]], apps: list[str], requests: int, number: int) -> dict[str, Costs]:
+async def _measure_round(
+    servers: dict[str, tuple[int, int]], apps: list[str], requests: int, number: int
+) -> dict[str, Costs]:
     costs: dict[str, Costs] = {}
     for name, (pid, port) in servers.items():
 
         def put(n: int, port: int = port) -> bytes:
             # Values differ each time: what is the same already never reaches the disk.
             body = json.dumps({"value": {**_VALUE, "n": n, "round": number}}).encode()
-            return request("PUT", _path(apps, n), port, body, authorization=f"Bearer {KEY}")
+            return build_request("PUT", _key_path(apps, n), port, body, authorization=f"Bearer {KEY}")
 
         def get(n: int, port: int = port) -> bytes:
-            return request("GET", _path(apps, n), port, authorization=f"Bearer {KEY}")
+            return build_request("GET", _key_path(apps, n), port, authorization=f"Bearer {KEY}")
 
         costs[name] = {
-            "PUT": await microseconds(pid, port, put, requests=requests, status=204),
-            "GET": await microseconds(pid, port, get, requests=requests),
+            "PUT": await measure_microseconds(pid, port, put, requests=requests, status=204),
+            "GET": await measure_microseconds(pid, port, get, requests=requests),
         }
     return costs
 
 
-def _path(apps: list[str], n: int) -> str:
+def _key_path(apps: list[str], n: int) -> str:
     return f"/v1/{apps[n % len(apps)]}/kv/user:{n % 500}:cart"
 
 

@@ -13,9 +13,9 @@ import uvloop
 
 from baobab.storage.kv.engine import Engine, Quota, Tier
 from baobab.storage.kv.engines import engine_at
-from tests.bench.columns import NAMES, Servers
-from tests.bench.kv_engine import MONTH, rate
-from tests.bench.table import Cell, best, table
+from tests.bench.backends import NAMES, Servers
+from tests.bench.kv_engine import MONTH, measure_rate
+from tests.bench.table import Cell, best_cell, render_table
 
 _OPERATIONS = ("get", "put", "incr")
 _CALLERS = (64, 1)
@@ -64,35 +64,37 @@ class _Load:
 
 def run(servers: Servers) -> Rows:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        return uvloop.run(_measured(Path(folder), servers))
+        return uvloop.run(_measure_rounds(Path(folder), servers))
 
 
-async def _measured(folder: Path, servers: Servers) -> Rows:
+async def _measure_rounds(folder: Path, servers: Servers) -> Rows:
     async with contextlib.AsyncExitStack() as stack:
-        loads = {column: _Load(await stack.enter_async_context(_engine(column, folder, servers))) for column in NAMES}
+        loads = {
+            backend: _Load(await stack.enter_async_context(_open_engine(backend, folder, servers))) for backend in NAMES
+        }
         for load in loads.values():
             await load.fill()
-        rounds = [await _round(loads, servers) for _ in range(_ROUNDS)]
+        rounds = [await _measure_round(loads, servers) for _ in range(_ROUNDS)]
         for load in loads.values():
             await load.check()
-    return {work: {column: best([one[work][column] for one in rounds]) for column in NAMES} for work in rounds[0]}
+    return {work: {column: best_cell([one[work][column] for one in rounds]) for column in NAMES} for work in rounds[0]}
 
 
-async def _round(loads: dict[str, _Load], servers: Servers) -> Rows:
+async def _measure_round(loads: dict[str, _Load], servers: Servers) -> Rows:
     rows: Rows = {}
     for callers in _CALLERS:
         for operation in _OPERATIONS:
             cells = rows[f"{operation}, {callers} callers"] = {}
-            for column, load in loads.items():
+            for backend, load in loads.items():
                 before = servers.cpu_seconds()
-                per_second, cpu, calls = await rate(getattr(load, operation), callers)
-                cells[column] = Cell(per_second, cpu, (servers.cpu_seconds() - before) / calls * 1e6)
+                per_second, cpu, calls = await measure_rate(getattr(load, operation), callers)
+                cells[backend] = Cell(per_second, cpu, (servers.cpu_seconds() - before) / calls * 1e6)
     return rows
 
 
 @contextlib.asynccontextmanager
-async def _engine(column: str, folder: Path, servers: Servers) -> AsyncIterator[Engine]:
-    given = servers.settings(column)
+async def _open_engine(backend: str, folder: Path, servers: Servers) -> AsyncIterator[Engine]:
+    given = servers.settings(backend)
     rows, valkey = given.get("BAOBAB_DATABASE_URL", ""), given.get("BAOBAB_VALKEY_URL", "")
     durable: Literal["database", "valkey"] = "valkey" if given.get("BAOBAB_KV_DURABLE") == "valkey" else "database"
     engine = engine_at(folder, rows, valkey, time.time, durable)
@@ -108,4 +110,4 @@ def _key(caller: int, turn: int) -> str:
 
 
 def report(rows: Rows) -> Iterator[str]:
-    yield from table("key-value engines", NAMES, rows)
+    yield from render_table("key-value engines", NAMES, rows)

@@ -17,21 +17,21 @@ class Cell(NamedTuple):
     """The same of the database servers."""
 
 
-def best(cells: Sequence[Cell]) -> Cell:
+def best_cell(cells: Sequence[Cell]) -> Cell:
     """Of several rounds: the machine's other work only ever slows a round down, so each figure's best is nearest."""
     return Cell(max(c.rate for c in cells), min(c.cpu for c in cells), min(c.stores for c in cells))
 
 
-def table(title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, Cell]]) -> Iterator[str]:
+def render_table(title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, Cell]]) -> Iterator[str]:
     """rows: of each kind of work the cell of each column."""
     yield f"{title:{_NAME}}" + "".join(f"{column:>{_COLUMN}}" for column in columns)
     yield " " * _NAME + f"{'calls/s':>{_COLUMN - 22}}{'us':>12}{'stores us':>10}" * len(columns)
     for name, cells in rows.items():
         first = cells[columns[0]]
-        yield f"{name:{_NAME}}" + "".join(_shown(cells[column], first) for column in columns)
+        yield f"{name:{_NAME}}" + "".join(_format_cell(cells[column], first) for column in columns)
 
 
-def _shown(cell: Cell, first: Cell) -> str:
+def _format_cell(cell: Cell, first: Cell) -> str:
     rate = f"{cell.rate:.0f} {f'x{cell.rate / first.rate:.2f}':>6}"
     cpu = f"{cell.cpu:.0f} {f'x{cell.cpu / first.cpu:.1f}':>5}"
     return f"{rate:>{_COLUMN - 22}}{cpu:>12}{cell.stores:>10.0f}"

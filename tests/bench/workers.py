@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from tests.bench import columns
-from tests.bench.callers import Caller, call
-from tests.bench.columns import Servers
-from tests.bench.load import answered, free_port, request, require, served
-from tests.bench.mcp_door import message
-from tests.bench.processes import cpu_of_each, cpu_seconds
+from tests.bench import backends
+from tests.bench.backends import Servers
+from tests.bench.callers import Caller, run_callers
+from tests.bench.load import build_request, check_answer, fetch_body, free_port, start_server
+from tests.bench.mcp_endpoint import build_message
+from tests.bench.processes import cpu_by_process, cpu_seconds
 from tests.bench.rest import KEY, make_apps
-from tests.bench.table import Cell, best, table
+from tests.bench.table import Cell, best_cell, render_table
 
 WORKERS = (1, 2, 4)
 _CALLERS, _CALLERS_OF_ROWS = 64, 16
@@ -54,53 +54,53 @@ class _Installation:
 
     def get(self, caller: int, turn: int) -> Caller:
         answer = yield self._rest("GET", self._path(caller, turn))
-        require(answer, 200, b'{"value":{"n":%d,' % self.written[self._path(caller, turn)])
+        check_answer(answer, 200, b'{"value":{"n":%d,' % self.written[self._path(caller, turn)])
 
     def put(self, caller: int, turn: int) -> Caller:
         # Values differ each time: what is the same already never reaches the disk.
         path, number = self._path(caller, turn), next(self._numbers)
         body = {"value": {"n": number, "items": [1, 2, 3], "name": "cart", "total": 12.5}}
-        require((yield self._rest("PUT", path, body)), 204)
+        check_answer((yield self._rest("PUT", path, body)), 204)
         self.written[path] = number
 
     def incr(self, caller: int, turn: int) -> Caller:
         path = self._counter(next(self._numbers))
-        require((yield self._rest("POST", f"{path}/incr", {"by": 1})), 200, b'{"value":')
+        check_answer((yield self._rest("POST", f"{path}/incr", {"by": 1})), 200, b'{"value":')
         self.counted[path] += 1
 
     def kv_get(self, caller: int, turn: int) -> Caller:
         _, _, app_id, _, key = (path := self._path(caller, turn)).split("/")
         arguments = {"app_id": app_id, "key": key}
         params = {"name": "kv_get", "arguments": arguments}
-        answer = yield message(self.port, "/mcp", turn, "tools/call", params, mcp_name="kv_get")
-        require(answer, 200, b'"n":%d,' % self.written[path])
+        answer = yield build_message(self.port, "/mcp", turn, "tools/call", params, mcp_name="kv_get")
+        check_answer(answer, 200, b'"n":%d,' % self.written[path])
 
     def init(self, caller: int, turn: int) -> Caller:
         number = next(self._numbers)
         answer = yield self._rest("POST", "/init", {"name": f"made-{number}"}, self._key(number))
-        require(answer, 201, b'"created":true')
+        check_answer(answer, 201, b'"created":true')
         self.made += 1
 
     def apps_list(self, caller: int, turn: int) -> Caller:
         answer = yield self._rest("GET", "/apps?limit=10", key=self._key(next(self._numbers)))
-        require(answer, 200, b'"next_cursor":')
+        check_answer(answer, 200, b'"next_cursor":')
 
     async def check(self) -> None:
         """The last of what was acknowledged is there, counters are exact, and as many apps are there as were made."""
         for path, number in self.written.items():
-            found = json.loads(await answered(self.port, self._rest("GET", path)))
+            found = json.loads(await fetch_body(self.port, self._rest("GET", path)))
             if found["value"]["n"] != number:
                 raise RuntimeError(f"{path} has {found}, and not {number}")
         for path, count in self.counted.items():
-            found = json.loads(await answered(self.port, self._rest("GET", path)))
+            found = json.loads(await fetch_body(self.port, self._rest("GET", path)))
             if found["value"] != count:
                 raise RuntimeError(f"{path} has {found}, after {count} calls")
-        last = json.loads(await answered(self.port, self._rest("POST", "/init", {"name": "last"})))
+        last = json.loads(await fetch_body(self.port, self._rest("POST", "/init", {"name": "last"})))
         there = last["_meta"]["resource_info"]["apps"]
         if there != len(self.apps) + self.made + 1:
             raise RuntimeError(f"{there} apps, and {len(self.apps) + self.made + 1} were made")
 
-    def works(self) -> dict[str, tuple[int, Work]]:
+    def list_works(self) -> dict[str, tuple[int, Work]]:
         """By name, and by how many callers at once."""
         return {
             "GET a key": (_CALLERS, self.get),
@@ -113,7 +113,7 @@ class _Installation:
 
     def _rest(self, method: str, path: str, body: Any = None, key: str = KEY) -> bytes:
         sent = b"" if body is None else json.dumps(body).encode()
-        return request(method, path, self.port, sent, authorization=f"Bearer {key}")
+        return build_request(method, path, self.port, sent, authorization=f"Bearer {key}")
 
     def _path(self, caller: int, turn: int) -> str:
         app_id = self.apps[caller % len(self.apps)]
@@ -127,44 +127,44 @@ class _Installation:
         return self.keys[number % len(self.keys)]
 
 
-class Measured(NamedTuple):
+class WorkerResult(NamedTuple):
     rows: Rows
     busiest: dict[str, float]
     """The share of the work that the busiest process had, by column."""
 
 
-def run(servers: Servers) -> Iterator[tuple[int, Measured]]:
+def run(servers: Servers) -> Iterator[tuple[int, WorkerResult]]:
     """Of each number of workers, as soon as it is measured."""
     for workers in WORKERS:
-        yield workers, uvloop.run(_with(workers, servers))
+        yield workers, uvloop.run(_measure_workers(workers, servers))
 
 
-async def _with(workers: int, servers: Servers) -> Measured:
-    names = columns.NAMES
+async def _measure_workers(workers: int, servers: Servers) -> WorkerResult:
+    names = backends.NAMES
     async with contextlib.AsyncExitStack() as stack:
-        begun = (stack.enter_async_context(_installed(workers, servers.settings(name))) for name in names)
+        begun = (stack.enter_async_context(_start_installation(workers, servers.settings(name))) for name in names)
         installed = dict(zip(names, await asyncio.gather(*begun), strict=True))
-        before = {name: cpu_of_each(installation.pid) for name, installation in installed.items()}
-        rounds = [await _round(installed, servers) for _ in range(_ROUNDS)]
-        busiest = {name: _busiest(installation.pid, before[name]) for name, installation in installed.items()}
+        before = {name: cpu_by_process(installation.pid) for name, installation in installed.items()}
+        rounds = [await _measure_round(installed, servers) for _ in range(_ROUNDS)]
+        busiest = {name: _busiest_share(installation.pid, before[name]) for name, installation in installed.items()}
         for installation in installed.values():
             await installation.check()
-    rows = {work: {name: best([one[work][name] for one in rounds]) for name in names} for work in rounds[0]}
-    return Measured(rows, busiest)
+    rows = {work: {name: best_cell([one[work][name] for one in rounds]) for name in names} for work in rounds[0]}
+    return WorkerResult(rows, busiest)
 
 
-def _busiest(pid: int, before: dict[int, float]) -> float:
-    spent = [now - before.get(process, 0.0) for process, now in cpu_of_each(pid).items()]
+def _busiest_share(pid: int, before: dict[int, float]) -> float:
+    spent = [now - before.get(process, 0.0) for process, now in cpu_by_process(pid).items()]
     return max(spent) / sum(spent)
 
 
-async def _round(installed: dict[str, _Installation], servers: Servers) -> Rows:
+async def _measure_round(installed: dict[str, _Installation], servers: Servers) -> Rows:
     rows: Rows = {}
     for name, installation in installed.items():
-        for kind, (callers, work) in installation.works().items():
-            await _calls(installation.port, callers, work, _WARM_SECONDS)
+        for kind, (callers, work) in installation.list_works().items():
+            await _run_calls(installation.port, callers, work, _WARM_SECONDS)
             before, stores_before = cpu_seconds(installation.pid), servers.cpu_seconds()
-            calls, seconds = await _calls(installation.port, callers, work, _SECONDS)
+            calls, seconds = await _run_calls(installation.port, callers, work, _SECONDS)
             cpu = cpu_seconds(installation.pid) - before
             stores = servers.cpu_seconds() - stores_before
             rows.setdefault(kind, {})[name] = Cell(calls / seconds, cpu / calls * 1e6, stores / calls * 1e6)
@@ -172,7 +172,7 @@ async def _round(installed: dict[str, _Installation], servers: Servers) -> Rows:
 
 
 @contextlib.asynccontextmanager
-async def _installed(workers: int, settings: dict[str, str]) -> AsyncIterator[_Installation]:
+async def _start_installation(workers: int, settings: dict[str, str]) -> AsyncIterator[_Installation]:
     port = free_port()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         environment = {
@@ -180,25 +180,25 @@ async def _installed(workers: int, settings: dict[str, str]) -> AsyncIterator[_I
             "BAOBAB_DATA": folder, "BAOBAB_PORT": str(port), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "certified",
             "BAOBAB_WORKERS": str(workers),
         }  # fmt: skip
-        async with served("-m", "baobab", "serve", port=port, environment=environment) as pid:
+        async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
             apps = await asyncio.to_thread(make_apps, port)
-            installation = _Installation(pid, port, apps, [await _another_key(port) for _ in range(_ACCOUNT_KEYS)])
-            await call(port, [_fill(installation, caller) for caller in range(_CALLERS)])
+            installation = _Installation(pid, port, apps, [await _create_key(port) for _ in range(_ACCOUNT_KEYS)])
+            await run_callers(port, [_fill_keys(installation, caller) for caller in range(_CALLERS)])
             yield installation
 
 
-async def _another_key(port: int) -> str:
-    made = request("POST", "/api-keys", port, b'{"name":"bench"}', authorization=f"Bearer {KEY}")
-    key: str = json.loads(await answered(port, made))["key"]
+async def _create_key(port: int) -> str:
+    made = build_request("POST", "/api-keys", port, b'{"name":"bench"}', authorization=f"Bearer {KEY}")
+    key: str = json.loads(await fetch_body(port, made))["key"]
     return key
 
 
-def _fill(installation: _Installation, caller: int) -> Caller:
+def _fill_keys(installation: _Installation, caller: int) -> Caller:
     for turn in range(_KEYS_OF_CALLER):
         yield from installation.put(caller, turn)
 
 
-async def _calls(port: int, callers: int, work: Work, seconds: float) -> tuple[int, float]:
+async def _run_calls(port: int, callers: int, work: Work, seconds: float) -> tuple[int, float]:
     """How many calls were answered, and in how many seconds."""
     started, calls = 0.0, 0
 
@@ -214,18 +214,18 @@ async def _calls(port: int, callers: int, work: Work, seconds: float) -> tuple[i
             turn += 1
             calls += 1
 
-    await call(port, [caller(number) for number in range(callers)], begin)
+    await run_callers(port, [caller(number) for number in range(callers)], begin)
     return calls, time.perf_counter() - started
 
 
-def report(results: Iterable[tuple[int, Measured]]) -> Iterator[str]:
-    names = columns.NAMES
-    yield from (f"{name}: {columns.MEANING[name]}" for name in names)
+def report(results: Iterable[tuple[int, WorkerResult]]) -> Iterator[str]:
+    names = backends.NAMES
+    yield from (f"{name}: {backends.MEANING[name]}" for name in names)
     known: list[Rows] = []
     for workers, (rows, busiest) in results:
         known.append(rows)
         yield ""
-        yield from table(f"{workers} worker{'s' * (workers > 1)}", names, rows)
+        yield from render_table(f"{workers} worker{'s' * (workers > 1)}", names, rows)
         if workers > 1:
             yield "share of the busiest: " + ", ".join(f"{name} {busiest[name]:.2f}" for name in names)
             yield f"calls a second, against {WORKERS[0]} worker: {', '.join(names)}"

@@ -15,15 +15,15 @@ import httpx
 
 from tests.ports import free_port
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 """Seconds, for a machine that has much else to do."""
 
 _READY = re.compile(r"curl -s .*\n")
 _INHERITED = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
 
 
-def baobab(
-    *arguments: object, settings: Mapping[str, str] | None = None, timeout: float = PATIENCE
+def run_baobab(
+    *arguments: object, settings: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of the command line to its end."""
     return subprocess.run(
@@ -38,27 +38,27 @@ class ServerProcess:
     log: Path
 
     @property
-    def told(self) -> str:
+    def log_text(self) -> str:
         """What it has written to standard error so far."""
         return self.log.read_text()
 
     @property
     def key(self) -> str:
-        found = re.search(r"bb_sk_[A-Za-z0-9]{40}", self.told)
-        assert found, self.told
+        found = re.search(r"bb_sk_[A-Za-z0-9]{40}", self.log_text)
+        assert found, self.log_text
         return found[0]
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_SECONDS)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT_SECONDS)
 
 
 @contextmanager
-def serving(
+def run_server(
     data: Path,
     *options: object,
     settings: Mapping[str, str] | None = None,
@@ -88,17 +88,17 @@ def serving(
 
 
 def _wait_until_ready(server: ServerProcess) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not _READY.search(server.told):
-        assert server.process.poll() is None, f"the server ended: {server.told}"
-        assert time.monotonic() < deadline, f"the server is not ready: {server.told}"
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not _READY.search(server.log_text):
+        assert server.process.poll() is None, f"the server ended: {server.log_text}"
+        assert time.monotonic() < deadline, f"the server is not ready: {server.log_text}"
         time.sleep(0.02)
     # With several workers the words come from the process that starts them; the first of these answers a little later.
     while True:
         try:
             httpx.get(f"{server.address}/health").raise_for_status()
         except httpx.TransportError:
-            assert time.monotonic() < deadline, f"the server does not answer: {server.told}"
+            assert time.monotonic() < deadline, f"the server does not answer: {server.log_text}"
             time.sleep(0.02)
         else:
             return

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from baobab.cli import main
-from tests.cli.server_process import PATIENCE, baobab
+from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab
 from tests.ports import free_port
 
 KEY = "bb_sk_" + "B" * 40
 
 
-def one_line(done: subprocess.CompletedProcess[str]) -> str:
+def read_error_line(done: subprocess.CompletedProcess[str]) -> str:
     """What a command that failed has told: one line and nothing else."""
     assert done.returncode == 1, done
     assert done.stdout == ""
@@ -28,7 +28,7 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_init_prints_a_key_once(tmp_path: Path) -> None:
-    first, second = (baobab("init", "--data", tmp_path / "data") for _ in range(2))
+    first, second = (run_baobab("init", "--data", tmp_path / "data") for _ in range(2))
     assert re.fullmatch(r"bb_sk_[A-Za-z0-9]{40}\n", first.stdout)
     assert first.returncode == second.returncode == 0
     assert second.stdout == ""
@@ -36,26 +36,26 @@ def test_init_prints_a_key_once(tmp_path: Path) -> None:
 
 
 def test_init_takes_the_bootstrap_key(tmp_path: Path) -> None:
-    done = baobab("init", "--data", tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY})
+    done = run_baobab("init", "--data", tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY})
     assert done.stdout == f"{KEY}\n"
 
 
 def test_migrate_makes_the_schema_and_then_has_nothing_to_do(tmp_path: Path) -> None:
-    first, second = (baobab("migrate", "--data", tmp_path / "data") for _ in range(2))
+    first, second = (run_baobab("migrate", "--data", tmp_path / "data") for _ in range(2))
     assert first.stdout.startswith("Applied 0001")
     assert second.stdout == "The database is up to date.\n"
 
 
 def test_openapi_prints_the_document(tmp_path: Path) -> None:
-    document = json.loads(baobab("openapi", settings={"BAOBAB_BASE_URL": "https://api.example.com"}).stdout)
+    document = json.loads(run_baobab("openapi", settings={"BAOBAB_BASE_URL": "https://api.example.com"}).stdout)
     assert document["openapi"].startswith("3.1")
     assert document["servers"] == [{"url": "https://api.example.com"}]
     assert "/v1/{app_id}/kv/{key}" in document["paths"]
 
 
 def test_tools_prints_the_catalogue() -> None:
-    text = baobab("tools").stdout
-    described = json.loads(baobab("tools", "--json").stdout)
+    text = run_baobab("tools").stdout
+    described = json.loads(run_baobab("tools", "--json").stdout)
     for tool in described:
         assert f"  {tool['name']} " in text
         assert tool["input_schema"]["type"] == "object"
@@ -69,7 +69,7 @@ def test_sigterm_ends_the_worker(tmp_path: Path) -> None:
         assert worker.stderr is not None
         assert b"running" in worker.stderr.readline()
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(PATIENCE) == 0
+        assert worker.wait(TIMEOUT_SECONDS) == 0
         assert worker.stderr.read() == b""
 
 
@@ -98,7 +98,7 @@ def test_a_wrong_setting_is_one_line_that_names_it(settings: dict[str, str], wor
 
 def test_a_secret_that_is_refused_is_not_repeated() -> None:
     wrong = "bb_sk_" + "S" * 39
-    line = one_line(baobab("serve", settings={"BAOBAB_BOOTSTRAP_KEY": wrong}))
+    line = read_error_line(run_baobab("serve", settings={"BAOBAB_BOOTSTRAP_KEY": wrong}))
     assert "BAOBAB_BOOTSTRAP_KEY" in line
     assert wrong not in line
 
@@ -106,15 +106,17 @@ def test_a_secret_that_is_refused_is_not_repeated() -> None:
 @pytest.mark.parametrize("command", [("serve",), ("keys", "list")], ids=" ".join)
 def test_a_data_folder_that_cannot_be_made_is_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "file").touch()
-    assert str(tmp_path / "file") in one_line(
-        baobab(*command, "--data", tmp_path / "file" / "data", settings={"BAOBAB_PORT": str(free_port())})
+    assert str(tmp_path / "file") in read_error_line(
+        run_baobab(*command, "--data", tmp_path / "file" / "data", settings={"BAOBAB_PORT": str(free_port())})
     )
 
 
 @pytest.mark.parametrize("command", [("serve",), ("keys", "list")], ids=" ".join)
 def test_a_file_in_place_of_the_data_folder_is_told_with_what_to_do(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "file").touch()
-    line = one_line(baobab(*command, "--data", tmp_path / "file", settings={"BAOBAB_PORT": str(free_port())}))
+    line = read_error_line(
+        run_baobab(*command, "--data", tmp_path / "file", settings={"BAOBAB_PORT": str(free_port())})
+    )
     assert str(tmp_path / "file") in line
     assert "--data" in line
 
@@ -148,7 +150,7 @@ def test_a_command_in_the_wrong_folder_says_what_it_looked_for_and_makes_nothing
 def test_a_folder_in_place_of_a_file_of_the_data_folder_is_told_with_what_to_do(tmp_path: Path) -> None:
     lock = tmp_path / "baobab.lock"
     lock.mkdir()
-    line = one_line(baobab("serve", "--port", free_port(), "--data", tmp_path))
+    line = read_error_line(run_baobab("serve", "--port", free_port(), "--data", tmp_path))
     assert str(lock) in line
     assert "Move it away" in line
 
@@ -156,31 +158,31 @@ def test_a_folder_in_place_of_a_file_of_the_data_folder_is_told_with_what_to_do(
 def test_an_unknown_field_of_a_region_is_told_with_those_that_there_are(tmp_path: Path) -> None:
     regions = tmp_path / "regions.toml"
     regions.write_text('[far-north-1]\nfoo = "bar"\n')
-    line = one_line(baobab("serve", "--data", tmp_path / "data", settings={"BAOBAB_REGIONS": str(regions)}))
+    line = read_error_line(run_baobab("serve", "--data", tmp_path / "data", settings={"BAOBAB_REGIONS": str(regions)}))
     assert "far-north-1.foo" in line
     assert "database_url, valkey_url, objects_url, kv_durable" in line
 
 
 def test_a_damaged_or_foreign_secret_key_is_one_line(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    assert baobab("init", "--data", data).returncode == 0
+    assert run_baobab("init", "--data", data).returncode == 0
     (data / "secret.key").write_text("not a key\n")
-    assert "secret.key" in one_line(baobab("keys", "list", "--data", data))
+    assert "secret.key" in read_error_line(run_baobab("keys", "list", "--data", data))
     (data / "secret.key").unlink()
     # A new key would be made silently, and everything sealed before would be lost later, one by one.
-    assert "secret.key" in one_line(baobab("serve", "--port", free_port(), "--data", data))
+    assert "secret.key" in read_error_line(run_baobab("serve", "--port", free_port(), "--data", data))
 
 
 def test_a_database_of_a_later_version_is_one_line(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    assert baobab("init", "--data", data).returncode == 0
+    assert run_baobab("init", "--data", data).returncode == 0
     with closing(sqlite3.connect(data / "baobab.db")) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     for command in (("serve", "--port", free_port()), ("migrate",), ("keys", "list")):
-        assert "9999" in one_line(baobab(*command, "--data", data))
+        assert "9999" in read_error_line(run_baobab(*command, "--data", data))
 
 
 def test_a_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "baobab.db").write_text("this is not a database, but it is long enough to be one" * 100)
-    one_line(baobab("serve", "--port", free_port(), "--data", tmp_path / "data"))
+    read_error_line(run_baobab("serve", "--port", free_port(), "--data", tmp_path / "data"))

@@ -9,14 +9,14 @@ from click.testing import CliRunner
 from baobab.cli import main
 
 
-def commands(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+def list_commands(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
     yield path
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            yield from commands(inner, *path, name)
+            yield from list_commands(inner, *path, name)
 
 
-every_command = pytest.mark.parametrize("path", [*commands(main)], ids=" ".join)
+every_command = pytest.mark.parametrize("path", [*list_commands(main)], ids=" ".join)
 
 
 @every_command

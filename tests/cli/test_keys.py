@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.server_process import PATIENCE, ServerProcess, baobab, serving
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_baobab, run_server
 
 NOTICED = 2.0
 """Seconds after which a running server must have noticed."""
@@ -20,88 +20,94 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(data: Path) -> Iterator[ServerProcess]:
-    with serving(data) as process:
+    with run_server(data) as process:
         yield process
 
 
-def told(*arguments: object) -> str:
-    done = baobab(*arguments)
+def read_output(*arguments: object) -> str:
+    done = run_baobab(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def status(server: ServerProcess, key: str) -> int:
-    return httpx.get(f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE).status_code
+def fetch_status(server: ServerProcess, key: str) -> int:
+    return httpx.get(
+        f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}, timeout=TIMEOUT_SECONDS
+    ).status_code
 
 
-def key_id(data: Path, name: str) -> str:
-    return next(line.split()[0] for line in told("keys", "list", "--data", data).splitlines() if line.endswith(name))
+def find_key_id(data: Path, name: str) -> str:
+    return next(
+        line.split()[0] for line in read_output("keys", "list", "--data", data).splitlines() if line.endswith(name)
+    )
 
 
 def test_a_key_works_at_once_and_stops_soon_after_it_was_revoked(data: Path, server: ServerProcess) -> None:
-    key = told("keys", "create", "agent", "--data", data).strip()
-    assert status(server, key) == 200
-    listed = told("keys", "list", "--data", data)
+    key = read_output("keys", "create", "agent", "--data", data).strip()
+    assert fetch_status(server, key) == 200
+    listed = read_output("keys", "list", "--data", data)
     assert key[:12] in listed
     assert key not in listed
-    assert told("keys", "revoke", key_id(data, "agent"), "--data", data) == "Revoked.\n"
+    assert read_output("keys", "revoke", find_key_id(data, "agent"), "--data", data) == "Revoked.\n"
     time.sleep(NOTICED)
-    assert status(server, key) == 401
-    assert status(server, server.key) == 200
+    assert fetch_status(server, key) == 401
+    assert fetch_status(server, server.key) == 200
 
 
 def test_after_a_rotation_and_a_restart_everything_still_opens(data: Path) -> None:
     password = {"email": "ada@example.com", "password": "correct Horse 7!"}
-    with serving(data) as server:
+    with run_server(data) as server:
         key = server.key
         # An app's keys, and the platform's signing key, are what is sealed.
         app = httpx.post(
             f"{server.address}/init",
             json={"name": "todo"},
             headers={"authorization": f"Bearer {key}"},
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
         )
         httpx.post(
-            f"{server.address}/platform/signup", json={**password, "name": "Ada"}, timeout=PATIENCE
+            f"{server.address}/platform/signup", json={**password, "name": "Ada"}, timeout=TIMEOUT_SECONDS
         ).raise_for_status()
-        token = httpx.post(f"{server.address}/platform/login", json=password, timeout=PATIENCE).json()["token"]
+        token = httpx.post(f"{server.address}/platform/login", json=password, timeout=TIMEOUT_SECONDS).json()["token"]
         before = (data / "secret.key").read_text()
-        assert told("keys", "rotate-secret", "--data", data).startswith("Sealed ")
-        assert status(server, token) == 200, "a server that runs keeps working with the old key"
+        assert read_output("keys", "rotate-secret", "--data", data).startswith("Sealed ")
+        assert fetch_status(server, token) == 200, "a server that runs keeps working with the old key"
         server.terminate()
     after = (data / "secret.key").read_text()
     assert after.endswith(before)
     # The old key is no longer needed: everything has been sealed anew.
     (data / "secret.key").write_text(after.removesuffix(before))
-    with serving(data) as server:
-        assert status(server, key) == 200
-        assert status(server, token) == 200
-        assert httpx.post(f"{server.address}/platform/login", json=password, timeout=PATIENCE).status_code == 200
+    with run_server(data) as server:
+        assert fetch_status(server, key) == 200
+        assert fetch_status(server, token) == 200
+        assert httpx.post(f"{server.address}/platform/login", json=password, timeout=TIMEOUT_SECONDS).status_code == 200
         rotated = httpx.post(
             f"{server.address}/v1/{app.json()['app_id']}/kv/_rotate_key",
             headers={"authorization": f"Bearer {key}"},
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
         )
         assert rotated.status_code == 200
 
 
 def test_revoking_what_does_not_exist_is_one_line(data: Path) -> None:
-    told("init", "--data", data)
-    done = baobab("keys", "revoke", "00000000-0000-0000-0000-000000000000", "--data", data)
+    read_output("init", "--data", data)
+    done = run_baobab("keys", "revoke", "00000000-0000-0000-0000-000000000000", "--data", data)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_keys_of_an_empty_installation_are_one_line(data: Path) -> None:
-    done = baobab("keys", "list", "--data", data)
+    done = run_baobab("keys", "list", "--data", data)
     assert done.returncode == 1
     assert "baobab init" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_password_set_on_the_folder_signs_its_account_in(data: Path, server: ServerProcess) -> None:
-    done = told("password", "--data", data, "--password", "correct Horse 7!")
+    done = read_output("password", "--data", data, "--password", "correct Horse 7!")
     assert "owner@localhost" in done
     asked = {"email": "owner@localhost", "password": "correct Horse 7!"}
-    assert httpx.post(f"{server.address}/platform/login", json=asked, timeout=PATIENCE).status_code == 200
-    assert baobab("password", "nobody@example.com", "--data", data, "--password", "correct Horse 7!").returncode == 1
+    assert httpx.post(f"{server.address}/platform/login", json=asked, timeout=TIMEOUT_SECONDS).status_code == 200
+    assert (
+        run_baobab("password", "nobody@example.com", "--data", data, "--password", "correct Horse 7!").returncode == 1
+    )

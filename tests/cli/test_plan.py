@@ -8,20 +8,20 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.server_process import PATIENCE, baobab, serving
+from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, run_server
 
 ADA = {"email": "ada@example.com", "password": "correct Horse 7!"}
 
 
-def told(data: Path, *arguments: str) -> list[str]:
-    done = baobab("plan", *arguments, "--data", data)
+def read_output(data: Path, *arguments: str) -> list[str]:
+    done = run_baobab("plan", *arguments, "--data", data)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 def test_a_running_server_gives_an_organisation_the_room_of_its_new_plan_at_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with serving(data) as server, httpx.Client(base_url=server.address, timeout=PATIENCE) as client:
+    with run_server(data) as server, httpx.Client(base_url=server.address, timeout=TIMEOUT_SECONDS) as client:
         assert client.post("/platform/signup", json={**ADA, "name": "Ada"}).status_code == 201
         token = client.post("/platform/login", json=ADA).json()["token"]
         ada = {"authorization": f"Bearer {token}"}
@@ -30,10 +30,10 @@ def test_a_running_server_gives_an_organisation_the_room_of_its_new_plan_at_once
             return client.post("/init", json={"name": name}, headers=ada).status_code
 
         assert [make("one"), make("two")] == [201, 403]
-        organisation, plan = told(data, ADA["email"])
+        organisation, plan = read_output(data, ADA["email"])
         assert plan.startswith("plan playground: 1 apps")
         for _ in range(2):
-            assert told(data, ADA["email"], "launch")[1].startswith("plan launch: 3 apps")
+            assert read_output(data, ADA["email"], "launch")[1].startswith("plan launch: 3 apps")
         assert [make("two"), make("three"), make("four")] == [201, 201, 403]
     with contextlib.closing(sqlite3.connect(data / "baobab.db")) as connection:
         query = "SELECT organisation_id, actor_type, event_data FROM audit_logs WHERE event_type = 'organization.plan'"
@@ -45,7 +45,7 @@ def test_a_running_server_gives_an_organisation_the_room_of_its_new_plan_at_once
 @pytest.mark.parametrize("arguments", [("nobody@example.com",), ("nobody", "launch"), ("owner@localhost", "gold")])
 def test_what_there_is_not_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     data = tmp_path / "data"
-    assert baobab("init", "--data", data).returncode == 0
-    done = baobab("plan", *arguments, "--data", data)
+    assert run_baobab("init", "--data", data).returncode == 0
+    done = run_baobab("plan", *arguments, "--data", data)
     assert done.returncode in (1, 2)
     assert done.stderr.splitlines()[-1].startswith("Error: ")

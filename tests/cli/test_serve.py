@@ -13,39 +13,39 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.cli.server_process import PATIENCE, ServerProcess, baobab, serving
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_baobab, run_server
 
 KEY = "bb_sk_" + "B" * 40
 
 
 @pytest.fixture(scope="module")
 def first_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("first") / "data") as server:
+    with run_server(tmp_path_factory.mktemp("first") / "data") as server:
         yield server
 
 
 def test_the_first_start_prints_the_key_and_the_addresses(first_start: ServerProcess) -> None:
-    told = first_start.told
+    told = first_start.log_text
     assert f"API key  {first_start.key}" in told
     assert f"REST     {first_start.address}\n" in told
     assert f"MCP      {first_start.address}/mcp\n" in told
     assert f"Docs     {first_start.address}/docs\n" in told
-    assert httpx.get(f"{first_start.address}/docs", timeout=PATIENCE).status_code == 200
+    assert httpx.get(f"{first_start.address}/docs", timeout=TIMEOUT_SECONDS).status_code == 200
 
 
 def test_the_printed_curl_line_makes_an_app(first_start: ServerProcess) -> None:
-    line = next(line for line in first_start.told.splitlines() if line.strip().startswith("curl "))
-    done = subprocess.run(shlex.split(line), capture_output=True, timeout=PATIENCE, check=True)
+    line = next(line for line in first_start.log_text.splitlines() if line.strip().startswith("curl "))
+    done = subprocess.run(shlex.split(line), capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
     assert json.loads(done.stdout)["app_id"].startswith("app_")
 
 
 def test_the_printed_mcp_client_line_reaches_the_tools(first_start: ServerProcess) -> None:
-    line = next(line for line in first_start.told.splitlines() if "mcpServers" in line)
+    line = next(line for line in first_start.log_text.splitlines() if "mcpServers" in line)
     entry = json.loads(line)["mcpServers"]["baobab"]
     assert entry["type"] == "http"
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     headers = {**entry["headers"], "accept": "application/json, text/event-stream"}
-    answer = httpx.post(entry["url"], json=request, headers=headers, timeout=PATIENCE)
+    answer = httpx.post(entry["url"], json=request, headers=headers, timeout=TIMEOUT_SECONDS)
     assert answer.status_code == 200
     assert "kv_put" in answer.text
 
@@ -58,33 +58,33 @@ def test_nobody_else_may_read_the_data_folder(first_start: ServerProcess) -> Non
 
 def test_the_second_start_does_not_print_the_key(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with serving(data) as server:
+    with run_server(data) as server:
         key = server.key
         server.terminate()
-    with serving(data) as server:
-        assert "bb_sk_" not in server.told
+    with run_server(data) as server:
+        assert "bb_sk_" not in server.log_text
         assert (
             httpx.get(
-                f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE
+                f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}, timeout=TIMEOUT_SECONDS
             ).status_code
             == 200
         )
 
 
 def test_the_bootstrap_key_works_from_the_first_request_on(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
+    with run_server(tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
         assert (
             httpx.get(
-                f"{server.address}/apps", headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE
+                f"{server.address}/apps", headers={"authorization": f"Bearer {KEY}"}, timeout=TIMEOUT_SECONDS
             ).status_code
             == 200
         )
 
 
 def test_sigterm_lets_a_request_under_way_finish(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
+    with run_server(tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
         body = b'{"name": "slow"}'
-        connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=TIMEOUT_SECONDS)
         connection.putrequest("POST", "/init")
         connection.putheader("Authorization", f"Bearer {KEY}")
         connection.putheader("Content-Length", str(len(body)))
@@ -98,51 +98,51 @@ def test_sigterm_lets_a_request_under_way_finish(tmp_path: Path) -> None:
         assert answer.status == 201
         assert json.loads(answer.read())["app_id"]
         connection.close()
-        stopping.join(PATIENCE)
+        stopping.join(TIMEOUT_SECONDS)
         assert not stopping.is_alive()
-        assert "Traceback" not in server.told
+        assert "Traceback" not in server.log_text
 
 
 def test_every_worker_refuses_a_key_that_one_has_revoked(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", "--workers", 2, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
+    with run_server(tmp_path / "data", "--workers", 2, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
         owner = {"authorization": f"Bearer {KEY}"}
         made = httpx.post(
-            f"{server.address}/api-keys", json={"name": "short-lived"}, headers=owner, timeout=PATIENCE
+            f"{server.address}/api-keys", json={"name": "short-lived"}, headers=owner, timeout=TIMEOUT_SECONDS
         ).json()
         doomed = {"authorization": f"Bearer {made['key']}"}
         # Every request has a connection of its own, so that each worker has seen the key.
-        assert statuses(server, doomed) == {200}
+        assert fetch_statuses(server, doomed) == {200}
         httpx.delete(f"{server.address}/api-keys/{made['key_id']}", headers=owner).raise_for_status()
         time.sleep(2)
-        assert statuses(server, doomed) == {401}
+        assert fetch_statuses(server, doomed) == {401}
         assert server.terminate() == 0
-        assert "Traceback" not in server.told
+        assert "Traceback" not in server.log_text
 
 
 def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", "--workers", 2, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
+    with run_server(tmp_path / "data", "--workers", 2, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
         server.kill()
-        deadline = time.monotonic() + PATIENCE
-        while answers(server):
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while is_answering(server):
             assert time.monotonic() < deadline, "a worker goes on without its parent"
             time.sleep(0.05)
 
 
-def answers(server: ServerProcess) -> bool:
+def is_answering(server: ServerProcess) -> bool:
     try:
-        return httpx.get(f"{server.address}/health", timeout=PATIENCE).is_success
+        return httpx.get(f"{server.address}/health", timeout=TIMEOUT_SECONDS).is_success
     except httpx.TransportError:
         return False
 
 
-def statuses(server: ServerProcess, headers: dict[str, str]) -> set[int]:
+def fetch_statuses(server: ServerProcess, headers: dict[str, str]) -> set[int]:
     with httpx.Client(headers={**headers, "connection": "close"}) as client:
         return {client.get(f"{server.address}/apps").status_code for _ in range(40)}
 
 
 def test_a_taken_port_is_one_line(first_start: ServerProcess, tmp_path: Path) -> None:
     port = urlsplit(first_start.address).port
-    done = baobab("serve", "--port", port, "--data", tmp_path / "data")
+    done = run_baobab("serve", "--port", port, "--data", tmp_path / "data")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert str(port) in done.stderr

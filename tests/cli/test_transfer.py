@@ -30,10 +30,10 @@ from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.objects import ObjectStore, store_at
-from tests.cli.server_process import PATIENCE, baobab, serving
+from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, run_server
 from tests.conftest import ADDRESS
-from tests.servers import PostgresServer, postgres, valkey
-from tests.storage.objects.s3_server import REGION, s3_server
+from tests.servers import PostgresServer, start_postgres, start_valkey
+from tests.storage.objects.s3_server import REGION, start_s3_server
 
 KEY = "bb_sk_" + "M" * 40
 OWNER = {"authorization": f"Bearer {KEY}"}
@@ -80,7 +80,7 @@ class Source:
     def secret(self) -> str:
         return ",".join((self.data / "secret.key").read_text().split())
 
-    def contents(self) -> dict[str, Any]:
+    def read_contents(self) -> dict[str, Any]:
         """What the files hold, table by table."""
         held: dict[str, Any] = {}
         for file in ("baobab.db", "kv/local/kv.db", "kv/local/kv-ephemeral.db"):
@@ -91,64 +91,64 @@ class Source:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Source:
+def filled_source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     """Filled by a real server, which was killed: what it had not written back is still in the logs beside the files."""
     data = tmp_path_factory.mktemp("source") / "data"
-    with serving(data, settings={"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}) as server:
-        with httpx.Client(base_url=server.address, headers=OWNER, timeout=PATIENCE) as client:
+    with run_server(data, settings={"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}) as server:
+        with httpx.Client(base_url=server.address, headers=OWNER, timeout=TIMEOUT_SECONDS) as client:
             filling = _fill(client)
         server.kill()
     _multiply_suggestions(data / "baobab.db")
     asyncio.run(_put_files(store_at("", data / "objects" / "local")))
-    assert asyncio.run(_raise_once(SqliteEngine(data / "kv/local"), filling["app_id"])) == 1
+    assert asyncio.run(_increment_once(SqliteEngine(data / "kv/local"), filling["app_id"])) == 1
     copy = shutil.copytree(data, data.with_name("copy"))
-    return Source(data, **filling, answers=asyncio.run(_answers_on_files(copy, filling["app_id"])))
+    return Source(data, **filling, answers=asyncio.run(_fetch_sqlite_answers(copy, filling["app_id"])))
 
 
 @pytest.fixture
-def source(filled: Source, tmp_path: Path) -> Source:
-    return Source(**{**vars(filled), "data": shutil.copytree(filled.data, tmp_path / "data")})
+def source(filled_source: Source, tmp_path: Path) -> Source:
+    return Source(**{**vars(filled_source), "data": shutil.copytree(filled_source.data, tmp_path / "data")})
 
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[PostgresServer]:
-    with postgres() as server:
+    with start_postgres() as server:
         yield server
 
 
 @pytest.fixture
 def target(rows: PostgresServer, request: pytest.FixtureRequest) -> str:
     """An empty database."""
-    return rows.database(hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16])
+    return rows.create_database(hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16])
 
 
 def _fill(client: httpx.Client) -> dict[str, str]:
-    def made(method: str, path: str, body: Any = None) -> Any:
+    def create_record(method: str, path: str, body: Any = None) -> Any:
         answer = client.request(method, path, json=body)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 
-    made("POST", "/platform/signup", {**ADA, "name": "Ada 🐎"})
-    app_id: str = made("POST", "/init", {"name": "todo"})["app_id"]
-    other = made("POST", "/init", {"name": "notes"})["app_id"]
+    create_record("POST", "/platform/signup", {**ADA, "name": "Ada 🐎"})
+    app_id: str = create_record("POST", "/init", {"name": "todo"})["app_id"]
+    other = create_record("POST", "/init", {"name": "notes"})["app_id"]
     for number, value in enumerate(VALUES):
-        made("PUT", f"/v1/{app_id}/kv/value/{number}", {"value": value})
-    made("PUT", f"/v1/{app_id}/kv/brief", {"value": 1, "ttl": 3600})
-    made("PUT", f"/v1/{app_id}/kv/light", {"value": 2, "ttl": 900, "ephemeral": True})
-    made("PUT", f"/v1/{other}/kv/a", {"value": "of another app"})
-    made("PUT", f"/v1/{app_id}/kv/_expose/value/*", {"read": "public", "write": "authed"})
-    made(
+        create_record("PUT", f"/v1/{app_id}/kv/value/{number}", {"value": value})
+    create_record("PUT", f"/v1/{app_id}/kv/brief", {"value": 1, "ttl": 3600})
+    create_record("PUT", f"/v1/{app_id}/kv/light", {"value": 2, "ttl": 900, "ephemeral": True})
+    create_record("PUT", f"/v1/{other}/kv/a", {"value": "of another app"})
+    create_record("PUT", f"/v1/{app_id}/kv/_expose/value/*", {"read": "public", "write": "authed"})
+    create_record(
         "POST",
         "/suggestions",
         {"category": "improvement", "description": "Přidejte\n\t„uvozovky“.", "agent_context": {"n": 2**70}},
     )
-    agent = made("POST", "/api-keys", {"name": "agent", "approval": "write"})["key"]
+    agent = create_record("POST", "/api-keys", {"name": "agent", "approval": "write"})["key"]
     for key in ("decided", "undecided"):
         held = client.post(f"/v1/{app_id}/kv/{key}/incr", headers={"authorization": f"Bearer {agent}"})
         assert held.status_code == 428, held.text
         waiting: str = client.get("/v1/approvals", params={"status": "pending"}).json()["approvals"][0]["id"]
         if key == "decided":
-            made("POST", f"/v1/approvals/{waiting}/approve", {})
+            create_record("POST", f"/v1/approvals/{waiting}/approve", {})
     while client.get("/v1/approvals", params={"status": "executed"}).json()["approvals"] == []:
         time.sleep(0.02)
     return {"app_id": app_id, "agent": agent, "waiting": waiting}
@@ -164,7 +164,7 @@ def _multiply_suggestions(file: Path) -> None:
         connection.commit()
 
 
-async def _raise_once(engine: Engine, app_id: str) -> int:
+async def _increment_once(engine: Engine, app_id: str) -> int:
     """What an approved call does that a crash may have made again."""
     await engine.open()
     try:
@@ -175,14 +175,14 @@ async def _raise_once(engine: Engine, app_id: str) -> int:
 
 async def _put_files(store: ObjectStore) -> None:
     for key, (body, kind) in FILES.items():
-        await store.put(key, _whole(body), content_type=kind, max_bytes=len(body))
+        await store.put(key, _iterate_body(body), content_type=kind, max_bytes=len(body))
 
 
-async def _whole(body: bytes) -> AsyncIterator[bytes]:
+async def _iterate_body(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-async def files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
+async def read_files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
     """What a store holds, as FILES says it."""
     held = {}
     for key in await store.list("", "", 1000):
@@ -196,7 +196,7 @@ async def files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
 
 
 @contextlib.asynccontextmanager
-async def machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncClient]:
+async def open_machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncClient]:
     """A Baobab in this process."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
     server = Server(load_settings({**environment, "BAOBAB_PLAN": "enterprise"}, data=folder))
@@ -206,12 +206,12 @@ async def machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncCli
             yield client
 
 
-async def _answers_on_files(data: Path, app_id: str) -> dict[str, Any]:
-    async with machine(data) as client:
-        return await answers(client, app_id)
+async def _fetch_sqlite_answers(data: Path, app_id: str) -> dict[str, Any]:
+    async with open_machine(data) as client:
+        return await fetch_answers(client, app_id)
 
 
-async def answers(client: httpx.AsyncClient, app_id: str) -> dict[str, Any]:
+async def fetch_answers(client: httpx.AsyncClient, app_id: str) -> dict[str, Any]:
     """What the doors say of everything that was put in."""
     store = f"/v1/{app_id}/kv"
     values = [f"{store}/value/{number}" for number in range(len(VALUES))]
@@ -227,7 +227,7 @@ async def answers(client: httpx.AsyncClient, app_id: str) -> dict[str, Any]:
     return told
 
 
-def command(*arguments: object, **settings: str) -> Result:
+def run_command(*arguments: object, **settings: str) -> Result:
     """Run a command in this process, which is quicker, and in a thread, where it may have an event loop of its own."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
     with ThreadPoolExecutor(1) as threads:
@@ -237,40 +237,40 @@ def command(*arguments: object, **settings: str) -> Result:
     return done
 
 
-def transfer(source: Source, to: str, *options: object, **settings: str) -> Result:
-    return command("transfer", "--data", source.data, "--to", to, *options, **settings)
+def run_transfer(source: Source, to: str, *options: object, **settings: str) -> Result:
+    return run_command("transfer", "--data", source.data, "--to", to, *options, **settings)
 
 
-def refused(source: Source, to: str, *options: object, **settings: str) -> str:
+def read_refusal(source: Source, to: str, *options: object, **settings: str) -> str:
     """The one line that a transfer is refused with."""
-    done = transfer(source, to, *options, **settings)
+    done = run_transfer(source, to, *options, **settings)
     assert done.exit_code == 1, done.output
     assert "Verified" not in done.stdout
     (line,) = done.stderr.splitlines()
     return line
 
 
-def verified(done: Result) -> bool:
+def is_verified(done: Result) -> bool:
     return done.exit_code == 0 and "Verified.\n" in done.stdout
 
 
 async def test_everything_goes_on_in_postgres(source: Source, target: str, tmp_path: Path) -> None:
-    before = source.contents()
-    done = baobab("transfer", "--data", source.data, "--to", target)
+    before = source.read_contents()
+    done = run_baobab("transfer", "--data", source.data, "--to", target)
     assert done.returncode == 0, done.stderr
     assert "Verified.\n" in done.stdout
     assert f"{'suggestions':24} {SUGGESTIONS + 1:>10} rows" in done.stdout
     assert f"BAOBAB_DATABASE_URL={target}" in done.stdout
     assert "give --objects" in done.stdout
-    async with machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:
-        assert await answers(client, source.app_id) == source.answers
-        await _goes_on(client, source)
-    assert await _raise_once(PostgresEngine(target), source.app_id) == 1
-    assert source.contents() == before
+    async with open_machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:
+        assert await fetch_answers(client, source.app_id) == source.answers
+        await _check_continues(client, source)
+    assert await _increment_once(PostgresEngine(target), source.app_id) == 1
+    assert source.read_contents() == before
 
 
 def test_what_no_door_shows_is_right_too(source: Source, target: str) -> None:
-    assert verified(transfer(source, target))
+    assert is_verified(run_transfer(source, target))
     with psycopg.connect(target) as connection:
 
         def the(question: bytes) -> Any:
@@ -287,21 +287,21 @@ def test_what_no_door_shows_is_right_too(source: Source, target: str) -> None:
 async def test_entries_go_on_in_valkey_and_files_in_a_bucket(
     source: Source, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: Literal["database", "valkey"]
 ) -> None:
-    with valkey() as store, s3_server() as bucket_server:
+    with start_valkey() as store, start_s3_server() as bucket_server:
         for name, value in CREDENTIALS.items():
             monkeypatch.setenv(name, value)
-        place = f"s3://{bucket_server.bucket()}/{durable}?endpoint={bucket_server.address}&region={REGION}"
-        done = transfer(source, target, "--valkey", store.url, "--objects", place, kv_durable=durable)
-        assert verified(done), done.output
+        place = f"s3://{bucket_server.create_bucket()}/{durable}?endpoint={bucket_server.address}&region={REGION}"
+        done = run_transfer(source, target, "--valkey", store.url, "--objects", place, kv_durable=durable)
+        assert is_verified(done), done.output
         assert f"BAOBAB_VALKEY_URL={store.url}\n  BAOBAB_OBJECTS_URL={place}\n" in done.stdout
         grown = {"database_url": target, "valkey_url": store.url, "kv_durable": durable, "secret_key": source.secret}
-        async with machine(tmp_path / "machine", **grown) as client:
-            assert await answers(client, source.app_id) == source.answers
-            await _goes_on(client, source)
-        assert await files(store_at(place, tmp_path / "drafts")) == FILES
+        async with open_machine(tmp_path / "machine", **grown) as client:
+            assert await fetch_answers(client, source.app_id) == source.answers
+            await _check_continues(client, source)
+        assert await read_files(store_at(place, tmp_path / "drafts")) == FILES
         if durable == "database":
             engine = engine_at(tmp_path, target, store.url, time.time, durable)
-            assert await _raise_once(engine, source.app_id) == 1
+            assert await _increment_once(engine, source.app_id) == 1
 
 
 async def test_a_call_that_is_not_finished_is_not_carried_to_where_it_could_be_made_twice(
@@ -310,22 +310,22 @@ async def test_a_call_that_is_not_finished_is_not_carried_to_where_it_could_be_m
     with contextlib.closing(sqlite3.connect(source.data / "baobab.db")) as connection:
         connection.execute("UPDATE approvals SET status = 'approved' WHERE status = 'executed'")
         connection.commit()
-    with valkey() as store:
-        assert "is not finished" in refused(source, target, "--valkey", store.url, kv_durable="valkey")
+    with start_valkey() as store:
+        assert "is not finished" in read_refusal(source, target, "--valkey", store.url, kv_durable="valkey")
 
 
-async def _goes_on(client: httpx.AsyncClient, source: Source) -> None:
+async def _check_continues(client: httpx.AsyncClient, source: Source) -> None:
     """What was begun on files is ended here; what was sealed opens; what is new finds its place."""
     for key, longest in (("brief", 3600), ("light", 900)):
         left = (await client.get(f"/v1/{source.app_id}/kv/{key}/ttl")).json()["ttl"]
-        assert longest - 10 * PATIENCE < left <= longest
+        assert longest - 10 * TIMEOUT_SECONDS < left <= longest
     login = await client.post("/platform/login", json=ADA)
     assert login.status_code == 200, login.text
     agent = {"authorization": f"Bearer {source.agent}"}
     counter = f"/v1/{source.app_id}/kv/undecided"
     assert (await client.post(f"{counter}/incr", headers=agent)).status_code == 428
     assert (await client.post(f"/v1/approvals/{source.waiting}/approve", json={})).status_code == 200
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await client.get(counter)).status_code != 200:
             await asyncio.sleep(0.02)
     # A refused request and a revoked key are rows with numbers that the database gives.
@@ -342,14 +342,16 @@ _END_OTHERS = (
 
 
 @contextlib.contextmanager
-def stalled(source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str) -> Iterator[None]:
+def stall_transfer(
+    source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str
+) -> Iterator[None]:
     """A transfer that has been frozen where it needs what `lock` holds; killed at the end."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
     command = [sys.executable, "-m", "baobab", "transfer", "--data", str(source.data), "--to", target, *options]
     with blocker.transaction():
         blocker.execute(lock.encode())
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT_SECONDS
             while not blocker.execute(_WAITING).fetchall():
                 assert process.poll() is None, process.stderr and process.stderr.read()
                 assert time.monotonic() < deadline, "it does not come to the lock"
@@ -361,12 +363,12 @@ def stalled(source: Source, target: str, blocker: psycopg.Connection[Any], lock:
     blocker.execute(_END_OTHERS)
 
 
-def _kill(source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str) -> None:
-    with stalled(source, target, blocker, lock, *options):
+def _kill_transfer(source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str) -> None:
+    with stall_transfer(source, target, blocker, lock, *options):
         pass
 
 
-async def _prepared(url: str) -> None:
+async def _prepare_database(url: str) -> None:
     """An empty target may have its tables already; here there is something to lock then."""
     database, engine = database_at(url), PostgresEngine(url)
     await database.open()
@@ -392,129 +394,129 @@ POINTS = (
 
 
 async def test_killed_anywhere_it_goes_on_and_ends_right(source: Source, target: str, tmp_path: Path) -> None:
-    await _prepared(target)
+    await _prepare_database(target)
     options = ("--objects", f"file://{tmp_path / 'files'}")
     with psycopg.connect(target, autocommit=True) as blocker:
         blocker.execute(_STALL_IN_THE_SECOND_BATCH.encode())
         for point in POINTS:
-            _kill(source, target, blocker, point, *options)
+            _kill_transfer(source, target, blocker, point, *options)
         held = blocker.execute(b"SELECT count(*) FROM suggestions").fetchall()
         assert held == [(SUGGESTIONS + 1,)]
-    half = command("init", "--data", tmp_path / "early", database_url=target)
+    half = run_command("init", "--data", tmp_path / "early", database_url=target)
     assert half.exit_code == 1
     assert "unfinished-transfer" in half.stderr, "a server must not start on what is half filled"
-    assert verified(transfer(source, target, *options))
-    async with machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:
-        assert await answers(client, source.app_id) == source.answers
-    assert await files(store_at(options[1], tmp_path)) == FILES
+    assert is_verified(run_transfer(source, target, *options))
+    async with open_machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:
+        assert await fetch_answers(client, source.app_id) == source.answers
+    assert await read_files(store_at(options[1], tmp_path)) == FILES
 
 
 async def test_nobody_can_start_on_the_source_meanwhile(source: Source, target: str) -> None:
-    await _prepared(target)
+    await _prepare_database(target)
     lock = "LOCK TABLE kv.entries IN SHARE MODE"
-    with psycopg.connect(target, autocommit=True) as blocker, stalled(source, target, blocker, lock):
-        kept_out = command("keys", "list", "--data", source.data)
+    with psycopg.connect(target, autocommit=True) as blocker, stall_transfer(source, target, blocker, lock):
+        kept_out = run_command("keys", "list", "--data", source.data)
         assert kept_out.exit_code == 1
         assert "locked" in kept_out.stderr
         assert len(kept_out.stderr.splitlines()) == 1
-        assert "in use" in refused(source, target)
-    assert command("keys", "list", "--data", source.data).exit_code == 0
+        assert "in use" in read_refusal(source, target)
+    assert run_command("keys", "list", "--data", source.data).exit_code == 0
 
 
 async def test_a_source_that_was_changed_between_is_not_mixed_with_what_is_there(source: Source, target: str) -> None:
-    await _prepared(target)
+    await _prepare_database(target)
     with psycopg.connect(target, autocommit=True) as blocker:
-        _kill(source, target, blocker, "LOCK TABLE kv.entries IN SHARE MODE")
-    assert command("keys", "create", "another", "--data", source.data).exit_code == 0
-    assert "empty it first" in refused(source, target)
+        _kill_transfer(source, target, blocker, "LOCK TABLE kv.entries IN SHARE MODE")
+    assert run_command("keys", "create", "another", "--data", source.data).exit_code == 0
+    assert "empty it first" in read_refusal(source, target)
 
 
 async def test_a_row_that_went_missing_is_a_difference_with_a_name(source: Source, target: str) -> None:
-    await _prepared(target)
+    await _prepare_database(target)
     with psycopg.connect(target, autocommit=True) as connection:
         connection.execute(b"CREATE RULE lost AS ON INSERT TO members DO INSTEAD NOTHING")
         connection.execute(
             b"CREATE RULE bent AS ON INSERT TO organisations DO ALSO UPDATE organisations SET name = 'x'"
         )
-    line = refused(source, target)
+    line = read_refusal(source, target)
     assert "table members" in line
     assert "table organisations" in line
     assert "table accounts" not in line
 
 
 async def test_a_running_server_on_the_source_is_one_line(source: Source, target: str) -> None:
-    async with machine(source.data):
-        done = baobab("transfer", "--data", source.data, "--to", target)
+    async with open_machine(source.data):
+        done = run_baobab("transfer", "--data", source.data, "--to", target)
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
         assert "in use" in line
-    assert verified(transfer(source, target))
+    assert is_verified(run_transfer(source, target))
 
 
 def test_a_dry_run_changes_nothing(source: Source, target: str) -> None:
-    before = source.contents()
-    done = transfer(source, target, "--dry-run")
+    before = source.read_contents()
+    done = run_transfer(source, target, "--dry-run")
     assert done.exit_code == 0, done.stderr
     assert f"{SUGGESTIONS + 1:>10} rows" in done.stdout
     assert "Verified" not in done.stdout
     with psycopg.connect(target) as connection:
         assert connection.execute(b"SELECT nspname FROM pg_namespace WHERE nspname = 'kv'").fetchall() == []
         assert connection.execute(b"SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
-    assert source.contents() == before
+    assert source.read_contents() == before
 
 
 def test_places_for_files_that_are_none_or_taken_are_one_line(source: Source, target: str, tmp_path: Path) -> None:
-    assert "s3://BUCKET/PREFIX" in refused(source, target, "--objects", "ftp://files")
+    assert "s3://BUCKET/PREFIX" in read_refusal(source, target, "--objects", "ftp://files")
     taken = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
-    assert "already holds objects" in refused(source, target, "--objects", f"file://{taken}")
-    assert verified(transfer(source, target, "--objects", f"file://{tmp_path / 'empty'}"))
-    assert asyncio.run(files(store_at("", tmp_path / "empty"))) == FILES
+    assert "already holds objects" in read_refusal(source, target, "--objects", f"file://{taken}")
+    assert is_verified(run_transfer(source, target, "--objects", f"file://{tmp_path / 'empty'}"))
+    assert asyncio.run(read_files(store_at("", tmp_path / "empty"))) == FILES
 
 
 def test_a_target_that_holds_an_installation_is_left_as_it_is(source: Source, target: str, tmp_path: Path) -> None:
-    command("init", "--data", tmp_path / "other", database_url=target)
-    assert "already holds rows" in refused(source, target)
+    run_command("init", "--data", tmp_path / "other", database_url=target)
+    assert "already holds rows" in read_refusal(source, target)
     # Transferred twice is no better.
-    assert "already holds rows" in refused(source, target, "--dry-run")
+    assert "already holds rows" in read_refusal(source, target, "--dry-run")
 
 
 async def test_a_valkey_that_holds_other_apps_is_left_as_it_is(
     source: Source, target: str, rows: PostgresServer, tmp_path: Path
 ) -> None:
-    with valkey() as taken:
-        own = {"database_url": rows.database("other"), "valkey_url": taken.url, "bootstrap_key": KEY}
-        async with machine(tmp_path / "other", **own) as client:
+    with start_valkey() as taken:
+        own = {"database_url": rows.create_database("other"), "valkey_url": taken.url, "bootstrap_key": KEY}
+        async with open_machine(tmp_path / "other", **own) as client:
             theirs = (await client.post("/init", json={"name": "theirs"})).json()["app_id"]
             assert (await client.put(f"/v1/{theirs}/kv/a", json={"value": 1, "ephemeral": True})).is_success
-            assert f"already holds data (space {theirs})" in refused(source, target, "--valkey", taken.url)
+            assert f"already holds data (space {theirs})" in read_refusal(source, target, "--valkey", taken.url)
             assert (await client.get(f"/v1/{theirs}/kv/_stats")).json()["keys_total"] == 1
-    assert verified(transfer(source, target)), "nothing was begun"
+    assert is_verified(run_transfer(source, target)), "nothing was begun"
 
 
 def test_a_target_that_cannot_be_reached_is_one_line(source: Source, rows: PostgresServer, target: str) -> None:
-    assert "the target" in refused(source, "postgresql://baobab@127.0.0.1:1/baobab")
-    assert "the target" in refused(source, rows.url("nothing_of_this_name"))
-    assert "the target's key-value store" in refused(source, target, "--valkey", "redis://127.0.0.1:1/0")
-    assert "--to must be postgresql://" in refused(source, f"sqlite:///{source.data}/other.db")
+    assert "the target" in read_refusal(source, "postgresql://baobab@127.0.0.1:1/baobab")
+    assert "the target" in read_refusal(source, rows.url("nothing_of_this_name"))
+    assert "the target's key-value store" in read_refusal(source, target, "--valkey", "redis://127.0.0.1:1/0")
+    assert "--to must be postgresql://" in read_refusal(source, f"sqlite:///{source.data}/other.db")
 
 
 def test_an_account_without_rights_is_one_line(source: Source, rows: PostgresServer, target: str) -> None:
     rows.execute("CREATE ROLE reader LOGIN")
-    line = refused(source, target.replace("baobab@", "reader@"))
+    line = read_refusal(source, target.replace("baobab@", "reader@"))
     assert "permission denied" in line
-    assert verified(transfer(source, target)), "nothing was begun"
+    assert is_verified(run_transfer(source, target)), "nothing was begun"
 
 
 def test_a_source_that_is_none_is_one_line(source: Source, target: str, tmp_path: Path) -> None:
     nothing = Source(**{**vars(source), "data": tmp_path / "nothing"})
-    assert "baobab.db is not there" in refused(nothing, target)
+    assert "baobab.db is not there" in read_refusal(nothing, target)
     assert not (tmp_path / "nothing").exists()
-    assert "unset BAOBAB_DATABASE_URL" in refused(source, target, database_url=target)
-    assert "BAOBAB_REGION" in refused(source, target, region="mars")
+    assert "unset BAOBAB_DATABASE_URL" in read_refusal(source, target, database_url=target)
+    assert "BAOBAB_REGION" in read_refusal(source, target, region="mars")
 
 
 def test_a_source_of_an_older_schema_is_told_to_migrate(source: Source, target: str) -> None:
     with contextlib.closing(sqlite3.connect(source.data / "baobab.db")) as connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", (list_revisions()[-2],))
         connection.commit()
-    assert "run `baobab migrate` first" in refused(source, target)
+    assert "run `baobab migrate` first" in read_refusal(source, target)

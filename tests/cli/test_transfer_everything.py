@@ -18,12 +18,12 @@ from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from baobab.tools.oauth.access import INTERFACE_NAME
-from tests.cli.test_transfer import command, files, verified
+from tests.cli.test_transfer import is_verified, read_files, run_command
 from tests.conftest import ADDRESS, KEY, Baobab
-from tests.installation import forget_rate_limits
-from tests.jobs import settled
-from tests.servers import postgres
-from tests.tools.test_access_matrix import ASKING, POLICY, World, world_of
+from tests.installation import reset_rate_limits
+from tests.jobs import run_due_jobs
+from tests.servers import start_postgres
+from tests.tools.test_access_matrix import ASKING, POLICY, World, open_world
 
 SETTINGS = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
 CALLERS = ("app key", "owner", "owner's key")
@@ -31,7 +31,7 @@ CALLERS = ("app key", "owner", "owner's key")
 
 
 @pytest.fixture(scope="module")
-def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def used_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data folder of an installation in which every tool has been used, and which nobody runs."""
     data = tmp_path_factory.mktemp("used") / "data"
     asyncio.run(_use_every_tool(data))
@@ -39,50 +39,50 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def _use_every_tool(data: Path) -> None:
-    async with _opened(data) as baobab, world_of(baobab) as world:
+    async with _open_baobab(data) as baobab, open_world(baobab) as world:
         # What destroys something comes first, so that what the others make stays.
-        for tool in sorted(POLICY, key=lambda name: baobab.house.registry.find(name).effect != "destructive"):
-            forget_rate_limits(baobab.house.services)
+        for tool in sorted(POLICY, key=lambda name: baobab.application.registry.find(name).effect != "destructive"):
+            reset_rate_limits(baobab.application.services)
             for caller in CALLERS:
-                await world.outcome(tool, world.callers[caller])
+                await world.call_tool(tool, world.callers[caller])
         await _store_files(world)
         await _fill_what_operators_and_refusals_fill(world)
-        await settled(baobab.house)
+        await run_due_jobs(baobab.application)
 
 
 async def _store_files(world: World) -> None:
     """A picture whose job has been polled to its end, so that its bytes are kept."""
     owner = world.callers["owner"]
-    job = await world.generation("images", "baobab/picture", owner)
+    job = await world.start_generation("images", "baobab/picture", owner)
     async with asyncio.timeout(60):
         path = f"/v1/{world.app}/images/completions/{job['job_id']}"
-        while (await world.use("GET", path, owner.headers))["status"] not in ("completed", "failed"):
+        while (await world.request("GET", path, owner.headers))["status"] not in ("completed", "failed"):
             await asyncio.sleep(0.05)
 
 
 async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     """The rows that no call of a person's makes: of an operator, of OAuth's endpoints, of limits, of moves."""
-    house, owner = world.baobab.house, world.callers["owner"].headers
-    await house.services.part(Credits).top_up(world.org, 10**9, "invoice 1")
-    await house.registry.call(
+    application, owner = world.baobab.application, world.callers["owner"].headers
+    await application.services.part(Credits).top_up(world.org, 10**9, "invoice 1")
+    await application.registry.call(
         "oauth_register",
         {"redirect_uris": ["http://localhost/back"]},
         ANONYMOUS,
         RequestContext(INTERFACE_NAME, "used"),
     )
     limits = {"visibility": "authenticated", "max_runs_per_app_per_hour": 5}
-    await world.use("POST", f"/v1/{world.app}/agents", owner, name="limited", graph_spec=ASKING, **limits)
-    await world.use("POST", f"/v1/{world.app}/agents/limited/runs", world.callers["user"].headers, input={})
-    await _remember(world)
+    await world.request("POST", f"/v1/{world.app}/agents", owner, name="limited", graph_spec=ASKING, **limits)
+    await world.request("POST", f"/v1/{world.app}/agents/limited/runs", world.callers["user"].headers, input={})
+    await _create_thread(world)
     await _let_a_program_in(world)
     refused = await world.baobab.client.get(f"/v1/{world.app}/kv/secret")
     assert refused.status_code == 401
-    async with house.services.database.writing() as connection:
+    async with application.services.database.writing() as connection:
         frozen = {"family": "agents", "app_id": "app_moving000000"}
         await connection.execute(insert(metadata.tables["app_freezes"]), frozen)
 
 
-async def _remember(world: World) -> None:
+async def _create_thread(world: World) -> None:
     """A turn of a thread that an agent remembers, with a text that is long enough to be kept as a piece."""
     graph = {
         "spec_version": 1,
@@ -94,15 +94,15 @@ async def _remember(world: World) -> None:
         "edges": [{"from": "think", "to": "done"}],
     }
     owner, path = world.callers["owner"].headers, f"/v1/{world.app}/agents"
-    await world.use("POST", path, owner, name="remembering", graph_spec=graph)
-    await world.use("POST", f"{path}/remembering/runs", owner, input={"text": "long " * 500}, thread_id="t1")
-    await settled(world.baobab.house)
+    await world.request("POST", path, owner, name="remembering", graph_spec=graph)
+    await world.request("POST", f"{path}/remembering/runs", owner, input={"text": "long " * 500}, thread_id="t1")
+    await run_due_jobs(world.baobab.application)
 
 
 async def _let_a_program_in(world: World) -> None:
     """What an OAuth client that refreshes its tokens has."""
-    now = world.baobab.house.services.clock.now()
-    async with world.baobab.house.services.database.writing() as connection:
+    now = world.baobab.application.services.clock.now()
+    async with world.baobab.application.services.database.writing() as connection:
         key_id = await connection.scalar(select(metadata.tables["api_keys"].c.id).limit(1))
         grant = {"key_id": key_id, "client_id": "c", "client_name": "Agent", "redirect_host": "localhost"}
         more = {"scope": "mcp", "created_at": now}
@@ -112,12 +112,12 @@ async def _let_a_program_in(world: World) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(data: Path, **settings: str) -> AsyncIterator[Baobab]:
+async def _open_baobab(data: Path, **settings: str) -> AsyncIterator[Baobab]:
     server = Server(load_settings({**SETTINGS, **settings}, data=data))
-    async with server.open() as house:
+    async with server.open() as application:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-            yield Baobab(house, client)
+            yield Baobab(application, client)
 
 
 async def _empty_tables(url: str) -> set[str]:
@@ -134,34 +134,36 @@ async def _empty_tables(url: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[str]:
-    with postgres() as server:
-        yield server.database("everything")
+    with start_postgres() as server:
+        yield server.create_database("everything")
 
 
-async def test_every_table_holds_rows_once_every_tool_has_been_used(used: Path) -> None:
-    assert await _empty_tables(f"sqlite:///{used / 'baobab.db'}") == set()
+async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: Path) -> None:
+    assert await _empty_tables(f"sqlite:///{used_data / 'baobab.db'}") == set()
 
 
-async def test_what_every_tool_has_left_goes_to_postgres_and_back(used: Path, target: str, tmp_path: Path) -> None:
+async def test_what_every_tool_has_left_goes_to_postgres_and_back(used_data: Path, target: str, tmp_path: Path) -> None:
     grown = tmp_path / "grown"
-    there = command("transfer", "--data", used, "--to", target, "--objects", f"file://{tmp_path / 'files'}")
-    assert verified(there), there.output
-    assert await files(store_at("", used / "objects" / "local")) == await files(store_at("", tmp_path / "files"))
-    secret = ",".join((used / "secret.key").read_text().split())
+    there = run_command("transfer", "--data", used_data, "--to", target, "--objects", f"file://{tmp_path / 'files'}")
+    assert is_verified(there), there.output
+    assert await read_files(store_at("", used_data / "objects" / "local")) == await read_files(
+        store_at("", tmp_path / "files")
+    )
+    secret = ",".join((used_data / "secret.key").read_text().split())
     servers = {"database_url": target, "objects_url": f"file://{tmp_path / 'files'}", "secret_key": secret}
     environment = {f"BAOBAB_{name.upper()}": value for name, value in servers.items()}
-    async with _opened(grown, **environment) as baobab:
+    async with _open_baobab(grown, **environment) as baobab:
         apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()
-        in_use = await asyncio.to_thread(command, "transfer", "--to", tmp_path / "early", **servers)
+        in_use = await asyncio.to_thread(run_command, "transfer", "--to", tmp_path / "early", **servers)
         assert (in_use.exit_code, "is in use" in in_use.stderr) == (1, True), in_use.output
-    back = command("transfer", "--to", tmp_path / "back", "--objects", "", **servers)
-    assert verified(back), back.output
-    assert await files(store_at("", used / "objects" / "local")) == await files(
+    back = run_command("transfer", "--to", tmp_path / "back", "--objects", "", **servers)
+    assert is_verified(back), back.output
+    assert await read_files(store_at("", used_data / "objects" / "local")) == await read_files(
         store_at("", tmp_path / "back" / "objects" / "local")
     )
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "back", tmp_path / "back" / "secret.key")}
     assert modes == {"back": 0o700, "secret.key": 0o600}
-    async with _opened(tmp_path / "back") as baobab:
+    async with _open_baobab(tmp_path / "back") as baobab:
         assert (await baobab.client.get("/apps", headers=baobab.owner)).json() == apps
         again = await baobab.client.post("/init", json={"name": "another"}, headers=baobab.owner)
         assert again.status_code == 201

@@ -13,13 +13,13 @@ LOCKS = FOLDER / "python" / "locks"
 NODE_FOLDERS = {"light": FOLDER / "node", "heavy": FOLDER / "node_heavy"}
 
 
-Door = Literal["models", "mcp"]
+Interface = Literal["models", "mcp"]
 
 
 @dataclass(frozen=True)
 class Check:
     name: str
-    door: Door
+    interface: Interface
     description: str
     expected: tuple[str, ...]
     """What must be in what the client saw, once white space is taken out."""

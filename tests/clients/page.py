@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.clients.matrix import CHECKS, PROVIDER_MODELS, Client, Door, load_clients, load_left_out, load_results
+from tests.clients.matrix import CHECKS, PROVIDER_MODELS, Client, Interface, load_clients, load_left_out, load_results
 
 _MARKED = re.compile(r"(?:#|//) Lines to paste\n(.*)(?:#|//) End of the lines\n", re.DOTALL)
 _IMPORT = re.compile(r"^(?:from (?!checks)\S+ )?import .*$", re.MULTILINE)
@@ -33,7 +33,7 @@ def read_lines(client: Client) -> str:
     return f"```{'python' if client.language == 'python' else 'js'}\n{line}\n\n{lines}```"
 
 
-def clients_page(made: str) -> str:
+def render_page(made: str) -> str:
     """The page `docs/clients.md`; `made` is the note at its top that says how it is made."""
     clients, results = load_clients(), load_results()
     lines = [
@@ -53,10 +53,10 @@ def clients_page(made: str) -> str:
         "their packages and not by `npx`; the Anthropic clients at the server's own address.",
         "`make clients` runs them all, and notes the day. A star marks those that run with every change (`make e2e`).",
     ]
-    doors: tuple[tuple[Door, str], ...] = (("models", "Models"), ("mcp", "Tools, over MCP"))
-    for door, title in doors:
-        lines += ["", f"## {title}", "", *_table(door, clients, results)]
-        lines += ["", *_provider_table(clients, results)] if door == "models" else []
+    doors: tuple[tuple[Interface, str], ...] = (("models", "Models"), ("mcp", "Tools, over MCP"))
+    for interface, title in doors:
+        lines += ["", f"## {title}", "", *_render_table(interface, clients, results)]
+        lines += ["", *_render_provider_table(clients, results)] if interface == "models" else []
     lines += ["", "## Lines to paste"]
     for client in clients:
         lines += ["", f"### {client.title}", "", client.lines or read_lines(client)]
@@ -67,9 +67,9 @@ def clients_page(made: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(door: Door, clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
+def _render_table(interface: Interface, clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
     checks = [check for check in CHECKS.values() if any(check.name in client.shows for client in clients)]
-    checks = [check for check in checks if check.door == door]
+    checks = [check for check in checks if check.interface == interface]
     yield "| Client | Version | Last run | " + " | ".join(check.name for check in checks) + " |"
     yield "|---" * (len(checks) + 3) + "|"
     shown = [client for client in clients if any(check.name in client.shows for check in checks)]
@@ -85,11 +85,11 @@ def _table(door: Door, clients: list[Client], found: Mapping[str, Any]) -> Itera
     yield from (f"- **{check.name}**: it {check.description}" for check in checks)
     for client in shown:
         for check, reason in client.faults.items():
-            if CHECKS[check].door == door:
+            if CHECKS[check].interface == interface:
                 yield f"- {client.title}, {check}: {reason}"
 
 
-def _provider_table(clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
+def _render_provider_table(clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
     checks = [check for check in CHECKS if any(check in client.provider_shows for client in clients)]
     wires = {"openai": "OpenAI", "anthropic": "Anthropic"}
     models = " and ".join(f"`{model}` of {wires[wire]}" for wire, model in PROVIDER_MODELS.items())

@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from tests.cli.server_process import ServerProcess, baobab, serving
+from tests.cli.server_process import ServerProcess, run_baobab, run_server
 from tests.clients.install import NODE, install_node, install_python
 from tests.clients.matrix import CHECKS, RESULTS, Client, load_clients, load_results
 
@@ -41,7 +41,7 @@ _QUIET = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClientResult:
     client: Client
     model: str
     """Which of the client's models it was run on."""
@@ -50,18 +50,18 @@ class Outcome:
     errors: str
     """The end of what it wrote to standard error."""
 
-    def passed(self, check: str) -> bool:
+    def has_passed(self, check: str) -> bool:
         report = self.reports.get(check, {})
         return "saw" in report and CHECKS[check].accepts(report["saw"])
 
-    def faults(self) -> list[str]:
+    def list_faults(self) -> list[str]:
         """What did not come out as declared: a check that fails, or passes though it is declared not to."""
         shown = self.client.checks_on(self.model)
         faults = [] if set(self.reports) >= set(shown) else [f"the script ended early: {self.errors}"]
         for check in shown:
-            if self.passed(check) == (check in self.client.faults):
+            if self.has_passed(check) == (check in self.client.faults):
                 report = json.dumps(self.reports.get(check, "no report"))
-                faults.append(f"{check}: {'passes after all' if self.passed(check) else report[:1000]}")
+                faults.append(f"{check}: {'passes after all' if self.has_passed(check) else report[:1000]}")
         return faults
 
 
@@ -77,9 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes = run_clients(clients)
     failed = 0
     for outcome in outcomes:
-        faults = outcome.faults()
+        faults = outcome.list_faults()
         failed += len(faults)
-        print(f"{outcome.client.title} {outcome.client.version}, {outcome.model} model: {_counted(outcome)}")
+        print(f"{outcome.client.title} {outcome.client.version}, {outcome.model} model: {_format_count(outcome)}")
         print(*(f"  {fault}" for fault in faults), sep="\n", end="\n" * bool(faults))
     print(f"{len(clients)} clients, {failed} checks not as declared")
     if options.all or options.names:
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def run_clients(clients: Sequence[Client]) -> list[Outcome]:
+def run_clients(clients: Sequence[Client]) -> list[ClientResult]:
     """Installs clients and runs each against one server, one after the other, while the next are being installed."""
     with (
         tempfile.TemporaryDirectory(prefix="baobab-clients-") as name,
@@ -102,9 +102,9 @@ def run_clients(clients: Sequence[Client]) -> list[Outcome]:
             for client in clients
             if client.language == "python"
         }
-        with provider() as url, serving(folder / "data", settings=server_settings(url)) as server:
-            baobab("password", "--data", folder / "data", "--password", _PASSWORD).check_returncode()
-            outcomes: dict[str, list[Outcome]] = {}
+        with start_provider() as url, run_server(folder / "data", settings=server_settings(url)) as server:
+            run_baobab("password", "--data", folder / "data", "--password", _PASSWORD).check_returncode()
+            outcomes: dict[str, list[ClientResult]] = {}
             # The Python environments are ready one by one, and first.
             for client in sorted(clients, key=lambda client: client.language != "python"):
                 if client.language == "python":
@@ -121,7 +121,7 @@ def run_clients(clients: Sequence[Client]) -> list[Outcome]:
 
 
 @contextlib.contextmanager
-def provider() -> Iterator[str]:
+def start_provider() -> Iterator[str]:
     """The address of a fake provider of models that does what it is asked, in a process of its own."""
     command = [sys.executable, "-m", "tests.runtime.gateway.upstream", "--behaviour", "obedient"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -145,7 +145,9 @@ def server_settings(provider_url: str) -> dict[str, str]:
     }
 
 
-def run_client(client: Client, model: str, command: Sequence[object], server: ServerProcess, home: Path) -> Outcome:
+def run_client(
+    client: Client, model: str, command: Sequence[object], server: ServerProcess, home: Path
+) -> ClientResult:
     """Runs a client's script in an app of its own, with a key whose destructive calls wait for a person."""
     home.mkdir()
     app = _ask(server, "POST", "/init", {"name": client.name})["app_id"]
@@ -180,19 +182,19 @@ def run_client(client: Client, model: str, command: Sequence[object], server: Se
         written = (expired.stdout or b"").decode()
         errors = f"not done after {_SCRIPT_SECONDS} s"
     reports = (json.loads(line) for line in written.splitlines() if line.startswith('{"check"'))
-    return Outcome(client, model, {report["check"]: report for report in reports}, errors[-1500:])
+    return ClientResult(client, model, {report["check"]: report for report in reports}, errors[-1500:])
 
 
-def note_results(outcomes: Sequence[Outcome]) -> None:
+def note_results(outcomes: Sequence[ClientResult]) -> None:
     """Notes the clients that come out as declared, for `docs/clients.md`, without those no longer declared."""
     found = load_results()
     today = dt.datetime.now(dt.UTC).date().isoformat()
-    failed = {outcome.client.name for outcome in outcomes if outcome.faults()}
+    failed = {outcome.client.name for outcome in outcomes if outcome.list_faults()}
     for outcome in outcomes:
         client = outcome.client
         if client.name in failed:
             continue
-        checks = {check: outcome.passed(check) for check in client.checks_on(outcome.model)}
+        checks = {check: outcome.has_passed(check) for check in client.checks_on(outcome.model)}
         if outcome.model == "built-in":
             found[client.name] = {"version": client.version, "date": today, "checks": checks}
         else:
@@ -201,9 +203,9 @@ def note_results(outcomes: Sequence[Outcome]) -> None:
     RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
 
 
-def _counted(outcome: Outcome) -> str:
+def _format_count(outcome: ClientResult) -> str:
     shown = outcome.client.checks_on(outcome.model)
-    return f"{sum(map(outcome.passed, shown))} of {len(shown)} checks pass"
+    return f"{sum(map(outcome.has_passed, shown))} of {len(shown)} checks pass"
 
 
 def _ask(server: ServerProcess, method: str, path: str, body: dict[str, Any]) -> Any:

@@ -59,20 +59,20 @@ GET    /platform/me
 """
 
 
-def shape(path: str) -> str:
+def normalize_path(path: str) -> str:
     """The path with every parameter written the same way: what it is called is no part of the contract."""
     return re.sub(r"\{[^}]*\}", "{}", path)
 
 
 @pytest.fixture
-async def described(baobab: Baobab) -> Any:
+async def openapi_routes(baobab: Baobab) -> Any:
     document = (await baobab.client.get("/openapi.json")).json()
-    return {(method.upper(), shape(path)) for path, item in document["paths"].items() for method in item}
+    return {(method.upper(), normalize_path(path)) for path, item in document["paths"].items() for method in item}
 
 
-async def test_the_document_has_every_route_of_the_finished_domains(described: Any) -> None:
+async def test_the_document_has_every_route_of_the_finished_domains(openapi_routes: Any) -> None:
     wanted = [tuple(line.split()) for line in FINISHED.strip().splitlines()]
-    assert [f"{method} {path}" for method, path in wanted if (method, shape(path)) not in described] == []
+    assert [f"{method} {path}" for method, path in wanted if (method, normalize_path(path)) not in openapi_routes] == []
 
 
 async def test_every_route_of_the_document_is_served(baobab: Baobab) -> None:

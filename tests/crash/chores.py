@@ -54,13 +54,13 @@ async def tally(job: Job, word: str) -> None:
     """Count a row up in the transaction in which the job ends."""
     async with job.writing(last=True) as unit:
         await unit.execute(update(tallies).where(tallies.c.name == "ended").values(value=tallies.c.value + 1))
-        await unit.execute(insert(marks), mark(job, word))
+        await unit.execute(insert(marks), build_mark(job, word))
 
 
 @chores.job(attempts=PATIENT)
 async def raise_key(job: Job) -> None:
     """Count a key up, and be found unfinished with it now and then."""
-    await store(job).for_attempt(job.id).incr(SPACE, "raised", 1, None, Quota())
+    await get_kv(job).for_attempt(job.id).incr(SPACE, "raised", 1, None, Quota())
     await asyncio.sleep(0.02)
 
 
@@ -80,38 +80,38 @@ async def plant(job: Job, seeds: int) -> None:
 async def linger(job: Job) -> None:
     """Write twice; a first attempt waits in between until its process has been frozen."""
     async with job.writing() as unit:
-        await unit.execute(insert(marks), mark(job, "begun"))
+        await unit.execute(insert(marks), build_mark(job, "begun"))
     if job.attempt == 1:
-        await woken()
+        await wait_until_woken()
     async with job.writing(last=True) as unit:
-        await unit.execute(insert(marks), mark(job, "ended"))
+        await unit.execute(insert(marks), build_mark(job, "ended"))
 
 
 @chores.job(on="app.created", attempts=PATIENT)
 async def greet(job: Job, event: Event) -> None:
     async with job.writing() as unit:
-        await unit.execute(insert(marks), {**mark(job, "greeted"), "event_id": event.id})
+        await unit.execute(insert(marks), {**build_mark(job, "greeted"), "event_id": event.id})
 
 
 @chores.job(on="app.created", attempts=PATIENT)
 async def count_app(job: Job, event: Event) -> None:
-    await store(job).for_attempt(job.id).incr(SPACE, "apps", 1, None, Quota())
+    await get_kv(job).for_attempt(job.id).incr(SPACE, "apps", 1, None, Quota())
 
 
 @chores.job(attempts=PATIENT)
 async def drip(job: Job) -> None:
     """In a first attempt, do something elsewhere again and again, and never look whether the job is still its own."""
     async with job.writing() as unit:
-        await unit.execute(insert(marks), mark(job, "begun"))
+        await unit.execute(insert(marks), build_mark(job, "begun"))
     while job.attempt == 1:
-        await store(job).incr(SPACE, "drops", 1, None, Quota())
+        await get_kv(job).incr(SPACE, "drops", 1, None, Quota())
         await asyncio.sleep(0.05)
 
 
 @chores.tool(access=EVERYBODY, effect="read", limit=None)
 async def ponder(call: Call, app_id: AppId) -> str:
     """Say that it has begun, and wait for what never comes."""
-    await tell(call, app_id, "pondering")
+    await record_mark(call, app_id, "pondering")
     await asyncio.Event().wait()
     return "never"
 
@@ -119,18 +119,18 @@ async def ponder(call: Call, app_id: AppId) -> str:
 @chores.tool(access=EVERYBODY, effect="read", limit=None)
 async def perish(call: Call, app_id: AppId) -> str:
     """Say that it has begun, and end the process."""
-    await tell(call, app_id, "perishing")
+    await record_mark(call, app_id, "perishing")
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
 
 
-async def tell(call: Call, app_id: str, word: str) -> None:
+async def record_mark(call: Call, app_id: str, word: str) -> None:
     async with call.services.database.writing() as connection:
         row = {"job_id": app_id, "word": word, "attempt": 0, "process": os.getpid()}
         await connection.execute(insert(marks), row)
 
 
-async def woken() -> None:
+async def wait_until_woken() -> None:
     """Return when this process has stood still."""
     gap = 0.0
     while gap < _FROZEN_SECONDS:
@@ -139,16 +139,16 @@ async def woken() -> None:
         gap = time.monotonic() - before
 
 
-def mark(job: Job, word: str) -> dict[str, object]:
+def build_mark(job: Job, word: str) -> dict[str, object]:
     return {"job_id": job.id, "word": word, "attempt": job.attempt, "process": os.getpid()}
 
 
-def store(job: Job) -> Engine:
+def get_kv(job: Job) -> Engine:
     services = job.services
     return services.regions[services.options.default_region].kv
 
 
-async def prepare(database: Database) -> None:
+async def create_tables(database: Database) -> None:
     """Make the tables that the jobs write."""
     async with database.writing() as connection:
         for table in (tallies, marks):
@@ -156,7 +156,7 @@ async def prepare(database: Database) -> None:
         await connection.execute(insert(tallies), {"name": "ended", "value": 0})
 
 
-async def work(data: Path) -> None:
+async def run_worker(data: Path) -> None:
     settings = load_settings(data=data)
     configure(settings.log_level)
     stop = asyncio.Event()
@@ -170,7 +170,7 @@ async def work(data: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
-    asyncio.run(work(parser.parse_args().data))
+    asyncio.run(run_worker(parser.parse_args().data))
 
 
 if __name__ == "__main__":

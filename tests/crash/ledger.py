@@ -28,21 +28,21 @@ class Ledger:
     unanswered: Counter[str] = field(default_factory=Counter)
     number: int = 0
 
-    def next(self) -> int:
+    def next_number(self) -> int:
         self.number += 1
         return self.number
 
-    def ask(self, key: str, value: Any) -> None:
+    def record_possible(self, key: str, value: Any) -> None:
         self.possible.setdefault(key, [ABSENT]).append(value)
 
-    def acknowledge(self, key: str, value: Any) -> None:
+    def record_acknowledged(self, key: str, value: Any) -> None:
         self.possible[key] = [value]
 
     async def verify(self, session: aiohttp.ClientSession, address: str, app: str) -> None:
         """Hold what a server says against what its clients were told; what was open is settled from here on."""
         account = _Account(session, f"{address}/v1/{app}")
-        found = await account.every_value()
-        recount = sum(len(key) + len(_compact(value)) for key, value in found.items())
+        found = await account.list_values()
+        recount = sum(len(key) + len(_encode_compact(value)) for key, value in found.items())
         stats = await account.ask("GET", "/kv/_stats")
         assert (stats["keys_total"], stats["bytes_used"]) == (len(found), recount)
         for key, values in self.possible.items():
@@ -61,7 +61,7 @@ class Ledger:
         assert len(rules) == len(listed), "a rule stands twice"
         assert self.rules <= rules <= self.wanted_rules
         # A row and its audit row are one transaction: both, or neither.
-        audited = await account.audited("kv_rule")
+        audited = await account.count_audited("kv_rule")
         assert audited == {**dict.fromkeys(self.rules, 1), **dict.fromkeys(rules, 1)}
         self.rules = rules
         self.wanted_rules = set(rules)
@@ -77,7 +77,7 @@ class _Account:
             assert answer.status < 300, f"{method} {path}: {answer.status} {await answer.text()}"
             return await answer.json()
 
-    async def every_value(self) -> dict[str, Any]:
+    async def list_values(self) -> dict[str, Any]:
         """Of the durable tier; what the other one holds is not promised."""
         found: dict[str, Any] = {}
         cursor: str | None = ""
@@ -89,7 +89,7 @@ class _Account:
             found |= {key: result["value"] for key, result in zip(keys, results, strict=True)}
         return found
 
-    async def audited(self, kind: str) -> Counter[str]:
+    async def count_audited(self, kind: str) -> Counter[str]:
         """How often the audit log tells of each resource of a kind."""
         counted: Counter[str] = Counter()
         offset: int | None = 0
@@ -100,5 +100,5 @@ class _Account:
         return counted
 
 
-def _compact(value: Any) -> str:
+def _encode_compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.cli.server_process import PATIENCE, ServerProcess
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess
 from tests.crash.ledger import ABSENT, Ledger
 
 _KEYS_OF_A_WRITER = 40
@@ -27,18 +27,18 @@ class Load:
         self._stopping = False
         self.writers: list[asyncio.Task[None]] = []
 
-    async def more(self, count: int, at: ServerProcess | None = None) -> None:
+    async def wait_for_writes(self, count: int, at: ServerProcess | None = None) -> None:
         """Wait until so many more writes were acknowledged, by one server or by any."""
-        wanted = self._acknowledged(at) + count
-        async with asyncio.timeout(PATIENCE):
-            while self._acknowledged(at) < wanted:
+        wanted = self._count_acknowledged(at) + count
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while self._count_acknowledged(at) < wanted:
                 self._require_honest_answers()
                 await asyncio.sleep(0.02)
 
-    async def refusal(self) -> None:
+    async def wait_for_refusal(self) -> None:
         """Wait until one more write was refused."""
         wanted = self._ledger.refused.total() + 1
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while self._ledger.refused.total() < wanted:
                 self._require_honest_answers()
                 await asyncio.sleep(0.02)
@@ -46,7 +46,7 @@ class Load:
     async def stop(self) -> None:
         """Let every writer hear its last answer."""
         self._stopping = True
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await asyncio.gather(*self.writers)
 
     async def write(self, server: ServerProcess, writer: str, dice: random.Random) -> None:
@@ -55,14 +55,14 @@ class Load:
         while not self._stopping:
             kind, key = dice.random(), f"w{writer}:{dice.randrange(_KEYS_OF_A_WRITER)}"
             if kind < 0.55:
-                value = {"by": writer, "at": self._ledger.next(), "pad": "x" * dice.randrange(400)}
-                self._ledger.ask(key, value)
+                value = {"by": writer, "at": self._ledger.next_number(), "pad": "x" * dice.randrange(400)}
+                self._ledger.record_possible(key, value)
                 if await self._ask(server, "PUT", f"{base}/{key}", {"value": value, "ttl": None}):
-                    self._ledger.acknowledge(key, value)
+                    self._ledger.record_acknowledged(key, value)
             elif kind < 0.65:
-                self._ledger.ask(key, ABSENT)
+                self._ledger.record_possible(key, ABSENT)
                 if await self._ask(server, "DELETE", f"{base}/{key}"):
-                    self._ledger.acknowledge(key, ABSENT)
+                    self._ledger.record_acknowledged(key, ABSENT)
             elif kind < 0.75:
                 # Its loss would be no fault; that it is counted wrongly would be one.
                 await self._ask(server, "PUT", f"{base}/e{key}", {"value": 1, "ephemeral": True})
@@ -71,7 +71,7 @@ class Load:
                 if await self._ask(server, "POST", f"{base}/counter/incr"):
                     self._ledger.raised += 1
             else:
-                pattern = f"r{self._ledger.next()}:**"
+                pattern = f"r{self._ledger.next_number()}:**"
                 self._ledger.wanted_rules.add(pattern)
                 if await self._ask(server, "PUT", f"{base}/_expose/{pattern}", {"read": "public", "write": "deny"}):
                     self._ledger.rules.add(pattern)
@@ -84,7 +84,7 @@ class Load:
                     self._ledger.acknowledged[server.address] += 1
                     return True
                 text = await answer.text()
-                assert answer.status == 503, f"{method} {url}: {answer.status} {text}\n{server.told[-4000:]}"
+                assert answer.status == 503, f"{method} {url}: {answer.status} {text}\n{server.log_text[-4000:]}"
                 assert answer.headers["Retry-After"]
                 told = await answer.json()
                 assert told["error"] == "store_error"
@@ -97,7 +97,7 @@ class Load:
         await asyncio.sleep(_PAUSE_SECONDS)
         return False
 
-    def _acknowledged(self, at: ServerProcess | None) -> int:
+    def _count_acknowledged(self, at: ServerProcess | None) -> int:
         return self._ledger.acknowledged.total() if at is None else self._ledger.acknowledged[at.address]
 
     def _require_honest_answers(self) -> None:
@@ -107,7 +107,7 @@ class Load:
 
 
 @contextlib.asynccontextmanager
-async def under_load(
+async def run_load(
     session: aiohttp.ClientSession,
     servers: Sequence[ServerProcess],
     app: str,

@@ -14,8 +14,8 @@ from typing import Any
 
 import aiohttp
 
-from tests.cli.server_process import PATIENCE, ServerProcess, serving
-from tests.columns import begin
+from tests.backends import prepare_data
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 
 KEY = "bb_sk_" + "K" * 40
 OWNER = {"Authorization": f"Bearer {KEY}"}
@@ -32,42 +32,42 @@ class Installation:
     """Whether `KEY` is the first account's; else the first start makes one."""
 
     @classmethod
-    def of_the_column(
+    def on_backend(
         cls, folder: Path, *, bootstrap: bool = True, settings: Mapping[str, str] | None = None
     ) -> "Installation":
         """On what this run of the suite tests: files, or Postgres; settings: further ones."""
-        return cls(folder, {**begin(folder / "data"), **(settings or {})}, bootstrap)
+        return cls(folder, {**prepare_data(folder / "data"), **(settings or {})}, bootstrap)
 
     @property
-    def grown(self) -> bool:
+    def is_on_postgres(self) -> bool:
         return "BAOBAB_DATABASE_URL" in self.settings
 
     @property
-    def rows_url(self) -> str:
+    def database_url(self) -> str:
         return self.settings.get("BAOBAB_DATABASE_URL", f"sqlite:///{self.data(0) / 'baobab.db'}")
 
     @property
     def environment(self) -> dict[str, str]:
-        shared = {"BAOBAB_SECRET_KEY": _SECRET} if self.grown else {}
+        shared = {"BAOBAB_SECRET_KEY": _SECRET} if self.is_on_postgres else {}
         chosen = {"BAOBAB_BOOTSTRAP_KEY": KEY} if self.bootstrap else {}
         return {"BAOBAB_PLAN": "enterprise", **shared, **chosen, **self.settings}
 
     def data(self, number: int) -> Path:
-        return self.folder / (f"machine-{number}" if self.grown else "data")
+        return self.folder / (f"machine-{number}" if self.is_on_postgres else "data")
 
-    def machine(
-        self, number: int = 0, *, workers: int = 1, ahead: float = 0, port: int | None = None
+    def start_machine(
+        self, number: int = 0, *, workers: int = 1, clock_offset: float = 0, port: int | None = None
     ) -> contextlib.AbstractContextManager[ServerProcess]:
         """A server process, or what starts several; `ahead`: seconds by which its clock is wrong."""
-        program = (_WRONG_CLOCK, ahead) if ahead else ("-m", "baobab")
+        program = (_WRONG_CLOCK, clock_offset) if clock_offset else ("-m", "baobab")
         settings = self.environment
-        return serving(self.data(number), "--workers", workers, settings=settings, port=port, program=program)
+        return run_server(self.data(number), "--workers", workers, settings=settings, port=port, program=program)
 
 
 @contextlib.asynccontextmanager
-async def visitor() -> AsyncIterator[aiohttp.ClientSession]:
+async def open_session() -> AsyncIterator[aiohttp.ClientSession]:
     """A client with the first account's key, who waits for answers as long as a test may take."""
-    timeout = aiohttp.ClientTimeout(total=PATIENCE)
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(headers=OWNER, timeout=timeout, connector=connector) as session:
         # It would send a PUT once more by itself when a connection breaks: then what is done twice was asked for twice.
@@ -75,19 +75,19 @@ async def visitor() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def made_app(session: aiohttp.ClientSession, server: ServerProcess, name: str = "load") -> str:
+async def create_app(session: aiohttp.ClientSession, server: ServerProcess, name: str = "load") -> str:
     async with session.post(f"{server.address}/init", json={"name": name}) as made:
         assert made.status == 201, await made.text()
         app_id: str = (await made.json())["app_id"]
         return app_id
 
 
-def workers(server: ServerProcess) -> list[int]:
+def list_workers(server: ServerProcess) -> list[int]:
     """The processes that answer for a server which has several."""
-    return [child for child in children(server.process.pid) if b"spawn_main" in _command(child)]
+    return [child for child in list_children(server.process.pid) if b"spawn_main" in _command(child)]
 
 
-def children(parent: int) -> list[int]:
+def list_children(parent: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         # A process may be gone by the time that it is looked at.
@@ -97,7 +97,7 @@ def children(parent: int) -> list[int]:
     return found
 
 
-def runs(process: int) -> bool:
+def is_running(process: int) -> bool:
     try:
         return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -105,7 +105,7 @@ def runs(process: int) -> bool:
 
 
 @contextlib.contextmanager
-def standing_still(*processes: int) -> Iterator[None]:
+def freeze_processes(*processes: int) -> Iterator[None]:
     """They neither go on nor end: what a paused virtual machine does, or one that swaps."""
     for process in processes:
         os.kill(process, signal.SIGSTOP)
@@ -116,16 +116,18 @@ def standing_still(*processes: int) -> Iterator[None]:
             os.kill(process, signal.SIGCONT)
 
 
-async def readiness(session: aiohttp.ClientSession, server: ServerProcess) -> tuple[int, dict[str, Any]]:
+async def fetch_readiness(session: aiohttp.ClientSession, server: ServerProcess) -> tuple[int, dict[str, Any]]:
     async with session.get(f"{server.address}/health/ready") as answer:
         return answer.status, await answer.json()
 
 
-async def ready(session: aiohttp.ClientSession, server: ServerProcess, status: int = 200) -> dict[str, Any]:
+async def wait_for_readiness(
+    session: aiohttp.ClientSession, server: ServerProcess, status: int = 200
+) -> dict[str, Any]:
     """Wait until /health/ready answers so; what it then says of the stores."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
-            found, told = await readiness(session, server)
+            found, told = await fetch_readiness(session, server)
             if found == status:
                 checks: dict[str, Any] = told["checks"]
                 return checks

@@ -9,7 +9,7 @@ _TIMES = int(os.environ.get("BAOBAB_CRASH_ROUNDS", "1"))
 LONG = _TIMES > 1
 
 
-def rounds(short: int, long: int | None = None) -> range:
+def list_rounds(short: int, long: int | None = None) -> range:
     """The rounds of a test that makes `short` of them when nobody asks for more.
 
     long: how many it makes when somebody does; left out, so many times the short.

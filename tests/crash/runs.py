@@ -15,8 +15,8 @@ from baobab.runtime.agents.tables import ENDED
 from baobab.runtime.job_tables import jobs
 from baobab.storage.databases import database_at
 from baobab.tools.approvals.tables import approvals
-from tests.cli.server_process import PATIENCE, ServerProcess
-from tests.crash.machines import Installation, made_app
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess
+from tests.crash.machines import Installation, create_app
 
 AGENT = "counter"
 BELOW = "sharer"
@@ -95,41 +95,41 @@ class Run:
     def path(self) -> str:
         return f"/agents/{self.agent}/runs/{self.id}"
 
-    def told(self, type_: str) -> list[dict[str, Any]]:
+    def list_payloads(self, type_: str) -> list[dict[str, Any]]:
         return [event["payload"] for event in self.events if event["type"] == type_]
 
     @property
-    def waiting(self) -> list[dict[str, Any]]:
+    def open_questions(self) -> list[dict[str, Any]]:
         """What it has asked, or the run below it, and has no outcome yet, as far as its events tell."""
-        ended = {payload["call_id"] for payload in self.told("tool_call_end")}
-        over = any(payload["tool_source"] == "agent" for payload in self.told("tool_call_end"))
+        ended = {payload["call_id"] for payload in self.list_payloads("tool_call_end")}
+        over = any(payload["tool_source"] == "agent" for payload in self.list_payloads("tool_call_end"))
         return [
             payload
-            for payload in self.told("run_paused")
+            for payload in self.list_payloads("run_paused")
             if not (over if "run_id" in payload else payload["call_id"] in ended)
         ]
 
     @property
-    def below(self) -> "Run":
+    def child_run(self) -> "Run":
         """The run that was a step of it."""
-        (run_id,) = {payload["run_id"] for payload in self.told("run_paused") if "run_id" in payload}
+        (run_id,) = {payload["run_id"] for payload in self.list_payloads("run_paused") if "run_id" in payload}
         return Run(run_id, self.keys, BELOW)
 
-    def resume(self, waiting: dict[str, Any]) -> str:
+    def resume_path(self, waiting: dict[str, Any]) -> str:
         """Where is decided what it waits for."""
         return f"/agents/{waiting.get('agent', self.agent)}/runs/{waiting.get('run_id', self.id)}/resume"
 
 
 @dataclass
-class Runs:
+class RunsLoad:
     session: aiohttp.ClientSession
     app: str
     all: list[Run] = field(default_factory=list)
     _named: int = 0
 
     @classmethod
-    async def begun(cls, session: aiohttp.ClientSession, server: ServerProcess) -> "Runs":
-        runs = cls(session, await made_app(session, server, "runs"))
+    async def create(cls, session: aiohttp.ClientSession, server: ServerProcess) -> "RunsLoad":
+        runs = cls(session, await create_app(session, server, "runs"))
         made, _ = await runs.ask(server, "PUT", "/kv/seed", {"value": 7})
         assert made == 204
         for name, graph in ((BELOW, GRAPH_BELOW), (AGENT, GRAPH)):
@@ -139,7 +139,7 @@ class Runs:
         return runs
 
     @property
-    def open(self) -> list[Run]:
+    def open_runs(self) -> list[Run]:
         return [run for run in self.all if run.status not in ENDED]
 
     async def ask(self, server: ServerProcess, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -150,10 +150,10 @@ class Runs:
         except aiohttp.ClientError:
             return 0, None
 
-    async def start(self, server: ServerProcess, count: int) -> None:
-        await asyncio.gather(*(self._start(server) for _ in range(count)))
+    async def start_runs(self, server: ServerProcess, count: int) -> None:
+        await asyncio.gather(*(self._start_run(server) for _ in range(count)))
 
-    async def _start(self, server: ServerProcess) -> None:
+    async def _start_run(self, server: ServerProcess) -> None:
         self._named += 1
         keys = [f"key {self._named} {index}" for index in range(AT_ONCE)]
         body = {"input": {"keys": keys}, "idempotency_key": f"run {self._named}"}
@@ -161,14 +161,14 @@ class Runs:
         assert status == 201, told
         self.all.append(Run(told["run_id"], keys))
 
-    async def see_through(self, servers: list[ServerProcess], dice: random.Random, all_begun: asyncio.Event) -> None:
+    async def drive_runs(self, servers: list[ServerProcess], dice: random.Random, all_begun: asyncio.Event) -> None:
         """Read what the runs do, and approve what they ask, until all have ended. `servers` may change meanwhile."""
-        while self.open or not all_begun.is_set():
-            await asyncio.gather(*(self._look(dice.choice(servers), run, dice) for run in self.open))
+        while self.open_runs or not all_begun.is_set():
+            await asyncio.gather(*(self._check_run(dice.choice(servers), run, dice) for run in self.open_runs))
             # Whoever looks at many looks less often: it is the servers that are to have something to do.
-            await asyncio.sleep(_PAUSE_SECONDS * max(1, len(self.open) / 5))
+            await asyncio.sleep(_PAUSE_SECONDS * max(1, len(self.open_runs) / 5))
 
-    async def _look(self, server: ServerProcess, run: Run, dice: random.Random) -> None:
+    async def _check_run(self, server: ServerProcess, run: Run, dice: random.Random) -> None:
         # Before its events: one that has ended has told all of them.
         status, told = await self.ask(server, "GET", run.path)
         if status != 200:
@@ -181,14 +181,14 @@ class Runs:
             return
         run.events += told["events"]
         run.status = found
-        await asyncio.gather(*(self._approve(server, run, waiting, dice) for waiting in run.waiting))
+        await asyncio.gather(*(self._approve(server, run, waiting, dice) for waiting in run.open_questions))
 
     async def _approve(self, server: ServerProcess, run: Run, waiting: dict[str, Any], dice: random.Random) -> None:
         """By the one door or the other, twice now and then: what was decided is not decided again."""
         body = {"approval_token": waiting["approval_token"], "approved": True}
         for _ in range(dice.choice([1, 1, 2])):
             if dice.random() < 0.7:
-                status, told = await self.ask(server, "POST", run.resume(waiting), body)
+                status, told = await self.ask(server, "POST", run.resume_path(waiting), body)
             else:
                 path = f"{server.address}/v1/approvals/{waiting['approval_id']}/approve"
                 try:
@@ -202,17 +202,17 @@ class Runs:
         """Every run has ended well and has told each thing once; each call was approved, and made, once."""
         asked: dict[str, int] = {}
         for run in self.all:
-            assert (await self.read(server, run)).events == run.events, "what was told has changed"
-            verify_told(run, ASKS, CALLS)
-            below = await self.read(server, run.below)
-            verify_told(below, 1, 1)
+            assert (await self.read_run(server, run)).events == run.events, "what was told has changed"
+            verify_events(run, ASKS, CALLS)
+            below = await self.read_run(server, run.child_run)
+            verify_events(below, 1, 1)
             asked |= {run.id: ASKS - 1, below.id: 1}
             for key in run.keys:
-                assert await self.counted(server, key) == 1, key
-        assert await self.counted(server, "shared") == len(self.all)
-        await verify_left(here, asked)
+                assert await self.read_counter(server, key) == 1, key
+        assert await self.read_counter(server, "shared") == len(self.all)
+        await verify_leftovers(here, asked)
 
-    async def read(self, server: ServerProcess, run: Run) -> Run:
+    async def read_run(self, server: ServerProcess, run: Run) -> Run:
         """The run as it is now."""
         status, told = await self.ask(server, "GET", run.path)
         assert status == 200, told
@@ -221,7 +221,7 @@ class Runs:
         assert status == 200, told
         return Run(run.id, run.keys, run.agent, now, told["events"])
 
-    async def counted(self, server: ServerProcess, key: str) -> int:
+    async def read_counter(self, server: ServerProcess, key: str) -> int:
         status, told = await self.ask(server, "GET", f"/kv/{key}")
         assert status == 200, told
         value: int = told["value"]
@@ -229,10 +229,10 @@ class Runs:
 
 
 @contextlib.asynccontextmanager
-async def seen_through(runs: Runs, servers: list[ServerProcess], dice: random.Random) -> AsyncIterator[None]:
+async def drive_in_background(runs: RunsLoad, servers: list[ServerProcess], dice: random.Random) -> AsyncIterator[None]:
     """Somebody approves, until every run has ended."""
     all_begun = asyncio.Event()
-    seeing = asyncio.create_task(runs.see_through(servers, dice, all_begun))
+    seeing = asyncio.create_task(runs.drive_runs(servers, dice, all_begun))
     try:
         yield
         all_begun.set()
@@ -244,14 +244,14 @@ async def seen_through(runs: Runs, servers: list[ServerProcess], dice: random.Ra
             await seeing
 
 
-def verify_told(run: Run, asks: int, calls: int) -> None:
+def verify_events(run: Run, asks: int, calls: int) -> None:
     """asks: how many approvals it needed, with the run below it; calls: how many it made itself."""
     assert run.status == "completed", (run.status, run.events[-1])
     assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
     told = Counter((event["type"], event["payload"].get("call_id")) for event in run.events)
     once = {key: count for key, count in told.items() if key[1] is not None and key[0] != "run_paused"}
     assert set(once.values()) == {1}, once
-    assert len({payload["approval_id"] for payload in run.told("run_paused")}) == asks
+    assert len({payload["approval_id"] for payload in run.list_payloads("run_paused")}) == asks
     types = Counter(event["type"] for event in run.events)
     assert (types["run_start"], types["run_end"], types["run_paused"]) == (1, 1, asks)
     assert (types["tool_call_start"], types["tool_call_end"]) == (calls, calls)
@@ -259,12 +259,12 @@ def verify_told(run: Run, asks: int, calls: int) -> None:
     assert run.events[-1]["payload"]["output"] == {"read": 7, "keys": run.keys}
 
 
-async def verify_left(here: Installation, asked: dict[str, int]) -> None:
+async def verify_leftovers(here: Installation, asked: dict[str, int]) -> None:
     """Of each run so many approvals as were asked, each executed; and of what was asked of workers nothing is left."""
-    database = database_at(here.rows_url)
+    database = database_at(here.database_url)
     await database.open()
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             left = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.kind.like("agents_%"))
             while True:
                 async with database.reading() as connection:

@@ -5,9 +5,9 @@ import contextlib
 import random
 from pathlib import Path
 
-from tests.crash.machines import Installation, standing_still, visitor
-from tests.crash.rounds import LONG, rounds
-from tests.crash.runs import Runs, seen_through
+from tests.crash.machines import Installation, freeze_processes, open_session
+from tests.crash.rounds import LONG, list_rounds
+from tests.crash.runs import RunsLoad, drive_in_background
 
 RUNS = 60 if LONG else 6
 """Begun in each round, half of them before servers are killed, half before one stands still."""
@@ -18,29 +18,29 @@ LAPSED = 12.0
 
 
 async def test_every_run_ends_and_writes_once_whichever_servers_are_killed_or_stand_still(tmp_path: Path) -> None:
-    here, dice = Installation.of_the_column(tmp_path), random.Random(60)
+    here, dice = Installation.on_backend(tmp_path), random.Random(60)
     with contextlib.ExitStack() as running:
-        servers = [running.enter_context(here.machine(number)) for number in range(2)]
-        async with visitor() as session:
-            runs, asked = await Runs.begun(session, servers[0]), list(servers)
+        servers = [running.enter_context(here.start_machine(number)) for number in range(2)]
+        async with open_session() as session:
+            runs, asked = await RunsLoad.create(session, servers[0]), list(servers)
 
             def lose(numbers: list[int]) -> None:
                 for number in numbers:
                     servers[number].kill()
                 for number in numbers:
-                    servers[number] = running.enter_context(here.machine(number))
+                    servers[number] = running.enter_context(here.start_machine(number))
                 asked[:] = servers
 
-            for _ in rounds(1, long=20):
-                async with seen_through(runs, asked, dice):
-                    await runs.start(dice.choice(servers), RUNS // 2)
+            for _ in list_rounds(1, long=20):
+                async with drive_in_background(runs, asked, dice):
+                    await runs.start_runs(dice.choice(servers), RUNS // 2)
                     await asyncio.sleep(dice.random() * LONGEST_LIFE)
                     lose(dice.choice([[0], [1], [0, 1]]))
-                    await runs.start(dice.choice(servers), RUNS // 2)
+                    await runs.start_runs(dice.choice(servers), RUNS // 2)
                     await asyncio.sleep(dice.random() * LONGEST_LIFE)
                     still, awake = dice.sample([0, 1], 2)
                     asked[:] = [servers[awake]]
-                    with standing_still(servers[still].process.pid):
+                    with freeze_processes(servers[still].process.pid):
                         # Meanwhile the other finds that leases have run out, and takes over.
                         await asyncio.sleep(LAPSED)
                     asked[:] = servers
@@ -48,4 +48,4 @@ async def test_every_run_ends_and_writes_once_whichever_servers_are_killed_or_st
                     lose(dice.choice([[], [still], [awake]]))
             for server in servers:
                 await runs.verify(server, here)
-                assert "Traceback" not in server.told, server.told
+                assert "Traceback" not in server.log_text, server.log_text

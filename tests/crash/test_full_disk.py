@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.cli.server_process import ServerProcess
 from tests.crash.ledger import Ledger
-from tests.crash.load import under_load
-from tests.crash.machines import Installation, made_app, ready, visitor
-from tests.crash.rounds import rounds
+from tests.crash.load import run_load
+from tests.crash.machines import Installation, create_app, open_session, wait_for_readiness
+from tests.crash.rounds import list_rounds
 
 ROOM = 100_000
 """Bytes that the largest file of each kind may have; the databases are longer than that from the start."""
@@ -34,22 +34,22 @@ def full_disk(server: ServerProcess) -> Iterator[None]:
 async def test_no_acknowledged_write_is_lost_when_the_disk_is_full_and_all_goes_on_when_there_is_space_again(
     tmp_path: Path,
 ) -> None:
-    here, ledger, dice = Installation.of_the_column(tmp_path), Ledger(), random.Random(31)
-    with here.machine() as server:
-        async with visitor() as session:
-            app = await made_app(session, server)
-            async with under_load(session, [server], app, ledger, dice) as load:
-                for _ in rounds(2):
-                    await load.more(100)
+    here, ledger, dice = Installation.on_backend(tmp_path), Ledger(), random.Random(31)
+    with here.start_machine() as server:
+        async with open_session() as session:
+            app = await create_app(session, server)
+            async with run_load(session, [server], app, ledger, dice) as load:
+                for _ in list_rounds(2):
+                    await load.wait_for_writes(100)
                     with full_disk(server):
-                        await load.refusal()
+                        await load.wait_for_refusal()
                         # Whatever is there can be read meanwhile.
                         async with session.get(f"{server.address}/apps") as listed:
                             assert listed.status == 200
-                    await load.more(100)
-                    await ready(session, server)
+                    await load.wait_for_writes(100)
+                    await wait_for_readiness(session, server)
             await ledger.verify(session, server.address, app)
         server.kill()
-    with here.machine() as server:
-        async with visitor() as session:
+    with here.start_machine() as server:
+        async with open_session() as session:
             await ledger.verify(session, server.address, app)

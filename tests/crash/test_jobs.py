@@ -11,158 +11,160 @@ from sqlalchemy import select, update
 
 from baobab.runtime.job_tables import jobs
 from baobab.storage.databases import database_at
-from tests.cli.server_process import PATIENCE, serving
-from tests.crash.crew import OF_ONE_TENANT, Desk, crew, desk, frozen
-from tests.crash.desk import Desk as Proposals
-from tests.crash.machines import Installation, made_app, visitor
-from tests.crash.rounds import rounds
+from tests.cli.server_process import TIMEOUT_SECONDS, run_server
+from tests.crash.approvals_load import ApprovalsLoad as Proposals
+from tests.crash.machines import Installation, create_app, open_session
+from tests.crash.rounds import list_rounds
+from tests.crash.worker_pool import OF_ONE_TENANT, JobClient, freeze_worker, open_job_client, open_workers
 
 TAKEN_OVER_SECONDS = 25
 """In which others have begun what a worker left: 15 on a machine that has nothing else to do."""
 SEEDS = 10
 
 
-async def asked_for(desk: Desk, dice: random.Random) -> Counter[str]:
+async def enqueue_round(client: JobClient, dice: random.Random) -> Counter[str]:
     """Jobs of a round, by what they do; among them are transactions that are rolled back."""
     wanted: Counter[str] = Counter()
     for _ in range(12):
-        await desk.ask("tally", 5, word="asked")
-        await desk.ask("tally", 3, undone=True, word="undone")
-        await desk.ask("raise_key", 5)
+        await client.enqueue("tally", 5, word="asked")
+        await client.enqueue("tally", 3, undone=True, word="undone")
+        await client.enqueue("raise_key", 5)
         wanted += Counter(asked=5, raised=5)
         if dice.random() < 0.5:
-            await desk.ask("plant", 1, seeds=SEEDS)
+            await client.enqueue("plant", 1, seeds=SEEDS)
             wanted += Counter(planted=SEEDS, plants=1)
-    await desk.baobab.app()
+    await client.baobab.create_app()
     return wanted + Counter(apps=1)
 
 
-async def verify(desk: Desk, wanted: Counter[str]) -> None:
+async def verify(client: JobClient, wanted: Counter[str]) -> None:
     """Everything that was asked for was made, counts once, and nothing else was made."""
-    rows = await desk.rows()
+    rows = await client.list_jobs()
     assert [row.error for row in rows if row.error is not None] == []
     kinds = Counter(row.kind for row in rows)
     tallied = wanted["asked"] + wanted["planted"]
     assert (kinds["tally"], kinds["raise_key"], kinds["plant"]) == (tallied, wanted["raised"], wanted["plants"])
     for word in ("asked", "planted", "undone"):
-        assert len(await desk.marks(word)) == wanted[word], word
-    assert await desk.tallied() == tallied
-    assert await desk.counted("raised") == wanted["raised"]
-    assert await desk.counted("apps") == wanted["apps"]
-    greeted = await desk.marks("greeted")
+        assert len(await client.list_marks(word)) == wanted[word], word
+    assert await client.read_tally() == tallied
+    assert await client.read_counter("raised") == wanted["raised"]
+    assert await client.read_counter("apps") == wanted["apps"]
+    greeted = await client.list_marks("greeted")
     assert {mark.job_id for mark in greeted} == {f"greet:{mark.event_id}" for mark in greeted}
     assert len({mark.job_id for mark in greeted}) == wanted["apps"]
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Installation:
-    return Installation.of_the_column(tmp_path)
+    return Installation.on_backend(tmp_path)
 
 
 async def test_every_job_is_made_and_counts_once_whichever_workers_are_killed(here: Installation) -> None:
     dice, wanted = random.Random(30), Counter[str]()
-    async with desk(here) as asking:
-        with crew(here) as working:
-            for _ in rounds(2):
-                await working.hire(3 - len(working.workers))
-                before = await asking.ended()
-                wanted += await asked_for(asking, dice)
-                await asking.until_ended(before + dice.randrange(20, 80))
+    async with open_job_client(here) as asking:
+        with open_workers(here) as working:
+            for _ in list_rounds(2):
+                await working.start_workers(3 - len(working.workers))
+                before = await asking.count_ended()
+                wanted += await enqueue_round(asking, dice)
+                await asking.wait_for_ended(before + dice.randrange(20, 80))
                 for worker in dice.sample(working.workers, dice.choice([1, 1, 2, 3])):
-                    working.lose(worker)
-            await working.hire(1)
-            await asking.settled()
+                    working.kill_worker(worker)
+            await working.start_workers(1)
+            await asking.wait_until_idle()
         await verify(asking, wanted)
 
 
 async def test_what_a_killed_or_a_frozen_worker_left_is_made_elsewhere_and_the_frozen_one_writes_nothing_when_it_wakes(
     here: Installation,
 ) -> None:
-    async with desk(here) as asking:
-        with crew(here) as working:
-            for _ in rounds(1):
-                await working.hire(2)
-                [dripping] = await asking.ask("drip", 1)
+    async with open_job_client(here) as asking:
+        with open_workers(here) as working:
+            for _ in list_rounds(1):
+                await working.start_workers(2)
+                [dripping] = await asking.enqueue("drip", 1)
                 # So many that both have their hands full, and that none of them ends.
-                asked = set(await asking.ask("linger", 2 * OF_ONE_TENANT - 1))
-                await begun(asking, {dripping, *asked})
-                [drip] = [mark for mark in await asking.marks("begun") if mark.job_id == dripping]
+                asked = set(await asking.enqueue("linger", 2 * OF_ONE_TENANT - 1))
+                await wait_for_start(asking, {dripping, *asked})
+                [drip] = [mark for mark in await asking.list_marks("begun") if mark.job_id == dripping]
                 doomed, sleeper = sorted(working.workers[-2:], key=lambda worker: worker.pid == drip.process)
-                await working.hire(1)
+                await working.start_workers(1)
                 diligent = working.workers[-1]
-                working.lose(doomed)
-                with frozen(sleeper, here):
+                working.kill_worker(doomed)
+                with freeze_worker(sleeper, here):
                     by_the_other = {job_id: [diligent.pid] for job_id in asked}
                     async with asyncio.timeout(TAKEN_OVER_SECONDS):
-                        while await made(asking, asked) != by_the_other:
+                        while await list_processes(asking, asked) != by_the_other:
                             await asyncio.sleep(0.1)
-                await sleeper.ready("taken over by another attempt")
+                await sleeper.wait_for_word("taken over by another attempt")
                 # What it does elsewhere ends too: it is told that the job is lost.
-                await still(asking, "drops")
-                working.lose(sleeper)
-                assert await made(asking, asked) == by_the_other
-                working.lose(diligent)
+                await wait_until_still(asking, "drops")
+                working.kill_worker(sleeper)
+                assert await list_processes(asking, asked) == by_the_other
+                working.kill_worker(diligent)
 
 
 async def test_a_server_that_makes_no_jobs_leaves_them_to_workers_that_may_be_killed(tmp_path: Path) -> None:
-    here, dice = Installation.of_the_column(tmp_path), random.Random(31)
+    here, dice = Installation.on_backend(tmp_path), random.Random(31)
     idle = {**here.environment, "BAOBAB_JOBS": "0"}
-    with serving(here.data(0), "--workers", 2, settings=idle) as server:
-        async with visitor() as session:
-            proposals = await Proposals.begun(session, server)
-            app = await made_app(session, server, "doomed")
-            await proposals.propose(server, 10)
-            await asyncio.gather(*(proposals.approve(server, approval) for approval in proposals.all))
-            assert {await proposals.status(server, approval) for approval in proposals.all} == {"approved"}
+    with run_server(here.data(0), "--workers", 2, settings=idle) as server:
+        async with open_session() as session:
+            proposals = await Proposals.create(session, server)
+            app = await create_app(session, server, "doomed")
+            await proposals.propose_calls(server, 10)
+            await asyncio.gather(*(proposals.approve(server, approval) for approval in proposals.approval_ids))
+            assert {await proposals.fetch_status(server, approval) for approval in proposals.approval_ids} == {
+                "approved"
+            }
             async with session.delete(f"{server.address}/apps/{app}") as deleted:
                 assert deleted.status == 200
-            with crew(here, program=("-m", "baobab", "worker"), word="Baobab worker is running.") as working:
-                await working.hire(2)
-                for _ in rounds(1):
-                    await proposals.propose(server, 15)
-                    loss = dice.choice(proposals.undecided)
-                    for approval in proposals.undecided:
+            with open_workers(here, program=("-m", "baobab", "worker"), word="Baobab worker is running.") as working:
+                await working.start_workers(2)
+                for _ in list_rounds(1):
+                    await proposals.propose_calls(server, 15)
+                    loss = dice.choice(proposals.undecided_ids)
+                    for approval in proposals.undecided_ids:
                         await proposals.approve(server, approval)
                         if approval == loss:
-                            working.lose(dice.choice(working.workers))
-                    await working.hire(1)
+                            working.kill_worker(dice.choice(working.workers))
+                    await working.start_workers(1)
                 await proposals.settle(server)
-                assert await purged(here)
+                assert await is_purged(here)
 
 
-async def begun(asking: Desk, asked: set[str]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not asked <= {mark.job_id for mark in await asking.marks("begun")}:
+async def wait_for_start(client: JobClient, asked: set[str]) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not asked <= {mark.job_id for mark in await client.list_marks("begun")}:
             await asyncio.sleep(0.05)
 
 
-async def still(asking: Desk, key: str) -> None:
+async def wait_until_still(client: JobClient, key: str) -> None:
     """Wait until a key that somebody counted up is counted no further."""
     before = -1
-    async with asyncio.timeout(PATIENCE):
-        while (now := await asking.counted(key)) != before:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while (now := await client.read_counter(key)) != before:
             before = now
             await asyncio.sleep(1)
 
 
-async def made(asking: Desk, asked: set[str]) -> dict[str, list[int]]:
+async def list_processes(client: JobClient, asked: set[str]) -> dict[str, list[int]]:
     """The processes that each job says it was ended by."""
     found: dict[str, list[int]] = {}
-    for mark in await asking.marks("ended"):
+    for mark in await client.list_marks("ended"):
         if mark.job_id in asked:
             found.setdefault(mark.job_id, []).append(mark.process)
     return found
 
 
-async def purged(here: Installation) -> bool:
+async def is_purged(here: Installation) -> bool:
     """Whether what is left to do a minute after an app was deleted is done, when it is due at once."""
-    database = database_at(here.rows_url)
+    database = database_at(here.database_url)
     await database.open()
     try:
         async with database.writing() as connection:
             purges = update(jobs).where(jobs.c.kind == "apps_purge").values(due_at=datetime.now(UTC))
             assert (await connection.execute(purges)).rowcount == 1
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 async with database.reading() as connection:
                     row = (await connection.execute(select(jobs).where(jobs.c.kind == "apps_purge"))).one()

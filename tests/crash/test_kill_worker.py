@@ -6,26 +6,26 @@ import random
 import signal
 from pathlib import Path
 
-from tests.cli.server_process import PATIENCE
+from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.crash.ledger import Ledger
-from tests.crash.load import under_load
-from tests.crash.machines import Installation, made_app, runs, visitor, workers
-from tests.crash.rounds import rounds
+from tests.crash.load import run_load
+from tests.crash.machines import Installation, create_app, is_running, list_workers, open_session
+from tests.crash.rounds import list_rounds
 
 
 async def test_when_one_worker_is_killed_the_others_go_on_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    here, ledger, dice = Installation.of_the_column(tmp_path), Ledger(), random.Random(21)
-    with here.machine(workers=2) as server:
-        async with visitor() as session:
-            app = await made_app(session, server)
-            async with under_load(session, [server], app, ledger, dice) as load:
-                for _ in rounds(2):
-                    await load.more(100)
-                    before = workers(server)
+    here, ledger, dice = Installation.on_backend(tmp_path), Ledger(), random.Random(21)
+    with here.start_machine(workers=2) as server:
+        async with open_session() as session:
+            app = await create_app(session, server)
+            async with run_load(session, [server], app, ledger, dice) as load:
+                for _ in list_rounds(2):
+                    await load.wait_for_writes(100)
+                    before = list_workers(server)
                     os.kill(dice.choice(before), signal.SIGKILL)
-                    await load.more(100)
-                    async with asyncio.timeout(PATIENCE):
-                        while len(workers(server)) < 2 or workers(server) == before:
+                    await load.wait_for_writes(100)
+                    async with asyncio.timeout(TIMEOUT_SECONDS):
+                        while len(list_workers(server)) < 2 or list_workers(server) == before:
                             await asyncio.sleep(0.05)
             await ledger.verify(session, server.address, app)
 
@@ -33,18 +33,18 @@ async def test_when_one_worker_is_killed_the_others_go_on_and_nothing_acknowledg
 async def test_when_the_process_that_started_the_workers_is_killed_all_of_them_end_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
-    here, ledger, dice, app = Installation.of_the_column(tmp_path), Ledger(), random.Random(22), ""
-    for _ in rounds(1):
-        with here.machine(workers=2) as server:
-            async with visitor() as session:
-                app = app or await made_app(session, server)
-                orphans = workers(server)
-                async with under_load(session, [server], app, ledger, dice) as load:
-                    await load.more(200)
+    here, ledger, dice, app = Installation.on_backend(tmp_path), Ledger(), random.Random(22), ""
+    for _ in list_rounds(1):
+        with here.start_machine(workers=2) as server:
+            async with open_session() as session:
+                app = app or await create_app(session, server)
+                orphans = list_workers(server)
+                async with run_load(session, [server], app, ledger, dice) as load:
+                    await load.wait_for_writes(200)
                     server.kill()
-            async with asyncio.timeout(PATIENCE):
-                while any(runs(orphan) for orphan in orphans):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while any(is_running(orphan) for orphan in orphans):
                     await asyncio.sleep(0.05)
-        with here.machine(workers=2) as server:
-            async with visitor() as session:
+        with here.start_machine(workers=2) as server:
+            async with open_session() as session:
                 await ledger.verify(session, server.address, app)

@@ -12,11 +12,11 @@ import pytest
 
 from baobab.composition import Application, open_application
 from baobab.settings import load_settings
-from tests.cli.server_process import PATIENCE, ServerProcess
-from tests.columns import begin
+from tests.backends import prepare_data
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess
 from tests.crash.ledger import ABSENT, Ledger
-from tests.crash.machines import Installation, made_app, visitor
-from tests.crash.rounds import rounds
+from tests.crash.machines import Installation, create_app, open_session
+from tests.crash.rounds import list_rounds
 
 REGIONS = ("local", "eu-west-1")
 APPS = 4
@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 0.05
 
 
 @dataclass
-class Flat:
+class MovingApp:
     """An app on the move, with a ledger of what its clients were told."""
 
     app: str
@@ -41,7 +41,7 @@ class Flat:
 
 
 @dataclass
-class Movers:
+class MoveClient:
     """Clients of one life of the server: they write, count, move and look how far the moves are."""
 
     session: aiohttp.ClientSession
@@ -56,21 +56,21 @@ class Movers:
         except aiohttp.ClientError:
             return 0, None
 
-    async def write(self, flat: Flat, writer: int, dice: random.Random) -> None:
-        ledger, base = flat.ledger, f"/v1/{flat.app}/kv"
+    async def write(self, moving_app: MovingApp, writer: int, dice: random.Random) -> None:
+        ledger, base = moving_app.ledger, f"/v1/{moving_app.app}/kv"
         while not self.stopping:
             if dice.random() < 0.6:
                 key = f"w{writer}:{dice.randrange(30)}"
-                value = {"by": writer, "at": ledger.next(), "pad": "x" * dice.randrange(200)}
-                ledger.ask(key, value)
-                if await self._acknowledged("PUT", f"{base}/{key}", {"value": value, "ttl": None}):
-                    ledger.acknowledge(key, value)
+                value = {"by": writer, "at": ledger.next_number(), "pad": "x" * dice.randrange(200)}
+                ledger.record_possible(key, value)
+                if await self._is_acknowledged("PUT", f"{base}/{key}", {"value": value, "ttl": None}):
+                    ledger.record_acknowledged(key, value)
             else:
                 ledger.raising += 1
-                if await self._acknowledged("POST", f"{base}/counter/incr"):
+                if await self._is_acknowledged("POST", f"{base}/counter/incr"):
                     ledger.raised += 1
 
-    async def _acknowledged(self, method: str, path: str, body: Any = None) -> bool:
+    async def _is_acknowledged(self, method: str, path: str, body: Any = None) -> bool:
         status, told = await self.ask(method, path, body)
         if 200 <= status < 300:
             return True
@@ -79,65 +79,65 @@ class Movers:
         await asyncio.sleep(_PAUSE_SECONDS)
         return False
 
-    async def begin(self, flat: Flat) -> None:
+    async def begin_move(self, moving_app: MovingApp) -> None:
         """Ask for the move until a server has said that there is one."""
-        while not self.stopping and not flat.move:
-            status, told = await self.ask("POST", f"/v1/apps/{flat.app}/move", {"dest_region": flat.dest})
+        while not self.stopping and not moving_app.move:
+            status, told = await self.ask("POST", f"/v1/apps/{moving_app.app}/move", {"dest_region": moving_app.dest})
             if status == 409:
                 # An answer that never came has begun it.
-                status, told = await self.ask("GET", f"/v1/apps/{flat.app}/migrations/active")
+                status, told = await self.ask("GET", f"/v1/apps/{moving_app.app}/migrations/active")
                 assert status == 0 or told["migration"] is not None, told
             else:
                 assert status in (0, 202), told
             if status:
-                flat.move = told.get("migration_id") or told["migration"]["migration_id"]
+                moving_app.move = told.get("migration_id") or told["migration"]["migration_id"]
 
-    async def abort(self, flat: Flat) -> None:
-        status, told = await self.ask("POST", f"/v1/apps/{flat.app}/migrations/{flat.move}/abort")
+    async def abort_move(self, moving_app: MovingApp) -> None:
+        status, told = await self.ask("POST", f"/v1/apps/{moving_app.app}/migrations/{moving_app.move}/abort")
         assert status in (0, 200, 409), told
-        flat.aborting = True
+        moving_app.aborting = True
 
-    async def follow(self, flat: Flat) -> dict[str, Any]:
+    async def follow_move(self, moving_app: MovingApp) -> dict[str, Any]:
         """Look at the move until it has ended; what it ended as. {} where the server ended first."""
         while True:
-            status, move = await self.ask("GET", f"/v1/apps/{flat.app}/migrations/{flat.move}")
+            status, move = await self.ask("GET", f"/v1/apps/{moving_app.app}/migrations/{moving_app.move}")
             if status == 0:
                 return {}
             assert status == 200, move
-            if move["current_step"] == "unblocking_writes" and flat.at_the_flip is None:
-                flat.at_the_flip = snapshot(flat.ledger)
+            if move["current_step"] == "unblocking_writes" and moving_app.at_the_flip is None:
+                moving_app.at_the_flip = copy_ledger(moving_app.ledger)
             if move["completed_at"] is not None:
                 assert move["last_error"] is None, move
                 return move  # type: ignore[no-any-return]
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def life(
-    session: aiohttp.ClientSession, server: ServerProcess, flats: list[Flat], dice: random.Random, *, kill: bool
+async def run_round(
+    session: aiohttp.ClientSession, server: ServerProcess, flats: list[MovingApp], dice: random.Random, *, kill: bool
 ) -> list[dict[str, Any]]:
     """Write into every app, move those that are to go, and kill the server meanwhile or see the moves end."""
-    movers = Movers(session, server)
+    movers = MoveClient(session, server)
     writing = [
-        asyncio.create_task(movers.write(flat, writer, random.Random(dice.random())))
-        for flat in flats
+        asyncio.create_task(movers.write(moving_app, writer, random.Random(dice.random())))
+        for moving_app in flats
         for writer in range(3)
     ]
     try:
         if kill:
-            moving = [asyncio.create_task(move(movers, flat, dice.random() * LONGEST_LIFE / 2)) for flat in flats]
+            moving = [asyncio.create_task(move_app(movers, flat, dice.random() * LONGEST_LIFE / 2)) for flat in flats]
             await asyncio.sleep(dice.random() * LONGEST_LIFE)
             server.kill()
             movers.stopping = True
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.gather(*moving)
             ended: list[dict[str, Any]] = []
         else:
-            async with asyncio.timeout(PATIENCE):
-                ended = await asyncio.gather(*(move(movers, flat, 0) for flat in flats))
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                ended = await asyncio.gather(*(move_app(movers, flat, 0) for flat in flats))
             # Everybody writes in the new place for a moment.
             await asyncio.sleep(0.3)
             movers.stopping = True
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await asyncio.gather(*writing)
         return ended
     finally:
@@ -145,17 +145,17 @@ async def life(
             task.cancel()
 
 
-async def move(movers: Movers, flat: Flat, after: float) -> dict[str, Any]:
+async def move_app(movers: MoveClient, moving_app: MovingApp, after: float) -> dict[str, Any]:
     await asyncio.sleep(after)
-    await movers.begin(flat)
-    if flat.aborting:
-        await movers.abort(flat)
-    return await movers.follow(flat) if flat.move else {}
+    await movers.begin_move(moving_app)
+    if moving_app.aborting:
+        await movers.abort_move(moving_app)
+    return await movers.follow_move(moving_app) if moving_app.move else {}
 
 
-async def replica(home: Application, app: str, region: str) -> dict[str, Any]:
+async def read_replica(application: Application, app: str, region: str) -> dict[str, Any]:
     """Every entry that a region has of an app."""
-    store = home.services.regions[region].kv
+    store = application.services.regions[region].kv
     found: dict[str, Any] = {}
     after: str | None = None
     while entries := await store.export(app, after, 500):
@@ -164,12 +164,12 @@ async def replica(home: Application, app: str, region: str) -> dict[str, Any]:
     return found
 
 
-def snapshot(ledger: Ledger) -> Ledger:
+def copy_ledger(ledger: Ledger) -> Ledger:
     possible = {key: list(values) for key, values in ledger.possible.items()}
     return Ledger(possible, ledger.raised, ledger.raising)
 
 
-def require_as_it_was(found: dict[str, Any], then: Ledger) -> None:
+def check_unchanged(found: dict[str, Any], then: Ledger) -> None:
     for key, values in then.possible.items():
         assert found.get(key, ABSENT) in values, key
     assert then.raised <= found.get("counter", 0) <= then.raising
@@ -179,52 +179,52 @@ def require_as_it_was(found: dict[str, Any], then: Ledger) -> None:
 @pytest.fixture
 def here(tmp_path: Path) -> Installation:
     """With a further region: files of its own, or a Postgres."""
-    far = begin(tmp_path / "far").get("BAOBAB_DATABASE_URL", "")
+    far = prepare_data(tmp_path / "far").get("BAOBAB_DATABASE_URL", "")
     file = tmp_path / "regions.toml"
     file.write_text(f'[{REGIONS[1]}]\ndatabase_url = "{far}"\n')
-    return Installation(tmp_path, {**begin(tmp_path / "data"), "BAOBAB_REGIONS": str(file)})
+    return Installation(tmp_path, {**prepare_data(tmp_path / "data"), "BAOBAB_REGIONS": str(file)})
 
 
 async def test_nothing_acknowledged_is_lost_when_the_server_is_killed_in_the_middle_of_moves(
     here: Installation,
 ) -> None:
-    dice, flats = random.Random(32), list[Flat]()
-    async with visitor() as session:
-        for _ in rounds(1):
-            with here.machine() as server:
+    dice, flats = random.Random(32), list[MovingApp]()
+    async with open_session() as session:
+        for _ in list_rounds(1):
+            with here.start_machine() as server:
                 while len(flats) < APPS:
-                    flats.append(Flat(await made_app(session, server, f"flat-{len(flats)}")))
+                    flats.append(MovingApp(await create_app(session, server, f"flat-{len(flats)}")))
                 # One of them is called back, which may be too late.
                 dice.choice(flats).aborting = True
-                await life(session, server, flats, dice, kill=True)
-            with here.machine() as server:
-                ended = await life(session, server, flats, dice, kill=False)
-                for flat in flats:
-                    await flat.ledger.verify(session, server.address, flat.app)
+                await run_round(session, server, flats, dice, kill=True)
+            with here.start_machine() as server:
+                ended = await run_round(session, server, flats, dice, kill=False)
+                for moving_app in flats:
+                    await moving_app.ledger.verify(session, server.address, moving_app.app)
                 server.terminate()
             async with open_application(
                 load_settings({**here.environment, "BAOBAB_JOBS": "0"}, data=here.data(0))
-            ) as home:
-                for flat, done in zip(flats, ended, strict=True):
-                    await verify_places(home, flat, done)
-            for flat, done in zip(flats, ended, strict=True):
-                settle(flat, done)
+            ) as application:
+                for moving_app, done in zip(flats, ended, strict=True):
+                    await verify_places(application, moving_app, done)
+            for moving_app, done in zip(flats, ended, strict=True):
+                prepare_next_round(moving_app, done)
 
 
-async def verify_places(home: Application, flat: Flat, done: dict[str, Any]) -> None:
+async def verify_places(application: Application, moving_app: MovingApp, done: dict[str, Any]) -> None:
     """Where the app is, where it was, and that nobody else has it."""
-    app = await home.services.directory.app(flat.app)
+    app = await application.services.directory.app(moving_app.app)
     if done["current_step"] == "aborted":
-        assert app.region == flat.source
-        assert await replica(home, flat.app, flat.dest) == {}
+        assert app.region == moving_app.source
+        assert await read_replica(application, moving_app.app, moving_app.dest) == {}
         return
-    assert (done["current_step"], app.region) == ("completed", flat.dest)
-    assert flat.at_the_flip is not None
-    require_as_it_was(await replica(home, flat.app, flat.source), flat.at_the_flip)
+    assert (done["current_step"], app.region) == ("completed", moving_app.dest)
+    assert moving_app.at_the_flip is not None
+    check_unchanged(await read_replica(application, moving_app.app, moving_app.source), moving_app.at_the_flip)
 
 
-def settle(flat: Flat, done: dict[str, Any]) -> None:
+def prepare_next_round(moving_app: MovingApp, done: dict[str, Any]) -> None:
     """Ready for the next round, in which who has moved goes back."""
     if done["current_step"] == "completed":
-        flat.source, flat.dest = flat.dest, flat.source
-    flat.move, flat.aborting, flat.at_the_flip = "", False, None
+        moving_app.source, moving_app.dest = moving_app.dest, moving_app.source
+    moving_app.move, moving_app.aborting, moving_app.at_the_flip = "", False, None

@@ -8,17 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.desk import Desk
+from tests.crash.approvals_load import ApprovalsLoad
 from tests.crash.ledger import Ledger
-from tests.crash.load import under_load
-from tests.crash.machines import Installation, children, made_app, readiness, ready, standing_still, visitor
-from tests.crash.rounds import rounds
-from tests.servers import PostgresServer, postgres
+from tests.crash.load import run_load
+from tests.crash.machines import (
+    Installation,
+    create_app,
+    fetch_readiness,
+    freeze_processes,
+    list_children,
+    open_session,
+    wait_for_readiness,
+)
+from tests.crash.rounds import list_rounds
+from tests.servers import PostgresServer, start_postgres
 
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[PostgresServer]:
-    with postgres() as running:
+    with start_postgres() as running:
         yield running
 
 
@@ -26,21 +34,21 @@ def rows() -> Iterator[PostgresServer]:
 async def test_no_acknowledged_write_is_lost_when_postgres_restarts(
     rows: PostgresServer, tmp_path: Path, how: signal.Signals
 ) -> None:
-    url = rows.database(f"restart_{how.name.lower()}")
+    url = rows.create_database(f"restart_{how.name.lower()}")
     here, ledger, dice = Installation(tmp_path, {"BAOBAB_DATABASE_URL": url}), Ledger(), random.Random(25)
-    with here.machine(0) as one, here.machine(1) as other:
-        async with visitor() as session:
-            app = await made_app(session, one)
-            async with under_load(session, [one, other], app, ledger, dice) as load:
-                for _ in rounds(2):
-                    await load.more(100)
+    with here.start_machine(0) as one, here.start_machine(1) as other:
+        async with open_session() as session:
+            app = await create_app(session, one)
+            async with run_load(session, [one, other], app, ledger, dice) as load:
+                for _ in list_rounds(2):
+                    await load.wait_for_writes(100)
                     await asyncio.to_thread(rows.stop, how)
-                    await load.refusal()
-                    assert (await ready(session, one, 503))["database"] == "failed"
+                    await load.wait_for_refusal()
+                    assert (await wait_for_readiness(session, one, 503))["database"] == "failed"
                     rows.start()
                     for machine in (one, other):
-                        await load.more(50, at=machine)
-                        await ready(session, machine)
+                        await load.wait_for_writes(50, at=machine)
+                        await wait_for_readiness(session, machine)
             await ledger.verify(session, one.address, app)
             await ledger.verify(session, other.address, app)
 
@@ -48,41 +56,43 @@ async def test_no_acknowledged_write_is_lost_when_postgres_restarts(
 async def test_what_was_approved_is_done_once_though_postgres_crashed_meanwhile(
     rows: PostgresServer, tmp_path: Path
 ) -> None:
-    url, dice = rows.database("restart_approvals"), random.Random(26)
+    url, dice = rows.create_database("restart_approvals"), random.Random(26)
     here = Installation(tmp_path, {"BAOBAB_DATABASE_URL": url})
-    with here.machine(0) as one, here.machine(1) as other:
-        async with visitor() as session:
-            desk = await Desk.begun(session, one)
-            for _ in rounds(1):
-                await desk.propose(one, 10)
-                decisions = [(machine, approval) for approval in desk.undecided for machine in (one, other)]
-                deciding = [asyncio.create_task(desk.approve(*decision)) for decision in decisions]
+    with here.start_machine(0) as one, here.start_machine(1) as other:
+        async with open_session() as session:
+            approvals_load = await ApprovalsLoad.create(session, one)
+            for _ in list_rounds(1):
+                await approvals_load.propose_calls(one, 10)
+                decisions = [
+                    (machine, approval) for approval in approvals_load.undecided_ids for machine in (one, other)
+                ]
+                deciding = [asyncio.create_task(approvals_load.approve(*decision)) for decision in decisions]
                 await asyncio.sleep(dice.random() / 2)
                 await asyncio.to_thread(rows.stop, signal.SIGQUIT)
                 await asyncio.gather(*deciding)
                 rows.start()
                 for machine in (one, other):
-                    await ready(session, machine)
-                await desk.settle(other)
+                    await wait_for_readiness(session, machine)
+                await approvals_load.settle(other)
 
 
 async def test_while_postgres_stands_still_requests_for_keys_are_refused_and_readiness_says_so(
     rows: PostgresServer, tmp_path: Path
 ) -> None:
-    here = Installation(tmp_path, {"BAOBAB_DATABASE_URL": rows.database("still")})
-    with here.machine() as server:
-        async with visitor() as session:
-            key = f"{server.address}/v1/{await made_app(session, server)}/kv/a"
+    here = Installation(tmp_path, {"BAOBAB_DATABASE_URL": rows.create_database("still")})
+    with here.start_machine() as server:
+        async with open_session() as session:
+            key = f"{server.address}/v1/{await create_app(session, server)}/kv/a"
             async with session.put(key, json={"value": 1}) as written:
                 assert written.status == 204
             assert rows.process is not None
-            with standing_still(rows.process.pid, *children(rows.process.pid)):
+            with freeze_processes(rows.process.pid, *list_children(rows.process.pid)):
                 async with session.put(key, json={"value": 2}) as refused:
                     assert refused.status == 503
-                status, told = await readiness(session, server)
+                status, told = await fetch_readiness(session, server)
                 assert status == 503
                 assert (told["checks"]["database"], told["checks"]["kv:local"]) == ("failed", "failed")
-            await ready(session, server)
+            await wait_for_readiness(session, server)
             async with session.put(key, json={"value": 3}) as written:
                 assert written.status == 204
             async with session.get(key) as read:

@@ -6,28 +6,28 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from tests.crash.crew import crew, desk
 from tests.crash.machines import Installation
-from tests.crash.rounds import rounds
-from tests.crash.test_jobs import asked_for, verify
-from tests.servers import postgres
+from tests.crash.rounds import list_rounds
+from tests.crash.test_jobs import enqueue_round, verify
+from tests.crash.worker_pool import open_job_client, open_workers
+from tests.servers import start_postgres
 
 
 async def test_every_job_is_made_and_counts_once_though_postgres_restarts(tmp_path: Path) -> None:
     dice, wanted = random.Random(33), Counter[str]()
-    with postgres() as rows:
-        here = Installation(tmp_path, {"BAOBAB_DATABASE_URL": rows.database("jobs")})
-        async with desk(here) as asking:
-            with crew(here) as working:
-                await working.hire(2)
-                for number in rounds(2):
-                    before = await asking.ended()
-                    wanted += await asked_for(asking, dice)
-                    await asking.until_ended(before + dice.randrange(20, 80))
+    with start_postgres() as rows:
+        here = Installation(tmp_path, {"BAOBAB_DATABASE_URL": rows.create_database("jobs")})
+        async with open_job_client(here) as asking:
+            with open_workers(here) as working:
+                await working.start_workers(2)
+                for number in list_rounds(2):
+                    before = await asking.count_ended()
+                    wanted += await enqueue_round(asking, dice)
+                    await asking.wait_for_ended(before + dice.randrange(20, 80))
                     await asyncio.to_thread(rows.stop, (signal.SIGQUIT, signal.SIGINT)[number % 2])
                     await asyncio.sleep(dice.random() * 2)
                     await asyncio.to_thread(rows.start)
-                    await asking.answers()
-                await asking.settled()
-                assert all(worker.runs for worker in working.workers)
+                    await asking.wait_for_database()
+                await asking.wait_until_idle()
+                assert all(worker.is_running for worker in working.workers)
             await verify(asking, wanted)

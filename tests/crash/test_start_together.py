@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from baobab.storage import migrate
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import list_revisions, read_revision
-from tests.crash.machines import Installation, visitor
+from tests.crash.machines import Installation, open_session
 
 SERVERS = 4
 _KEY = re.compile(r"bb_sk_[A-Za-z0-9]{40}")
@@ -23,9 +23,9 @@ _NOTHING = "DROP SCHEMA IF EXISTS kv CASCADE", "DROP SCHEMA public CASCADE", "CR
 @pytest.fixture
 async def here(tmp_path: Path) -> Installation:
     """An installation that was never started, and whose first key nobody has chosen."""
-    made = Installation.of_the_column(tmp_path, bootstrap=False)
-    if made.grown:
-        database = database_at(made.rows_url)
+    made = Installation.on_backend(tmp_path, bootstrap=False)
+    if made.is_on_postgres:
+        database = database_at(made.database_url)
         async with database.writing() as connection:
             for statement in _NOTHING:
                 await connection.execute(text(statement))
@@ -35,14 +35,14 @@ async def here(tmp_path: Path) -> Installation:
     return made
 
 
-async def left_by_an_older_version(here: Installation) -> None:
+async def migrate_to_first(here: Installation) -> None:
     def upgrade(connection: Connection) -> None:
         config = Config()
         config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
         config.attributes["connection"] = connection
         command.upgrade(config, list_revisions()[0])
 
-    database = database_at(here.rows_url)
+    database = database_at(here.database_url)
     await database.open()
     async with database.writing() as connection:
         await connection.run_sync(upgrade)
@@ -55,21 +55,21 @@ async def test_servers_that_start_together_agree_on_the_schema_and_on_one_first_
     here: Installation, older: bool
 ) -> None:
     if older:
-        await left_by_an_older_version(here)
+        await migrate_to_first(here)
     with contextlib.ExitStack() as running:
-        starting = [asyncio.to_thread(running.enter_context, here.machine(number)) for number in range(SERVERS)]
+        starting = [asyncio.to_thread(running.enter_context, here.start_machine(number)) for number in range(SERVERS)]
         servers = await asyncio.gather(*starting)
-        keys = {key for server in servers for key in _KEY.findall(server.told)}
+        keys = {key for server in servers for key in _KEY.findall(server.log_text)}
         assert len(keys) == 1, "there is one first key"
-        assert sum(bool(_KEY.search(server.told)) for server in servers) == 1, "and one has told it"
+        assert sum(bool(_KEY.search(server.log_text)) for server in servers) == 1, "and one has told it"
         owner = {"Authorization": f"Bearer {keys.pop()}"}
-        async with visitor() as session:
+        async with open_session() as session:
             async with session.post(f"{servers[0].address}/init", json={"name": "shared"}, headers=owner) as made:
                 assert made.status == 201
             for server in servers:
                 async with session.get(f"{server.address}/apps", headers=owner) as listed:
                     assert [app["name"] for app in (await listed.json())["apps"]] == ["shared"]
-    database = database_at(here.rows_url)
+    database = database_at(here.database_url)
     await database.open()
     assert await read_revision(database) == list_revisions()[-1]
     async with database.reading() as connection:

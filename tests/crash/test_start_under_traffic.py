@@ -7,9 +7,9 @@ from typing import Any
 
 import aiohttp
 
-from tests.cli.server_process import PATIENCE
-from tests.crash.machines import Installation, visitor
-from tests.crash.rounds import rounds
+from tests.cli.server_process import TIMEOUT_SECONDS
+from tests.crash.machines import Installation, open_session
+from tests.crash.rounds import list_rounds
 from tests.ports import free_port
 
 _AGENT = {
@@ -35,9 +35,9 @@ _MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
 
 
 async def test_a_start_under_traffic_leaves_every_door_open(tmp_path: Path) -> None:
-    here = Installation.of_the_column(tmp_path, settings={"BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"})
-    async with visitor() as session:
-        with here.machine() as server:
+    here = Installation.on_backend(tmp_path, settings={"BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"})
+    async with open_session() as session:
+        with here.start_machine() as server:
             async with session.post(f"{server.address}/init", json={"name": "busy"}) as made:
                 app = (await made.json())["app_id"]
             async with session.post(f"{server.address}/v1/{app}/agents", json=_AGENT) as made:
@@ -46,11 +46,11 @@ async def test_a_start_under_traffic_leaves_every_door_open(tmp_path: Path) -> N
             async with session.post(f"{server.address}/v1/{app}/mcp-servers", json=dead) as made:
                 assert made.status == 201, await made.text()
                 probe = f"/v1/{app}/mcp-servers/{(await made.json())['mcp_server']['id']}/probe"
-        for _ in rounds(3, 200):
+        for _ in list_rounds(3, 200):
             port = free_port()
             requests = asyncio.create_task(_request_everything(session, f"http://127.0.0.1:{port}", app, probe))
             with contextlib.ExitStack() as running:
-                server = await asyncio.to_thread(running.enter_context, here.machine(port=port))
+                server = await asyncio.to_thread(running.enter_context, here.start_machine(port=port))
                 statuses = await requests
                 assert set(statuses) <= {200, 201, 502}, statuses
                 async with session.get(f"{server.address}/openapi.json") as document:
@@ -61,20 +61,22 @@ async def test_a_start_under_traffic_leaves_every_door_open(tmp_path: Path) -> N
 
 async def _request_everything(session: aiohttp.ClientSession, address: str, app: str, probe: str) -> list[int]:
     """The statuses of requests that are sent at once as soon as the port is open."""
-    await _opened(address)
+    await _wait_for_port(address)
     return await asyncio.gather(
-        *(_status(session, address + probe, {}) for _ in range(4)),
-        *(_status(session, f"{address}/mcp", _INITIALIZE) for _ in range(2)),
+        *(_fetch_status(session, address + probe, {}) for _ in range(4)),
+        *(_fetch_status(session, f"{address}/mcp", _INITIALIZE) for _ in range(2)),
         *(
-            _status(session, f"{address}/v1/{app}/agents/thinker/runs", {"input": {}, "idempotency_key": address + key})
+            _fetch_status(
+                session, f"{address}/v1/{app}/agents/thinker/runs", {"input": {}, "idempotency_key": address + key}
+            )
             for key in "ab"
         ),
     )
 
 
-async def _opened(address: str) -> None:
+async def _wait_for_port(address: str) -> None:
     port = int(address.rpartition(":")[2])
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -85,7 +87,7 @@ async def _opened(address: str) -> None:
                 return
 
 
-async def _status(session: aiohttp.ClientSession, url: str, body: Any) -> int:
+async def _fetch_status(session: aiohttp.ClientSession, url: str, body: Any) -> int:
     async with session.post(url, json=body, headers=_MCP_HEADERS) as answer:
         await answer.read()
         return answer.status

@@ -9,11 +9,11 @@ import aiohttp
 import pytest
 
 from tests.cli.server_process import ServerProcess
-from tests.crash.desk import Desk
+from tests.crash.approvals_load import ApprovalsLoad
 from tests.crash.ledger import Ledger
-from tests.crash.load import under_load
-from tests.crash.machines import Installation, made_app, visitor
-from tests.crash.rounds import rounds
+from tests.crash.load import run_load
+from tests.crash.machines import Installation, create_app, open_session
+from tests.crash.rounds import list_rounds
 
 HOUR = 3600
 
@@ -24,24 +24,24 @@ class Pair:
     wrong: ServerProcess
 
     @property
-    def both(self) -> list[ServerProcess]:
+    def servers(self) -> list[ServerProcess]:
         return [self.right, self.wrong]
 
     @property
-    def each_way(self) -> list[tuple[ServerProcess, ServerProcess]]:
+    def directions(self) -> list[tuple[ServerProcess, ServerProcess]]:
         return [(self.right, self.wrong), (self.wrong, self.right)]
 
 
 @pytest.fixture(scope="module", params=[HOUR, -HOUR], ids=["ahead", "behind"])
 def pair(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    here = Installation.of_the_column(tmp_path_factory.mktemp("clocks"))
-    with here.machine(0) as right, here.machine(1, ahead=request.param) as wrong:
+    here = Installation.on_backend(tmp_path_factory.mktemp("clocks"))
+    with here.start_machine(0) as right, here.start_machine(1, clock_offset=request.param) as wrong:
         yield Pair(right, wrong)
 
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with visitor() as opened:
+    async with open_session() as opened:
         yield opened
 
 
@@ -49,26 +49,26 @@ async def test_whatever_the_clocks_say_nothing_is_lost_and_nothing_is_done_twice
     pair: Pair, session: aiohttp.ClientSession
 ) -> None:
     ledger, dice = Ledger(), random.Random(32)
-    desk = await Desk.begun(session, pair.right)
-    app = await made_app(session, pair.wrong)
-    async with under_load(session, pair.both, app, ledger, dice, writers=2) as load:
-        for _ in rounds(1):
-            for machine in pair.both:
-                await load.more(50, at=machine)
-                await desk.propose(machine, 10)
-            decisions = [(machine, approval) for approval in desk.undecided for machine in pair.both]
+    approvals_load = await ApprovalsLoad.create(session, pair.right)
+    app = await create_app(session, pair.wrong)
+    async with run_load(session, pair.servers, app, ledger, dice, writers=2) as load:
+        for _ in list_rounds(1):
+            for machine in pair.servers:
+                await load.wait_for_writes(50, at=machine)
+                await approvals_load.propose_calls(machine, 10)
+            decisions = [(machine, approval) for approval in approvals_load.undecided_ids for machine in pair.servers]
             dice.shuffle(decisions)
-            await asyncio.gather(*(desk.approve(*decision) for decision in decisions))
-    for machine in pair.both:
-        await desk.settle(machine)
+            await asyncio.gather(*(approvals_load.approve(*decision) for decision in decisions))
+    for machine in pair.servers:
+        await approvals_load.settle(machine)
         await ledger.verify(session, machine.address, app)
 
 
 async def test_what_lives_longer_than_the_clocks_differ_is_there_on_both_machines(
     pair: Pair, session: aiohttp.ClientSession
 ) -> None:
-    app = await made_app(session, pair.right, "lasting")
-    for writer, reader in pair.each_way:
+    app = await create_app(session, pair.right, "lasting")
+    for writer, reader in pair.directions:
         path = f"/v1/{app}/kv/written-at-{writer.address.rpartition(':')[2]}"
         async with session.put(writer.address + path, json={"value": 1, "ttl": 2 * HOUR}) as written:
             assert written.status == 204
@@ -78,7 +78,7 @@ async def test_what_lives_longer_than_the_clocks_differ_is_there_on_both_machine
 
 
 async def test_a_session_begun_on_one_machine_goes_on_at_the_other(pair: Pair, session: aiohttp.ClientSession) -> None:
-    for first, second in pair.each_way:
+    for first, second in pair.directions:
         person = {"email": f"{first.address.rpartition(':')[2]}@example.com", "password": "correct Horse 7!"}
         async with session.post(f"{first.address}/platform/signup", json={**person, "name": "Ada"}) as made:
             assert made.status == 201, await made.text()

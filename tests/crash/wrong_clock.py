@@ -34,8 +34,8 @@ async def serve(ahead: float, port: int, data: Path) -> None:
     configure(settings.log_level)
     server = Server(settings, clock=WrongClock(ahead))
     async with server.open():
-        front: Any = server.rest_app
-        config = uvicorn.Config(front, port=port, http=GuardedProtocol, lifespan="off", log_config=None)
+        rest_app: Any = server.rest_app
+        config = uvicorn.Config(rest_app, port=port, http=GuardedProtocol, lifespan="off", log_config=None)
         sys.stderr.write(render_welcome(settings, server.first_key))
         await uvicorn.Server(config).serve()
 

@@ -3,7 +3,7 @@
 import re
 
 
-def blocks(page: str, language: str, *, below: str = "") -> list[str]:
+def find_blocks(page: str, language: str, *, below: str = "") -> list[str]:
     """The fenced blocks of a language, of the whole page or of one section of the second level."""
     if below:
         (page,) = re.findall(rf"^## {re.escape(below)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)

@@ -29,7 +29,7 @@ from baobab.tools.core.plans import PLANS
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
 from baobab.tools.system.guidance import guidance
-from tests.clients.page import clients_page
+from tests.clients.page import render_page
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:8000"
@@ -69,7 +69,7 @@ _CAPS = {
 """The caps of a plan as the page of settings shows them."""
 
 
-def settings_page(_registry: Registry) -> str:
+def render_settings(_registry: Registry) -> str:
     properties = Settings.model_json_schema()["properties"]
     lines = [
         "# Settings",
@@ -85,7 +85,9 @@ def settings_page(_registry: Registry) -> str:
     for name, field in Settings.model_fields.items():
         default = ",".join(field.default) if isinstance(field.default, tuple) else str(field.default)
         shown = f"`{default}`" if default else "empty"
-        lines.append(f"| `{PREFIX}{name.upper()}` | {_takes(properties[name])} | {shown} | {field.description} |")
+        lines.append(
+            f"| `{PREFIX}{name.upper()}` | {_describe_schema(properties[name])} | {shown} | {field.description} |"
+        )
     lines += [
         "",
         "## Plans",
@@ -106,10 +108,10 @@ def settings_page(_registry: Registry) -> str:
     for caption, cap_name in _CAPS.items():
         caps = [getattr(plan, cap_name) for plan in PLANS.values()]
         lines.append(f"| {caption} | " + " | ".join("no cap" if cap is None else str(cap) for cap in caps) + " |")
-    return _page(lines)
+    return _join_lines(lines)
 
 
-def errors_page(registry: Registry) -> str:
+def render_errors(registry: Registry) -> str:
     lines = [
         "# Errors",
         _MADE,
@@ -121,22 +123,22 @@ def errors_page(registry: Registry) -> str:
         "",
         "| Families | Shape, by the example of a thing that is not there, with `name` as its detail |",
         "|---|---|",
-        *_shapes(registry),
+        *_render_shapes(registry),
         "",
         "## Of operations",
         "",
-        *_errors(_of_operations(registry), registry),
+        *_render_error_table(_list_operation_errors(registry), registry),
         "",
         "## Of the doors",
         "",
         "What is wrong with these requests is noticed before their operation is found.",
         "",
-        *_errors(((STRUCTURED, kind) for kind in _OF_DOORS), registry),
+        *_render_error_table(((STRUCTURED, kind) for kind in _OF_DOORS), registry),
     ]
-    return _page(lines)
+    return _join_lines(lines)
 
 
-def _shapes(registry: Registry) -> Iterator[str]:
+def _render_shapes(registry: Registry) -> Iterator[str]:
     families: dict[str, list[str]] = {}
     for toolset in registry.toolsets:
         if any(tool.rest for tool in toolset.tools.values()):
@@ -146,7 +148,7 @@ def _shapes(registry: Registry) -> Iterator[str]:
         yield f"| {', '.join(names)} | `{shape}` |"
 
 
-def tools_page(registry: Registry) -> str:
+def render_tools(registry: Registry) -> str:
     lines = [
         "# Tools",
         _MADE,
@@ -159,11 +161,11 @@ def tools_page(registry: Registry) -> str:
     for toolset in registry.toolsets:
         lines += ["", f"## {toolset.name}", "", toolset.description]
         for tool in toolset.tools.values():
-            lines += ["", *_tool(tool, registry)]
-    return _page(lines)
+            lines += ["", *_render_tool(tool, registry)]
+    return _join_lines(lines)
 
 
-def graph_tools_page(registry: Registry) -> str:
+def render_graph_tools(registry: Registry) -> str:
     lines = [
         "# Tools of a graph",
         _MADE,
@@ -182,24 +184,24 @@ def graph_tools_page(registry: Registry) -> str:
         if isinstance(offer, ToolOffer):
             users = "yes" if offer.exposed_to == "end_user" else "no"
             lines.append(f"| [`{tool.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {tool.summary} |")
-    return _page(lines)
+    return _join_lines(lines)
 
 
-def llms_txt(registry: Registry) -> str:
+def render_llms_txt(registry: Registry) -> str:
     return guidance(registry, ADDRESS)
 
 
 PAGES: Mapping[str, Callable[[Registry], str]] = {
-    "docs/clients.md": lambda _registry: clients_page(_MADE),
-    "docs/errors.md": errors_page,
-    "docs/graph-tools.md": graph_tools_page,
-    "docs/settings.md": settings_page,
-    "docs/tools.md": tools_page,
-    "llms.txt": llms_txt,
+    "docs/clients.md": lambda _registry: render_page(_MADE),
+    "docs/errors.md": render_errors,
+    "docs/graph-tools.md": render_graph_tools,
+    "docs/settings.md": render_settings,
+    "docs/tools.md": render_tools,
+    "llms.txt": render_llms_txt,
 }
 
 
-def _tool(tool: Tool, registry: Registry) -> Iterator[str]:
+def _render_tool(tool: Tool, registry: Registry) -> Iterator[str]:
     yield f"### {tool.name}"
     yield ""
     apart = "" if tool.mcp else "; models are not offered it over MCP"
@@ -226,31 +228,31 @@ def _tool(tool: Tool, registry: Registry) -> Iterator[str]:
         for name, schema in properties.items():
             needed = "" if name in required else ", optional"
             about = name_operation_routes(schema.get("description", ""), registry)
-            yield f"| `{name}` | {_takes(schema)}{needed} | {about} |"
+            yield f"| `{name}` | {_describe_schema(schema)}{needed} | {about} |"
     codes = sorted({tool.toolset.envelope.code(kind) for kind in tool.raises})
     if codes:
         yield ""
         yield "Its own errors: " + ", ".join(f"`{code}`" for code in codes)
 
 
-def _takes(schema: Mapping[str, Any]) -> str:
+def _describe_schema(schema: Mapping[str, Any]) -> str:
     """A JSON schema in a few words."""
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:
         return f"`{schema['const']}`"
     if "anyOf" in schema:
-        return " or ".join(_takes(kind) for kind in schema["anyOf"])
+        return " or ".join(_describe_schema(kind) for kind in schema["anyOf"])
     kind = schema.get("type", "any JSON value")
     if kind == "array":
-        return f"list of {_takes(schema['items'])}" if "items" in schema else "list"
+        return f"list of {_describe_schema(schema['items'])}" if "items" in schema else "list"
     bounds = [f"from {schema['minimum']}"] if "minimum" in schema else []
     bounds += [f"to {schema['maximum']}"] if "maximum" in schema else []
     bounds += [f"up to {schema['maxLength']} characters"] if "maxLength" in schema else []
     return " ".join([kind, *bounds])
 
 
-def _errors(kinds: Iterable[tuple[Envelope, type[BaobabError]]], registry: Registry) -> Iterator[str]:
+def _render_error_table(kinds: Iterable[tuple[Envelope, type[BaobabError]]], registry: Registry) -> Iterator[str]:
     yield "| Code | Status | What happened | What to do |"
     yield "|---|---|---|---|"
     rows = {
@@ -265,13 +267,13 @@ def _errors(kinds: Iterable[tuple[Envelope, type[BaobabError]]], registry: Regis
     yield from (f"| `{code}` | {status} | {summary} | {remedy} |" for code, status, summary, remedy in sorted(rows))
 
 
-def _of_operations(registry: Registry) -> Iterator[tuple[Envelope, type[BaobabError]]]:
+def _list_operation_errors(registry: Registry) -> Iterator[tuple[Envelope, type[BaobabError]]]:
     for tool in registry.tools.values():
         for kind in errors_of(tool):
             yield tool.toolset.envelope, kind
 
 
-def _page(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 

@@ -18,9 +18,9 @@ import pytest
 
 from baobab.tools import toolsets
 from baobab.tools.core.registry import Registry
-from tests.cli.server_process import PATIENCE, serving
+from tests.cli.server_process import TIMEOUT_SECONDS, run_server
 from tests.clients.install import NODE
-from tests.docs.blocks import blocks
+from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
 
 PAGE = ROOT / "docs/agents.md"
@@ -28,12 +28,16 @@ INIT = """curl -s $BAOBAB/init -H "Authorization: Bearer $KEY" -d '{"name": "ask
 
 
 def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
-    with serving(tmp_path / "data") as server:
+    with run_server(tmp_path / "data") as server:
         begin = [f"BAOBAB={server.address}", f"KEY={server.key}"]
         begin.append(f"APP=$({INIT} | grep -o 'app_[a-z0-9]\\{{12\\}}' | head -n 1)")
-        script = "\n".join([*begin, *blocks(PAGE.read_text(), "sh")])
+        script = "\n".join([*begin, *find_blocks(PAGE.read_text(), "sh")])
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
+            ["bash", "-euo", "pipefail", "-c", script],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
     assert "event: run_end" in done.stdout
@@ -61,7 +65,7 @@ console.log(verify(secret, headers, readFileSync(0)));
 
 
 @contextmanager
-def receiving() -> Iterator[tuple[str, "SimpleQueue[Received]"]]:
+def start_receiver() -> Iterator[tuple[str, "SimpleQueue[Received]"]]:
     """The address of a receiver of webhooks, and what it has received."""
     received: SimpleQueue[Received] = SimpleQueue()
 
@@ -87,42 +91,45 @@ def receiving() -> Iterator[tuple[str, "SimpleQueue[Received]"]]:
 
 
 @pytest.fixture(scope="module")
-def delivered(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Received]:
+def signed_webhook(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Received]:
     """A secret, and a webhook that a server has signed with it and with a later one."""
     allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
-    with receiving() as (address, received), serving(tmp_path_factory.mktemp("s") / "data", settings=allowed) as server:
+    with (
+        start_receiver() as (address, received),
+        run_server(tmp_path_factory.mktemp("s") / "data", settings=allowed) as server,
+    ):
         by = {"Authorization": f"Bearer {server.key}"}
-        with httpx.Client(base_url=server.address, headers=by, timeout=PATIENCE) as client:
+        with httpx.Client(base_url=server.address, headers=by, timeout=TIMEOUT_SECONDS) as client:
             app = client.post("/init", json={"name": "told"}).json()["app_id"]
             client.post(f"/v1/{app}/agents", json={"name": "say", "graph_spec": SAY}).raise_for_status()
             secrets = [client.post(f"/v1/{app}/webhook-secret/rotate").json()["secret"] for _ in range(2)]
             given = {"input": {}, "webhook_url": address}
             client.post(f"/v1/{app}/agents/say/runs", json=given).raise_for_status()
-            return secrets[0], received.get(timeout=PATIENCE)
+            return secrets[0], received.get(timeout=TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("language", ["python", "js"])
 def test_the_programs_of_the_page_verify_a_webhook_and_refuse_a_forged_one(
-    tmp_path: Path, delivered: tuple[str, Received], language: str
+    tmp_path: Path, signed_webhook: tuple[str, Received], language: str
 ) -> None:
-    (verifying,) = blocks(PAGE.read_text(), language)
+    (verifying,) = find_blocks(PAGE.read_text(), language)
     program = tmp_path / {"python": "verify.py", "js": "verify.mjs"}[language]
     program.write_text(verifying + {"python": PYTHON, "js": JAVASCRIPT}[language])
     runner = {"python": sys.executable, "js": shutil.which("node", path=str(NODE)) or shutil.which("node")}[language]
     assert runner, "Node.js is needed: `make e2e` installs it, too."
 
-    def verified(secret: str, headers: dict[str, str], body: bytes) -> str:
+    def verify_webhook(secret: str, headers: dict[str, str], body: bytes) -> str:
         command = [runner, str(program), json.dumps([secret, headers])]
-        done = subprocess.run(command, input=body, capture_output=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(command, input=body, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.decode().strip().lower()
 
-    secret, (headers, body) = delivered
-    assert verified(secret, headers, body) == "true"
-    assert verified(secret, headers, body.replace(b"completed", b"cancelled")) == "false"
-    assert verified("whsec_" + "A" * 56, headers, body) == "false"
+    secret, (headers, body) = signed_webhook
+    assert verify_webhook(secret, headers, body) == "true"
+    assert verify_webhook(secret, headers, body.replace(b"completed", b"cancelled")) == "false"
+    assert verify_webhook("whsec_" + "A" * 56, headers, body) == "false"
     long_ago = {**headers, "webhook-timestamp": str(int(headers["webhook-timestamp"]) - 1000)}
-    assert verified(secret, long_ago, body) == "false"
+    assert verify_webhook(secret, long_ago, body) == "false"
 
 
 def test_the_builtins_that_the_page_says_do_not_exist_yet_do_not() -> None:

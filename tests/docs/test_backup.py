@@ -12,10 +12,10 @@ import httpx
 import pytest
 import redis
 
-from tests.cli.server_process import PATIENCE, ServerProcess, serving
-from tests.docs.blocks import blocks
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
+from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
-from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
+from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 
 OPERATING = (ROOT / "docs" / "operating.md").read_text()
 SCALING = (ROOT / "docs" / "scaling.md").read_text()
@@ -23,26 +23,26 @@ SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlYy0="
 KEY = "bb_sk_" + "R" * 40
 
 
-def typed(command: str, folder: Path, **environment: str) -> None:
+def run_shell(command: str, folder: Path, **environment: str) -> None:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
 
 
-def client(server: ServerProcess, key: str) -> httpx.Client:
-    return httpx.Client(base_url=server.address, headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE)
+def open_client(server: ServerProcess, key: str) -> httpx.Client:
+    return httpx.Client(base_url=server.address, headers={"authorization": f"Bearer {key}"}, timeout=TIMEOUT_SECONDS)
 
 
-def fill(server: ServerProcess, key: str) -> Mapping[str, str]:
+def fill_stores(server: ServerProcess, key: str) -> Mapping[str, str]:
     """Something in every store, and the account's own key beside the one that was given; what to ask for later."""
-    with client(server, key) as calls:
+    with open_client(server, key) as calls:
         app = calls.post("/init", json={"name": "kept"}).json()["app_id"]
         for tier in ("durable", "ephemeral"):
             value = {"value": {"tier": tier}, "ttl": 3600, "ephemeral": tier == "ephemeral"}
@@ -51,18 +51,18 @@ def fill(server: ServerProcess, key: str) -> Mapping[str, str]:
     return {"app": app, "key": another}
 
 
-def answers(server: ServerProcess, asked: Mapping[str, str]) -> dict[str, object]:
-    with client(server, asked["key"]) as calls:
+def fetch_answers(server: ServerProcess, asked: Mapping[str, str]) -> dict[str, object]:
+    with open_client(server, asked["key"]) as calls:
         assert [found["id"] for found in calls.get("/apps").json()["apps"]] == [asked["app"]]
         return {
             tier: calls.get(f"/v1/{asked['app']}/kv/{tier}").json().get("value") for tier in ("durable", "ephemeral")
         }
 
 
-def turn_log_on(server: ValkeyServer) -> None:
+def enable_log(server: ValkeyServer) -> None:
     with redis.Redis.from_url(server.url) as connection:
         connection.config_set("appendonly", "yes")
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while connection.info("persistence")["aof_rewrite_in_progress"]:
             assert time.monotonic() < deadline, "the log is not written"
             time.sleep(0.02)
@@ -70,7 +70,7 @@ def turn_log_on(server: ValkeyServer) -> None:
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[PostgresServer]:
-    with postgres() as running:
+    with start_postgres() as running:
         yield running
 
 
@@ -81,54 +81,54 @@ def tools(rows: PostgresServer) -> str:
 
 
 def test_a_server_starts_from_the_backup_of_a_running_one(tmp_path: Path) -> None:
-    backup, restore = blocks(OPERATING, "sh", below="Back up")
+    backup, restore = find_blocks(OPERATING, "sh", below="Back up")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "baobab").symlink_to(Path(sys.executable).with_name("baobab"))
-    with serving(tmp_path / "data") as server:
-        asked = fill(server, server.key)
-        typed(backup, tmp_path)
-    typed(restore, tmp_path)
-    with serving(tmp_path / "restored") as restored:
-        assert answers(restored, asked) == {"durable": {"tier": "durable"}, "ephemeral": None}
-        assert "API key  the one shown at the first start" in restored.told
+    with run_server(tmp_path / "data") as server:
+        asked = fill_stores(server, server.key)
+        run_shell(backup, tmp_path)
+    run_shell(restore, tmp_path)
+    with run_server(tmp_path / "restored") as restored:
+        assert fetch_answers(restored, asked) == {"durable": {"tier": "durable"}, "ephemeral": None}
+        assert "API key  the one shown at the first start" in restored.log_text
 
 
 def test_machines_start_from_the_dump_of_a_running_postgres(rows: PostgresServer, tools: str, tmp_path: Path) -> None:
-    dump, restore = blocks(SCALING, "sh", below="Back up and restore")
-    live, empty = rows.database("live"), rows.database("restored")
+    dump, restore = find_blocks(SCALING, "sh", below="Back up and restore")
+    live, empty = rows.create_database("live"), rows.create_database("restored")
     shared = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY}
-    with serving(tmp_path / "one", settings={**shared, "BAOBAB_DATABASE_URL": live}) as server:
-        asked = fill(server, KEY)
-        typed(dump, tmp_path, PATH=tools, BAOBAB_DATABASE_URL=live)
-    typed(restore, tmp_path, PATH=tools, RESTORED_DATABASE_URL=empty)
-    with serving(tmp_path / "other", settings={**shared, "BAOBAB_DATABASE_URL": empty}) as restored:
-        assert answers(restored, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
+    with run_server(tmp_path / "one", settings={**shared, "BAOBAB_DATABASE_URL": live}) as server:
+        asked = fill_stores(server, KEY)
+        run_shell(dump, tmp_path, PATH=tools, BAOBAB_DATABASE_URL=live)
+    run_shell(restore, tmp_path, PATH=tools, RESTORED_DATABASE_URL=empty)
+    with run_server(tmp_path / "other", settings={**shared, "BAOBAB_DATABASE_URL": empty}) as restored:
+        assert fetch_answers(restored, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
 
 
 def test_valkey_starts_from_a_snapshot_by_the_steps_of_the_page(
     rows: PostgresServer, tools: str, tmp_path: Path
 ) -> None:
-    dump, restore = blocks(SCALING, "sh", below="Back up and restore")
-    live, empty = rows.database("live_rows"), rows.database("restored_rows")
+    dump, restore = find_blocks(SCALING, "sh", below="Back up and restore")
+    live, empty = rows.create_database("live_rows"), rows.create_database("restored_rows")
     shared = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_KV_DURABLE": "valkey"}
-    with valkey() as before, valkey() as after:
+    with start_valkey() as before, start_valkey() as after:
         settings = {**shared, "BAOBAB_DATABASE_URL": live, "BAOBAB_VALKEY_URL": before.url}
-        with serving(tmp_path / "one", settings=settings) as server:
-            asked = fill(server, KEY)
-            typed(dump, tmp_path, PATH=tools, BAOBAB_DATABASE_URL=live)
+        with run_server(tmp_path / "one", settings=settings) as server:
+            asked = fill_stores(server, KEY)
+            run_shell(dump, tmp_path, PATH=tools, BAOBAB_DATABASE_URL=live)
             # The file that `valkey-cli --rdb` fetches, which is not among the tools here.
             with redis.Redis.from_url(before.url) as connection:
                 connection.save()
-        typed(restore, tmp_path, PATH=tools, RESTORED_DATABASE_URL=empty)
+        run_shell(restore, tmp_path, PATH=tools, RESTORED_DATABASE_URL=empty)
         after.stop()
         shutil.rmtree(after.folder / "appendonlydir")
         shutil.copyfile(before.folder / "dump.rdb", after.folder / "dump.rdb")
         after.options = ("--appendonly", "no")
         after.start()
-        turn_log_on(after)
+        enable_log(after)
         after.stop()
         after.options = ()
         after.start()
         settings = {**shared, "BAOBAB_DATABASE_URL": empty, "BAOBAB_VALKEY_URL": after.url}
-        with serving(tmp_path / "other", settings=settings) as restored:
-            assert answers(restored, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
+        with run_server(tmp_path / "other", settings=settings) as restored:
+            assert fetch_answers(restored, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}

@@ -8,21 +8,21 @@ from typing import Any
 
 import httpx
 
-from tests.cli.server_process import PATIENCE, serving
+from tests.cli.server_process import TIMEOUT_SECONDS, run_server
 
 _EXAMPLE = re.compile(r"^```\n(GET|POST|PUT) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RESTING = ("completed", "paused", "failed")
 
 
 def test_every_example_of_llms_txt_works(tmp_path: Path) -> None:
-    with serving(tmp_path / "data") as server, httpx.Client(timeout=PATIENCE) as client:
+    with run_server(tmp_path / "data") as server, httpx.Client(timeout=TIMEOUT_SECONDS) as client:
         headers = {"authorization": f"Bearer {server.key}"}
         examples = _EXAMPLE.findall(client.get(f"{server.address}/llms.txt").text)
         assert len(examples) > 10
         known: dict[str, str] = {}
         runs: list[Any] = []
         for method, example_address, example_body in examples:
-            address, body = _filled(example_address, known), _filled(example_body, known)
+            address, body = _fill_placeholders(example_address, known), _fill_placeholders(example_body, known)
             sent = json.loads(body) if body else None
             answer = client.request(method, address, json=sent, headers=headers)
             assert answer.is_success, (method, address, answer.text)
@@ -31,25 +31,25 @@ def test_every_example_of_llms_txt_works(tmp_path: Path) -> None:
                 known["APP_ID"] = told["app_id"]
             if "run_id" in told and address.endswith("/runs"):
                 known["RUN_ID"] = told["run_id"]
-                runs.append(_rested(client, f"{address}/{told['run_id']}", headers))
+                runs.append(_wait_for_run(client, f"{address}/{told['run_id']}", headers))
             for event in told.get("events", ()):
                 known["APPROVAL_TOKEN"] = event["payload"].get("approval_token", known.get("APPROVAL_TOKEN", ""))
             if address.endswith("/resume"):
-                runs.append(_rested(client, address.removesuffix("/resume"), headers))
+                runs.append(_wait_for_run(client, address.removesuffix("/resume"), headers))
         assert [run["status"] for run in runs] == ["completed", "paused", "completed"]
         assert "baobab" in json.dumps(runs[0]["output"])
         assert runs[2]["output"] == "kept"
 
 
-def _filled(text: str, known: dict[str, str]) -> str:
+def _fill_placeholders(text: str, known: dict[str, str]) -> str:
     for placeholder, value in known.items():
         text = text.replace(placeholder, value)
     return text
 
 
-def _rested(client: httpx.Client, address: str, headers: dict[str, str]) -> Any:
+def _wait_for_run(client: httpx.Client, address: str, headers: dict[str, str]) -> Any:
     """A run, when it has ended or waits for a person."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_SECONDS
     while True:
         run = client.get(address, headers=headers).json()["run"]
         if run["status"] in _RESTING or time.monotonic() > end:

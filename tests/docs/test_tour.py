@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.server_process import PATIENCE, ServerProcess, serving
-from tests.docs.blocks import blocks
-from tests.docs.tour import README, keep_promises, run_tour
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
+from tests.docs.blocks import find_blocks
+from tests.docs.tour import README, check_promises, run_tour
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("tour") / "data") as process:
+    with run_server(tmp_path_factory.mktemp("tour") / "data") as process:
         yield process
 
 
@@ -27,12 +27,12 @@ def tour(server: ServerProcess) -> tuple[str, str]:
 
 
 def test_the_tour_prints_what_the_readme_says(tour: tuple[str, str]) -> None:
-    keep_promises(*tour)
+    check_promises(*tour)
 
 
 @pytest.mark.usefixtures("tour")
 def test_the_tour_may_be_taken_again_at_once(server: ServerProcess) -> None:
-    keep_promises(*run_tour(server.address, server.key))
+    check_promises(*run_tour(server.address, server.key))
 
 
 def test_the_mcp_request_of_the_tour_reads_the_value(tour: tuple[str, str]) -> None:
@@ -44,7 +44,7 @@ def test_the_mcp_request_of_the_tour_reads_the_value(tour: tuple[str, str]) -> N
 def test_the_python_client_of_the_tour_reads_the_value(
     server: ServerProcess, tour: tuple[str, str], tmp_path: Path
 ) -> None:
-    (program,) = blocks(README, "python")
+    (program,) = find_blocks(README, "python")
     (tmp_path / "tour.py").write_text(program)
     environment = {**os.environ, "BAOBAB": server.address, "KEY": server.key}
     done = subprocess.run(
@@ -53,7 +53,7 @@ def test_the_python_client_of_the_tour_reads_the_value(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

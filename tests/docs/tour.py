@@ -3,8 +3,8 @@
 import re
 import subprocess
 
-from tests.cli.server_process import PATIENCE
-from tests.docs.blocks import blocks
+from tests.cli.server_process import TIMEOUT_SECONDS
+from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -12,18 +12,18 @@ README = (ROOT / "README.md").read_text()
 
 def run_tour(address: str, key: str) -> tuple[str, str]:
     """The tour's shell commands in one script, and what it printed."""
-    start, *steps = blocks(README, "sh")
+    start, *steps = find_blocks(README, "sh")
     assert start == "make serve\n"
-    script = in_place_of("\n".join(steps), "BAOBAB=http://127.0.0.1:8000", f"BAOBAB={address}")
-    script = in_place_of(script, "KEY=bb_sk_PUT_YOUR_KEY_HERE", f"KEY={key}")
+    script = replace_line("\n".join(steps), "BAOBAB=http://127.0.0.1:8000", f"BAOBAB={address}")
+    script = replace_line(script, "KEY=bb_sk_PUT_YOUR_KEY_HERE", f"KEY={key}")
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
+        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
     )
     assert done.returncode == 0, done.stderr
     return script, done.stdout
 
 
-def keep_promises(script: str, printed: str) -> None:
+def check_promises(script: str, printed: str) -> None:
     """Fails unless the answers that the script's comments promise were printed, in their order."""
     promised = re.findall(r"^# (\{.*\})$", script, re.MULTILINE)
     assert len(promised) > 4
@@ -32,6 +32,6 @@ def keep_promises(script: str, printed: str) -> None:
         assert found, f"{answer} does not follow {before}"
 
 
-def in_place_of(text: str, line: str, other: str) -> str:
+def replace_line(text: str, line: str, other: str) -> str:
     assert text.count(line) == 1, f"{line!r} is what the test replaces"
     return text.replace(line, other)

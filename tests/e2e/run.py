@@ -17,8 +17,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.cli.server_process import PATIENCE
-from tests.e2e.verdicts import judged, left_out, verdicts
+from tests.cli.server_process import TIMEOUT_SECONDS
+from tests.e2e.verdicts import judge_verdicts, load_left_out, load_verdicts
 from tests.ports import free_port
 
 MODULES = Path(__file__).with_name("node_modules")
@@ -35,29 +35,29 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="baobab-e2e-") as name:
         for configuration, options in CONFIGURATIONS.items():
             folder = Path(name, configuration)
-            with profile(folder / "data", *options) as address, ThreadPoolExecutor() as pool:
-                runs = {r: pool.submit(run, address, r, folder / r) for r in SCENARIOS}
+            with start_profile(folder / "data", *options) as address, ThreadPoolExecutor() as pool:
+                runs = {r: pool.submit(run_suite, address, r, folder / r) for r in SCENARIOS}
                 for requirements, running in runs.items():
                     running.result()
-                    known = left_out(configuration, requirements)
-                    count, told = judged(verdicts(folder / requirements), known, SCENARIOS[requirements])
-                    print(f"{configuration}, {requirements}: {_counted(count)}, {count['left out']} left out")
+                    known = load_left_out(configuration, requirements)
+                    count, told = judge_verdicts(load_verdicts(folder / requirements), known, SCENARIOS[requirements])
+                    print(f"{configuration}, {requirements}: {_format_count(count)}, {count['left out']} left out")
                     print(*(f"  {line}" for line in told), sep="\n", end="\n" * bool(told))
                     total += count
                 if configuration == "stateless":
                     total["passed" if read_strictly(address) else "failed"] += 1
-    print(_counted(total))
+    print(_format_count(total))
     return 1 if total["failed"] else 0
 
 
 @contextlib.contextmanager
-def profile(data: Path, *options: str) -> Iterator[str]:
+def start_profile(data: Path, *options: str) -> Iterator[str]:
     """The address of a server of the profile, while it runs."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "tests.e2e.profile", str(port), str(data), *options])
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not _answers(f"http://127.0.0.1:{port}/health"):
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not _is_answering(f"http://127.0.0.1:{port}/health"):
             assert process.poll() is None, "the profile's server ended"
             assert time.monotonic() < deadline, "the profile's server does not answer"
             time.sleep(0.05)
@@ -65,12 +65,12 @@ def profile(data: Path, *options: str) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
 
 
-def run(address: str, requirements: str, folder: Path) -> None:
+def run_suite(address: str, requirements: str, folder: Path) -> None:
     """Let the suite write its checks into a folder. What it makes of them is not asked: it lets warnings pass."""
     command = [*map(str, SUITE), "server", "--url", address, "--requirements", requirements, "-o", str(folder)]
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SUITE_SECONDS, check=False)
@@ -81,14 +81,14 @@ def read_strictly(address: str) -> bool:
     return not subprocess.run([SUITE[0], Path(__file__).with_name("schemas.mjs"), address], check=False).returncode
 
 
-def _answers(address: str) -> bool:
+def _is_answering(address: str) -> bool:
     try:
         return httpx.get(address).is_success
     except httpx.TransportError:
         return False
 
 
-def _counted(count: Counter[str]) -> str:
+def _format_count(count: Counter[str]) -> str:
     return f"{count['passed']} passed, {count['failed']} failed"
 
 

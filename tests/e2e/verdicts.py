@@ -22,11 +22,11 @@ class Verdict:
     """Whether it has found anything to be right. A scenario that found nothing to look at has not passed."""
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         return self.looked and not self.faults
 
 
-def verdicts(folder: Path) -> list[Verdict]:
+def load_verdicts(folder: Path) -> list[Verdict]:
     """One for each scenario whose checks the suite has written into a folder."""
     found = []
     for file in sorted(folder.glob("*/checks.json")):
@@ -44,7 +44,7 @@ def verdicts(folder: Path) -> list[Verdict]:
     return found
 
 
-def left_out(configuration: str, requirements: str) -> set[str]:
+def load_left_out(configuration: str, requirements: str) -> set[str]:
     return {
         scenario
         for group in tomllib.loads(LEFT_OUT.read_text())["left_out"]
@@ -53,17 +53,17 @@ def left_out(configuration: str, requirements: str) -> set[str]:
     }
 
 
-def judged(found: list[Verdict], known: set[str], expected: int) -> tuple[Counter[str], list[str]]:
+def judge_verdicts(found: list[Verdict], known: set[str], expected: int) -> tuple[Counter[str], list[str]]:
     """How many scenarios passed, failed and are left out; and what there is to say of the failed ones."""
     count: Counter[str] = Counter()
     told = []
     for verdict in found:
-        if verdict.scenario in known and not verdict.passed:
+        if verdict.scenario in known and not verdict.has_passed:
             count["left out"] += 1
         elif verdict.scenario in known:
             count["failed"] += 1
             told.append(f"{verdict.scenario}: passes; take it out of {LEFT_OUT.name}")
-        elif verdict.passed:
+        elif verdict.has_passed:
             count["passed"] += 1
         else:
             count["failed"] += 1

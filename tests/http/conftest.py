@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.http.installation import App, Installation, installation
+from tests.http.installation import App, Installation, open_installation
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
-    async with installation(tmp_path_factory.mktemp("world"), plan="enterprise") as opened:
+    async with open_installation(tmp_path_factory.mktemp("world"), plan="enterprise") as opened:
         yield opened
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(world: Installation) -> App:
-    return await world.app()
+    return await world.create_app()

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from baobab.composition import Application
 from baobab.server import Server
 from baobab.settings import load_settings
-from tests.columns import begin
+from tests.backends import prepare_data
 
 KEY = "bb_sk_" + "T" * 40
 HOST = "127.0.0.1:8000"
@@ -49,11 +49,11 @@ class App:
 @dataclass
 class Installation:
     server: Server
-    house: Application
+    application: Application
 
     @property
     def owner(self) -> dict[str, str]:
-        return bearer(KEY)
+        return bearer_headers(KEY)
 
     async def ask(
         self,
@@ -98,32 +98,34 @@ class Installation:
         decoded = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
         return Answer(start["status"], decoded, b"".join(message.get("body", b"") for message in messages[1:]))
 
-    async def app(self, by: Headers | None = None, **settings: Any) -> App:
+    async def create_app(self, by: Headers | None = None, **settings: Any) -> App:
         """A new app of the first account, or of whoever `by` is."""
         made = await self.ask("POST", "/init", by or self.owner, {"name": f"app-{next(_NAMES)}", **settings})
         assert made.status == 201, made.content
         row = made.json
         return App(row["app_id"], row["anon_key"], row["subdomain"], f"/v1/{row['app_id']}/kv")
 
-    async def user(self, app: App, user_id: str, lifetime: int = 3600, **claims: Any) -> dict[str, str]:
+    async def user_headers(self, app: App, user_id: str, lifetime: int = 3600, **claims: Any) -> dict[str, str]:
         """Headers of an end user, with a token from the app's own signer."""
-        return bearer(await self.house.services.signers.mint(app.id, {"sub": user_id, **claims}, lifetime))
+        return bearer_headers(
+            await self.application.services.signers.mint(app.id, {"sub": user_id, **claims}, lifetime)
+        )
 
-    async def account(self, email: str) -> dict[str, str]:
+    async def create_account(self, email: str) -> dict[str, str]:
         """Headers of a new account with a token of its own."""
         body = {"email": email, "password": "correct Horse 7!", "name": "Somebody"}
         made = await self.ask("POST", "/platform/signup", body=body)
         assert made.status == 201, made.content
-        return await self.token(made.json["user"]["id"], made.json["organization"]["id"])
+        return await self.create_token(made.json["user"]["id"], made.json["organization"]["id"])
 
-    async def token(self, account_id: str, organization_id: str, lifetime: int = 3600) -> dict[str, str]:
+    async def create_token(self, account_id: str, organization_id: str, lifetime: int = 3600) -> dict[str, str]:
         claims = {"sub": account_id, "org_id": organization_id}
-        return bearer(await self.house.services.signers.mint("platform", claims, lifetime))
+        return bearer_headers(await self.application.services.signers.mint("platform", claims, lifetime))
 
-    async def key(self, by: Headers, **wanted: Any) -> dict[str, str]:
+    async def create_key(self, by: Headers, **wanted: Any) -> dict[str, str]:
         made = await self.ask("POST", "/api-keys", by, {"name": "a key", **wanted})
         assert made.status == 201, made.content
-        return bearer(made.json["key"])
+        return bearer_headers(made.json["key"])
 
     async def expose(self, app: App, *rules: tuple[str, str, str]) -> None:
         """Replace the app's rules by (pattern, read, write) each."""
@@ -136,17 +138,19 @@ class Installation:
         assert answer.status == 204, answer.content
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer_headers(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
 @contextlib.asynccontextmanager
-async def installation(folder: Path, clock: Any = None, **settings: str) -> AsyncIterator[Installation]:
+async def open_installation(folder: Path, clock: Any = None, **settings: str) -> AsyncIterator[Installation]:
     """`settings` are environment variables without their prefix, in lower case."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
     # Nothing happens here but what is asked for: rounds of jobs would come when they come.
     environment.setdefault("BAOBAB_JOBS", "0")
     parts = {"clock": clock} if clock else {}
-    server = Server(load_settings({**environment, **begin(folder), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts)
-    async with server.open() as house:
-        yield Installation(server, house)
+    server = Server(
+        load_settings({**environment, **prepare_data(folder), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts
+    )
+    async with server.open() as application:
+        yield Installation(server, application)

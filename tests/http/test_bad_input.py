@@ -16,7 +16,7 @@ from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
 from tests.http.installation import Answer, App, Installation
-from tests.installation import forget_rate_limits
+from tests.installation import reset_rate_limits
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -91,23 +91,23 @@ QUERY_BOOLEANS = ["", "yes", "TRUE", "True", "null", "on", "[]"]
 
 
 @dataclass
-class Sending:
+class BadRequest:
     what: str
     target: str
     content: bytes | None = None
 
 
-def kinds(schema: Mapping[str, Any]) -> set[str]:
+def json_types(schema: Mapping[str, Any]) -> set[str]:
     """The JSON types that a schema takes."""
     if "anyOf" in schema:
-        return set().union(*(kinds(choice) for choice in schema["anyOf"]))
+        return set().union(*(json_types(choice) for choice in schema["anyOf"]))
     if "enum" in schema or "const" in schema:
-        return {_kind(value) for value in schema.get("enum", [schema.get("const")])}
+        return {_json_type(value) for value in schema.get("enum", [schema.get("const")])}
     named = schema.get("type")
     return set(SAMPLES) if named is None else {named, "integer"} if named == "number" else {named}
 
 
-def _kind(value: object) -> str:
+def _json_type(value: object) -> str:
     return {str: "string", bool: "boolean", int: "integer", type(None): "null"}[type(value)]
 
 
@@ -120,7 +120,7 @@ class Scene:
     account: str
     token: dict[str, str]
 
-    def path(self, tool: Tool, **instead: str) -> str:
+    def fill_path(self, tool: Tool, **instead: str) -> str:
         assert tool.rest is not None
         known = {
             "app_id": self.app.id,
@@ -137,15 +137,15 @@ class Scene:
         return path
 
 
-def body_of(tool: Tool) -> dict[str, Any]:
+def build_body(tool: Tool) -> dict[str, Any]:
     assert tool.rest is not None
     fields = {name: tool.examples[name] for name in tool.rest.body_parameters if name in tool.examples}
     return {"role": "member"} | fields if "role" in tool.rest.body_parameters else fields
 
 
-def bad_paths(tool: Tool, scene: Scene) -> Iterator[Sending]:
+def bad_paths(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
     assert tool.rest is not None
-    body = json.dumps(body_of(tool)).encode() if takes_body(tool) else None
+    body = json.dumps(build_body(tool)).encode() if takes_body(tool) else None
     for name in tool.rest.path_parameters:
         texts = {"key": NO_KEYS, "pattern": NO_PATTERNS}.get(name, SEGMENTS)
         if tool.name == "agents_validate" and name == "name":
@@ -155,12 +155,12 @@ def bad_paths(tool: Tool, scene: Scene) -> Iterator[Sending]:
             # Apps name their users as they like.
             texts = [text for text in texts if text not in ("null", "undefined", "-1", "1e400")]
         for text in texts:
-            yield Sending(f"path {name} {text[:30]}", scene.path(tool, **{name: text}), body)
+            yield BadRequest(f"path {name} {text[:30]}", scene.fill_path(tool, **{name: text}), body)
 
 
-def bad_queries(tool: Tool, scene: Scene) -> Iterator[Sending]:
+def bad_queries(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
     assert tool.rest is not None
-    path, body = scene.path(tool), json.dumps(body_of(tool)).encode() if takes_body(tool) else None
+    path, body = scene.fill_path(tool), json.dumps(build_body(tool)).encode() if takes_body(tool) else None
     queries = [
         "no_such_parameter=1",
         "=1",
@@ -171,7 +171,7 @@ def bad_queries(tool: Tool, scene: Scene) -> Iterator[Sending]:
         "&".join(["x=1"] * 201),
     ]
     for name in tool.rest.query_parameters:
-        taken = kinds(tool.input_schema["properties"][name])
+        taken = json_types(tool.input_schema["properties"][name])
         texts = [*QUERY_TEXTS]
         if not taken & {"string", "array"}:
             texts += QUERY_NUMBERS if taken & {"integer", "number"} else QUERY_BOOLEANS
@@ -183,26 +183,26 @@ def bad_queries(tool: Tool, scene: Scene) -> Iterator[Sending]:
             f"{name}[]=1",
         ]
     for query in queries:
-        yield Sending(f"query {query[:40]}", f"{path}?{query}", body)
+        yield BadRequest(f"query {query[:40]}", f"{path}?{query}", body)
 
 
-def bad_bodies(tool: Tool, scene: Scene) -> Iterator[Sending]:
+def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
     assert tool.rest is not None
     if not takes_body(tool):
         return
-    path, good = scene.path(tool), body_of(tool)
+    path, good = scene.fill_path(tool), build_body(tool)
     for content in BODIES:
-        yield Sending(f"body {content[:30]!r}", path, content)
+        yield BadRequest(f"body {content[:30]!r}", path, content)
     for name in (*tool.rest.path_parameters, *tool.rest.query_parameters):
-        yield Sending(f"path parameter {name} in the body", path, json.dumps({**good, name: scene.app.id}).encode())
+        yield BadRequest(f"path parameter {name} in the body", path, json.dumps({**good, name: scene.app.id}).encode())
     required = tool.input_schema.get("required", ())
     for name in tool.rest.body_parameters:
         rest = {field: value for field, value in good.items() if field != name}
         if name in required:
-            yield Sending(f"{name} missing", path, json.dumps(rest).encode())
+            yield BadRequest(f"{name} missing", path, json.dumps(rest).encode())
         field = tool.input_schema["properties"][name]
         info = next(i for n, i in tool.arguments.model_fields.items() if name in {n, i.alias})
-        taken = kinds(field)
+        taken = json_types(field)
         nullable = "null" in taken or not info.is_required()
         wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
         if nullable:
@@ -217,7 +217,7 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[Sending]:
             texts = [text for text in texts if not text.startswith('"') or "u0000" not in text]
         for text in texts:
             members = [*(f"{json.dumps(k)}:{json.dumps(v)}" for k, v in rest.items()), f"{json.dumps(name)}:{text}"]
-            yield Sending(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
+            yield BadRequest(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
 
 
 SAID_AS_ERROR = {"KvError", "MoveError", "AgentsError"}
@@ -230,7 +230,7 @@ def takes_body(tool: Tool) -> bool:
     return tool.rest is not None and tool.rest.method in {"POST", "PUT", "PATCH"}
 
 
-def check(tool: Tool, answer: Answer, in_path: bool) -> str | None:
+def find_fault(tool: Tool, answer: Answer, in_path: bool) -> str | None:
     """What is wrong with a refusal; None for a good one."""
     if not 400 <= answer.status < 500:
         return f"status {answer.status}"
@@ -251,11 +251,11 @@ def check(tool: Tool, answer: Answer, in_path: bool) -> str | None:
     return None
 
 
-async def state(world: Installation) -> dict[str, int]:
+async def count_rows(world: Installation) -> dict[str, int]:
     """How many rows each table has, and what the key-value store holds."""
-    await world.house.services.audit_log.flush()
+    await world.application.services.audit_log.flush()
     counts: dict[str, int] = {}
-    async with world.house.services.database.reading() as connection:
+    async with world.application.services.database.reading() as connection:
         for name, table in metadata.tables.items():
             if name not in {"audit_logs", "failures", "notices"}:
                 counts[name] = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
@@ -263,7 +263,7 @@ async def state(world: Installation) -> dict[str, int]:
     for row in rows:
         app_id, updated = row.id, row.updated_at
         counts[f"{app_id} {updated}"] = 1
-        usage = await world.house.services.regions["local"].kv.usage(app_id)
+        usage = await world.application.services.regions["local"].kv.usage(app_id)
         counts[f"kv {app_id}"] = usage.keys * 10**9 + usage.bytes
     return counts
 
@@ -273,12 +273,14 @@ def scenes() -> dict[str, Scene]:
     return {}
 
 
-async def scene_of(world: Installation, app: App, scenes: dict[str, Scene]) -> Scene:
+async def build_scene(world: Installation, app: App, scenes: dict[str, Scene]) -> Scene:
     if not scenes:
         me = (await world.ask("GET", "/platform/me", world.owner)).json
         account, home = me["user"]["id"], me["organizations"][0]["id"]
         team = (
-            await world.ask("POST", "/v1/organizations", token := await world.token(account, home), {"name": "T"})
+            await world.ask(
+                "POST", "/v1/organizations", token := await world.create_token(account, home), {"name": "T"}
+            )
         ).json
         await world.put(app, "k", 1)
         await world.expose(app, ("p", "public", "deny"))
@@ -290,28 +292,28 @@ async def scene_of(world: Installation, app: App, scenes: dict[str, Scene]) -> S
 async def test_bad_input_is_refused_and_changes_nothing(
     world: Installation, app: App, scenes: dict[str, Scene], name: str
 ) -> None:
-    tool, scene = world.house.registry.tools[name], await scene_of(world, app, scenes)
+    tool, scene = world.application.registry.tools[name], await build_scene(world, app, scenes)
     assert tool.rest is not None
     wants_token = not getattr(tool.access, "keys", True)
     home = (await world.ask("GET", "/platform/me", world.owner)).json["organizations"][0]["id"]
     pinned = scene.organization if "organization_id" in tool.rest.path_parameters else home
-    caller = scene.token if wants_token else await world.key(scene.token, organization_id=pinned)
-    before = await state(world)
+    caller = scene.token if wants_token else await world.create_key(scene.token, organization_id=pinned)
+    before = await count_rows(world)
     faults = []
     for sending in itertools.chain(bad_paths(tool, scene), bad_queries(tool, scene), bad_bodies(tool, scene)):
         # How often it may be asked is not what this is about.
-        forget_rate_limits(world.house.services)
+        reset_rate_limits(world.application.services)
         answer = await world.ask(
             tool.rest.method, sending.target, caller, content=sending.content, address=next(_ADDRESSES)
         )
-        fault = check(tool, answer, sending.what.startswith("path "))
+        fault = find_fault(tool, answer, sending.what.startswith("path "))
         if fault:
             faults.append(f"{sending.what}: {fault} {answer.content[:150]!r}")
     assert not faults, "\n".join(faults)
-    assert await state(world) == before
+    assert await count_rows(world) == before
 
 
-def nested(depth: int) -> list[Any]:
+def nest_list(depth: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(depth):
         value = [value]
@@ -326,15 +328,15 @@ CYCLE.append(CYCLE)
     "value",
     [
         float("nan"), [float("inf")], {"a": -float("inf")}, "\ud800", {"\udfff": 1}, "\x00", {"a\x00": 1},
-        nested(100_000), CYCLE,
+        nest_list(100_000), CYCLE,
         object(), b"\xff", {b"\xff": 1}, lambda: None,
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 async def test_what_json_cannot_say_is_refused_behind_the_doors_too(world: Installation, app: App, value: Any) -> None:
-    registry = world.house.registry
-    caller = await world.house.services.credentials.caller(world.owner["authorization"].encode())
-    before = await state(world)
+    registry = world.application.registry
+    caller = await world.application.services.credentials.caller(world.owner["authorization"].encode())
+    before = await count_rows(world)
     for name, arguments in [
         ("kv_put", {"key": "a", "value": value}),
         ("kv_setnx", {"key": "a", "value": value}),
@@ -356,4 +358,4 @@ async def test_what_json_cannot_say_is_refused_behind_the_doors_too(world: Insta
         RequestContext("test", "req_1"),
     )
     assert all("error" in result for result in batch["results"])
-    assert await state(world) == before
+    assert await count_rows(world) == before

@@ -57,7 +57,7 @@ NASTY = (
 )
 
 
-def fuzzing(examples: int) -> hypothesis.settings:
+def build_settings(examples: int) -> hypothesis.settings:
     return hypothesis.settings(
         max_examples=examples,
         suppress_health_check=list(hypothesis.HealthCheck),
@@ -66,7 +66,7 @@ def fuzzing(examples: int) -> hypothesis.settings:
 
 
 @dataclass
-class Running:
+class FuzzTarget:
     """An installation with an app, and its document as Schemathesis reads it."""
 
     loop: asyncio.AbstractEventLoop
@@ -85,21 +85,21 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzTarget]:
     environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
     server = Server(load_settings(environment, data=tmp_path_factory.mktemp("fuzz")))
     owner = {"authorization": f"Bearer {KEY}"}
     with asyncio.Runner() as runner:
-        house = server.open()
-        runner.run(house.__aenter__())
+        application = server.open()
+        runner.run(application.__aenter__())
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app=server), base_url=ADDRESS)
         app = runner.run(client.post("/init", json={"name": "fuzz"}, headers=owner)).json()
         document = runner.run(client.get("/openapi.json")).json()
         schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig())
         places = {"app_id": app["app_id"], "organization_id": app["organization_id"], "key": "a", "pattern": "a:*"}
-        yield Running(runner.get_loop(), client, schema, places)
+        yield FuzzTarget(runner.get_loop(), client, schema, places)
         runner.run(client.aclose())
-        runner.run(house.__aexit__(None, None, None))
+        runner.run(application.__aexit__(None, None, None))
 
 
 @pytest.mark.parametrize(("credential", "examples"), [("owner", 6), ("anonymous", 2)])
@@ -122,7 +122,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(
     # What takes nothing cannot be sent anything wrong.
     takes_something = "parameters" in described or "requestBody" in described
     for mode in (positive, negative) if takes_something else (positive,):
-        fuzzing(examples)(hypothesis.given(case=operation.as_strategy(generation_mode=mode))(check))()
+        build_settings(examples)(hypothesis.given(case=operation.as_strategy(generation_mode=mode))(check))()
 
 
 @pytest.mark.parametrize("segment", NASTY, ids=range(len(NASTY)))

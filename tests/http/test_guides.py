@@ -35,7 +35,7 @@ class Page(HTMLParser):
                 self.ids.add(value)
 
 
-async def drawn(baobab: Baobab, path: str) -> Page:
+async def fetch_page(baobab: Baobab, path: str) -> Page:
     answer = await baobab.client.get(path, headers=BROWSER)
     assert answer.status_code == 200, path
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -48,7 +48,7 @@ async def drawn(baobab: Baobab, path: str) -> Page:
 
 @pytest.mark.parametrize("path", ["/", "/docs/guides", *(f"/docs/guides/{name}" for name in NAMES)])
 async def test_every_link_of_a_page_leads_somewhere(baobab: Baobab, path: str) -> None:
-    page = await drawn(baobab, path)
+    page = await fetch_page(baobab, path)
     pages = {path: page}
     for link in page.links:
         target = urlsplit(urljoin(HERE + path, link))
@@ -56,7 +56,7 @@ async def test_every_link_of_a_page_leads_somewhere(baobab: Baobab, path: str) -
             continue
         if "guides/" in target.path:
             if target.path not in pages:
-                pages[target.path] = await drawn(baobab, target.path)
+                pages[target.path] = await fetch_page(baobab, target.path)
             assert not target.fragment or target.fragment in pages[target.path].ids, link
         else:
             answer = await baobab.client.get(target.path, headers=BROWSER, follow_redirects=True)
@@ -65,11 +65,11 @@ async def test_every_link_of_a_page_leads_somewhere(baobab: Baobab, path: str) -
 
 async def test_pages_work_below_a_proxy_prefix(baobab: Baobab) -> None:
     for path in ("/", "/docs/guides", "/docs/guides/index"):
-        assert not [link for link in (await drawn(baobab, path)).links if link.startswith("/")]
+        assert not [link for link in (await fetch_page(baobab, path)).links if link.startswith("/")]
 
 
 async def test_tables_and_code_of_a_page_are_drawn(baobab: Baobab) -> None:
-    page = await drawn(baobab, "/docs/guides/graph-spec")
+    page = await fetch_page(baobab, "/docs/guides/graph-spec")
     assert {"table", "pre", "h2", "h3"} <= page.tags
     assert {"limits", "templates", "nodes"} <= page.ids
 

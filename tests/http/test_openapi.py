@@ -17,7 +17,7 @@ from baobab.tools.core.errors import BaobabError, name_operations
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
 from tests.conftest import ADDRESS, Baobab
-from tests.people import person
+from tests.people import create_person
 
 METHODS = {"get", "put", "post", "delete", "patch"}
 # Bytes of an operation, on average: a document of two hundred operations must stay below 1.6 megabytes. The schema of a
@@ -30,7 +30,7 @@ async def document(baobab: Baobab) -> Any:
     return (await baobab.client.get("/openapi.json")).json()
 
 
-def operations(document: Any) -> Iterator[Any]:
+def iterate_operations(document: Any) -> Iterator[Any]:
     """Every operation but those of the MCP door, which is a protocol of its own."""
     for path, item in document["paths"].items():
         assert item.keys() <= METHODS
@@ -39,14 +39,14 @@ def operations(document: Any) -> Iterator[Any]:
                 yield method, path, operation
 
 
-def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[Any]:
+def iterate_nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[Any]:
     if isinstance(value, dict):
         yield path, value
         for name, inner in value.items():
-            yield from nodes(inner, (*path, name))
+            yield from iterate_nodes(inner, (*path, name))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from nodes(inner, (*path, index))
+            yield from iterate_nodes(inner, (*path, index))
 
 
 async def test_the_document_is_valid_openapi_3_1(document: Any) -> None:
@@ -55,21 +55,21 @@ async def test_the_document_is_valid_openapi_3_1(document: Any) -> None:
 
 
 async def test_every_schema_is_a_valid_json_schema(document: Any) -> None:
-    for path, node in nodes(document):
+    for path, node in iterate_nodes(document):
         if path and path[-1] == "schema":
             jsonschema.Draft202012Validator.check_schema(node)
 
 
 async def test_every_operation_is_a_tool_by_its_name(baobab: Baobab, document: Any) -> None:
-    names = [operation["operationId"] for *_, operation in operations(document)]
+    names = [operation["operationId"] for *_, operation in iterate_operations(document)]
     assert len(names) == len(set(names))
-    assert set(names) == {tool.name for tool in baobab.house.registry.tools.values() if tool.rest}
+    assert set(names) == {tool.name for tool in baobab.application.registry.tools.values() if tool.rest}
 
 
 async def test_every_operation_has_a_summary_a_known_tag_a_security_and_an_effect(document: Any) -> None:
     tags = {tag["name"] for tag in document["tags"]}
     schemes = document["components"]["securitySchemes"]
-    for _, path, operation in operations(document):
+    for _, path, operation in iterate_operations(document):
         assert 10 <= len(operation["summary"]) <= 200, operation["operationId"]
         assert operation["summary"].endswith("."), operation["operationId"]
         assert set(operation["tags"]) <= tags, path
@@ -79,21 +79,21 @@ async def test_every_operation_has_a_summary_a_known_tag_a_security_and_an_effec
 
 
 async def test_what_needs_no_credential_says_so(baobab: Baobab, document: Any) -> None:
-    for _, _, operation in operations(document):
-        tool = baobab.house.registry.tools[operation["operationId"]]
+    for _, _, operation in iterate_operations(document):
+        tool = baobab.application.registry.tools[operation["operationId"]]
         open_to_all = operation["security"] == [] or {} in operation["security"]
         assert open_to_all == tool.access.anonymous, tool.name
 
 
 async def test_path_parameters_are_those_of_the_path(document: Any) -> None:
-    for _, path, operation in operations(document):
+    for _, path, operation in iterate_operations(document):
         named = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
         assert named == set(re.findall(r"\{(\w+)\}", path)), path
         assert all(p["required"] for p in operation.get("parameters", ()) if p["in"] == "path"), path
 
 
 async def test_bodies_are_closed_objects_whose_fields_are_described(document: Any) -> None:
-    for _, path, operation in operations(document):
+    for _, path, operation in iterate_operations(document):
         if "requestBody" not in operation:
             continue
         body = operation["requestBody"]
@@ -104,8 +104,8 @@ async def test_bodies_are_closed_objects_whose_fields_are_described(document: An
 
 
 async def test_every_answer_and_every_error_of_a_tool_is_described(baobab: Baobab, document: Any) -> None:
-    for _, _, operation in operations(document):
-        tool = baobab.house.registry.tools[operation["operationId"]]
+    for _, _, operation in iterate_operations(document):
+        tool = baobab.application.registry.tools[operation["operationId"]]
         responses = operation["responses"]
         assert tool.rest is not None
         assert {str(status) for status in tool.rest.statuses} <= responses.keys(), tool.name
@@ -115,8 +115,8 @@ async def test_every_answer_and_every_error_of_a_tool_is_described(baobab: Baoba
             told = responses[str(kind.status)]["x-errors"]
             entry = {
                 "code": tool.toolset.envelope.code(kind),
-                "message": name_operations(kind.summary, baobab.house.registry.name_by_route),
-                "remediation": name_operations(kind.remediation, baobab.house.registry.name_by_route),
+                "message": name_operations(kind.summary, baobab.application.registry.name_by_route),
+                "remediation": name_operations(kind.remediation, baobab.application.registry.name_by_route),
             }
             assert entry in told, f"{tool.name}: {kind.__name__}"
 
@@ -143,26 +143,26 @@ def test_what_the_door_itself_can_refuse_is_among_the_errors_of_every_tool_it_co
 
 
 async def test_references_lead_to_components_that_are_there(document: Any) -> None:
-    for path, node in nodes(document):
+    for path, node in iterate_nodes(document):
         if "$ref" in node:
             assert node["$ref"].startswith("#/components/schemas/"), path
             assert node["$ref"].rpartition("/")[2] in document["components"]["schemas"], path
 
 
 async def test_there_is_no_noise_of_generated_titles(document: Any) -> None:
-    for path, node in nodes(document):
+    for path, node in iterate_nodes(document):
         if path and path[-1] not in ("properties", "info", "example"):
             assert not isinstance(node.get("title"), str), path
 
 
 async def test_the_document_stays_lean(baobab: Baobab, document: Any) -> None:
     raw = (await baobab.client.get("/openapi.json")).content
-    assert len(raw) / len(list(operations(document))) < MOST_BYTES_PER_OPERATION
+    assert len(raw) / len(list(iterate_operations(document))) < MOST_BYTES_PER_OPERATION
 
 
 async def test_example_bodies_fit_their_own_schema(document: Any) -> None:
     examples = 0
-    for _, path, operation in operations(document):
+    for _, path, operation in iterate_operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         if "example" in content:
             examples += 1
@@ -174,7 +174,7 @@ async def test_example_bodies_fit_their_own_schema(document: Any) -> None:
 async def test_operations_whose_body_has_required_fields_show_an_example(document: Any) -> None:
     without = [
         operation["operationId"]
-        for *_, operation in operations(document)
+        for *_, operation in iterate_operations(document)
         if operation.get("requestBody", {}).get("required")
         and "example" not in operation["requestBody"]["content"]["application/json"]
     ]
@@ -182,14 +182,14 @@ async def test_operations_whose_body_has_required_fields_show_an_example(documen
 
 
 async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab, document: Any) -> None:
-    app, ada = await baobab.app(), await person(baobab, "example-owner")
+    app, ada = await baobab.create_app(), await create_person(baobab, "example-owner")
     home = (await baobab.client.post("/v1/organizations", json={"name": "Team"}, headers=ada.headers)).json()["id"]
     moved = {"app_1a2b3c4d5e6f": app, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11": home}
     places = {"app_id": app, "organization_id": home, "key": "k", "pattern": "user:{user.id}:**", "name": "greeter"}
     places |= {"subject": "app", "subject_id": app, "period": "day", "provider": "openai"}
     by_account = ("platform_", "organisations_")
     tried = 0
-    for method, path, operation in operations(document):
+    for method, path, operation in iterate_operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         name = operation["operationId"]
         # What their examples name was given to nobody, is nowhere, or is asked over the network.
@@ -231,7 +231,7 @@ class TestErrorPage:
     async def test_it_has_a_section_for_every_code_of_the_document(self, page: Any, document: Any) -> None:
         codes = {
             error["code"]
-            for *_, operation in operations(document)
+            for *_, operation in iterate_operations(document)
             for response in operation["responses"].values()
             for error in response.get("x-errors", ())
         }

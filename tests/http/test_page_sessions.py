@@ -11,14 +11,14 @@ PAGE = {"x-baobab-page": "1"}
 PASSWORD = "A long enough password 1!"
 
 
-async def signed_up(baobab: Baobab) -> dict[str, str]:
+async def sign_up(baobab: Baobab) -> dict[str, str]:
     given = {"email": "ada@example.com", "password": PASSWORD, "name": "Ada"}
     made = await baobab.client.post("/platform/signup", json=given)
     assert made.status_code in (200, 201), made.text
     return {"email": given["email"], "password": PASSWORD}
 
 
-def cookie(answer: httpx.Response) -> dict[str, Any]:
+def parse_cookie(answer: httpx.Response) -> dict[str, Any]:
     """The name, value and attributes of the cookie that an answer sets."""
     first, *rest = answer.headers["set-cookie"].split("; ")
     name, _, value = first.partition("=")
@@ -28,9 +28,9 @@ def cookie(answer: httpx.Response) -> dict[str, Any]:
 
 async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab: Baobab) -> None:
     client = baobab.client
-    begun = await client.post("/session", json=await signed_up(baobab), headers=PAGE)
+    begun = await client.post("/session", json=await sign_up(baobab), headers=PAGE)
     assert begun.status_code == 200, begun.text
-    kept = cookie(begun)
+    kept = parse_cookie(begun)
     assert "httponly" in kept
     assert (kept["samesite"], kept["path"], kept["max-age"]) == ("strict", "/session", str(7 * 24 * 3600))
     sent = {**PAGE, "cookie": f"{kept['name']}={kept['value']}"}
@@ -40,11 +40,11 @@ async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab
     assert me.json()["user"]["email"] == "ada@example.com"
     # The cookie is no credential anywhere else.
     assert (await client.get("/platform/me", headers={"cookie": sent["cookie"]})).status_code == 401
-    now = cookie(renewed)
+    now = parse_cookie(renewed)
     sent = {**PAGE, "cookie": f"{now['name']}={now['value']}"}
     client.cookies.clear()
     ended = await client.request("DELETE", "/session", headers=sent)
-    assert (ended.status_code, cookie(ended)["max-age"]) == (200, "0")
+    assert (ended.status_code, parse_cookie(ended)["max-age"]) == (200, "0")
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab
     ],
 )
 async def test_other_sites_cannot_use_the_session(baobab: Baobab, headers: dict[str, str]) -> None:
-    begun = await baobab.client.post("/session", json=await signed_up(baobab), headers=PAGE)
-    kept = cookie(begun)
+    begun = await baobab.client.post("/session", json=await sign_up(baobab), headers=PAGE)
+    kept = parse_cookie(begun)
     baobab.client.cookies.clear()
     sent = {**headers, "cookie": f"{kept['name']}={kept['value']}"}
     for method, path in (("POST", "/session/token"), ("DELETE", "/session")):
@@ -70,7 +70,7 @@ async def test_other_sites_cannot_use_the_session(baobab: Baobab, headers: dict[
 async def test_a_pasted_key_lasts_twelve_hours_and_not_beyond_its_revocation(baobab: Baobab) -> None:
     made = (await baobab.client.post("/api-keys", json={"name": "mine"}, headers=baobab.owner)).json()
     begun = await baobab.client.post("/session", json={"key": made["key"]}, headers=PAGE)
-    kept = cookie(begun)
+    kept = parse_cookie(begun)
     assert kept["max-age"] == "43200"
     assert made["key"] not in kept["value"]
     sent = {**PAGE, "cookie": f"{kept['name']}={kept['value']}"}

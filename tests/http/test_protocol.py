@@ -38,7 +38,7 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     return parametrized
 
 
-class Quick(GuardedProtocol):
+class QuickProtocol(GuardedProtocol):
     """The same wall with short times, so that tests need not wait."""
 
     head_seconds = 0.15
@@ -74,7 +74,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(app: App, protocol: type[GuardedProtocol] = GuardedProtocol) -> AsyncIterator[Server]:
+async def start_server(app: App, protocol: type[GuardedProtocol] = GuardedProtocol) -> AsyncIterator[Server]:
     config = uvicorn.Config(
         app,
         host="127.0.0.1",
@@ -97,7 +97,7 @@ async def serving(app: App, protocol: type[GuardedProtocol] = GuardedProtocol) -
         await asyncio.wait_for(task, 5)
 
 
-async def body_of(receive: Any) -> bytes | None:
+async def read_body(receive: Any) -> bytes | None:
     """The whole body, or None if the client went away."""
     body = bytearray()
     while True:
@@ -117,16 +117,16 @@ async def respond(send: Any, body: bytes) -> None:
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     """Answers with the path and the body."""
-    body = await body_of(receive)
+    body = await read_body(receive)
     if body is not None:
         await respond(send, b"%b %b;" % (scope["raw_path"], body))
 
 
-async def never(scope: Any, receive: Any, send: Any) -> None:
+async def fail_if_called(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError("the application was called")
 
 
-def refusals(answer: bytes) -> list[tuple[int, dict[str, str]]]:
+def parse_refusals(answer: bytes) -> list[tuple[int, dict[str, str]]]:
     """The (status, error) of the one refusal in these bytes, after checking its shape."""
     found = []
     for part in re.split(rb"HTTP/1\.1 (?=\d{3} )", answer)[1:]:
@@ -142,47 +142,47 @@ def refusals(answer: bytes) -> list[tuple[int, dict[str, str]]]:
     return found
 
 
-def refused(answer: bytes) -> tuple[int, str]:
-    [(status, error)] = refusals(answer)
+def parse_refusal(answer: bytes) -> tuple[int, str]:
+    [(status, error)] = parse_refusals(answer)
     return status, error["code"]
 
 
 # -- size -------------------------------------------------------------------------------------------------------------
 
 
-def lines(count: int, size: int = 1) -> bytes:
+def header_lines(count: int, size: int = 1) -> bytes:
     return b"".join(b"X-%d: %b\r\n" % (number, b"v" * size) for number in range(count))
 
 
 @pytest.mark.parametrize(
     "pieces",
     [
-        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n" + lines(100) + b"\r\n"], id="101 lines at once"),
-        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n", lines(102)], id="102 lines and no end"),
-        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n" + lines(33, 2048) + b"\r\n"], id="66 KiB in 33 lines"),
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n" + header_lines(100) + b"\r\n"], id="101 lines at once"),
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n", header_lines(102)], id="102 lines and no end"),
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n" + header_lines(33, 2048) + b"\r\n"], id="66 KiB in 33 lines"),
         pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\nA: ", *[b"v" * 20_000] * 4], id="one line without an end"),
         pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"v" * 70_000 + b"\r\n\r\n"], id="one line of 70 KB"),
     ],
 )
 @on_both_loops
 async def test_a_head_over_the_limit_is_refused(pieces: list[bytes]) -> None:
-    async with serving(never) as server:
-        assert refused(await server.exchange(*pieces)) == (431, "HTTP_HEADERS_TOO_LARGE")
+    async with start_server(fail_if_called) as server:
+        assert parse_refusal(await server.exchange(*pieces)) == (431, "HTTP_HEADERS_TOO_LARGE")
 
 
 @pytest.mark.parametrize("pieces", [[b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"], [b"GET /%b"]], ids=["whole", "endless"])
 @on_both_loops
 async def test_a_target_over_the_limit_is_refused(pieces: list[bytes]) -> None:
-    async with serving(never) as server:
+    async with start_server(fail_if_called) as server:
         answer = await server.exchange(*[piece % (b"p" * 17_000) for piece in pieces])
-        assert refused(answer) == (414, "HTTP_TARGET_TOO_LONG")
+        assert parse_refusal(answer) == (414, "HTTP_TARGET_TOO_LONG")
 
 
 @on_both_loops
 async def test_a_head_just_under_the_limits_passes() -> None:
     target = b"/" + b"p" * 16_000
-    head = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" % target + lines(90, 500) + b"\r\n"
-    async with serving(echo) as server:
+    head = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" % target + header_lines(90, 500) + b"\r\n"
+    async with start_server(echo) as server:
         assert (await server.exchange(head)).endswith(target + b" ;")
 
 
@@ -190,7 +190,7 @@ async def test_a_head_just_under_the_limits_passes() -> None:
 async def test_many_small_pipelined_requests_are_not_taken_for_one_large_head() -> None:
     request = b"GET /%d HTTP/1.1\r\nHost: x\r\nPad: " + b"p" * 900 + b"\r\n\r\n"
     last = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    async with serving(echo) as server:
+    async with start_server(echo) as server:
         answer = await server.exchange(b"".join(request % n for n in range(100)) + last, b"\r\n")
     assert [b"/%d ;" % n in answer for n in range(100)] == [True] * 100
     assert answer.endswith(b"/last ;")
@@ -199,8 +199,8 @@ async def test_many_small_pipelined_requests_are_not_taken_for_one_large_head() 
 @on_both_loops
 async def test_trailers_without_an_end_are_refused() -> None:
     head = b"PUT /files/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
-    async with serving(echo) as server:
-        assert refused(await server.exchange(head, *[b"T: " + b"t" * 9_000 + b"\r\n"] * 10))[0] == 431
+    async with start_server(echo) as server:
+        assert parse_refusal(await server.exchange(head, *[b"T: " + b"t" * 9_000 + b"\r\n"] * 10))[0] == 431
 
 
 # -- shape ------------------------------------------------------------------------------------------------------------
@@ -209,16 +209,16 @@ async def test_trailers_without_an_end_are_refused() -> None:
 @pytest.mark.parametrize("headers", [b"", b"Host: x\r\nHost: x\r\n", b"Host: x\r\nhost: y\r\n"])
 @on_both_loops
 async def test_a_request_needs_exactly_one_host(headers: bytes) -> None:
-    async with serving(never) as server:
+    async with start_server(fail_if_called) as server:
         answer = await server.exchange(b"GET / HTTP/1.1\r\n" + headers + b"\r\n")
-        assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
+        assert parse_refusal(answer) == (400, "HTTP_HOST_REQUIRED")
 
 
 @on_both_loops
 async def test_http_1_0_may_leave_the_host_out_but_not_double_it() -> None:
-    async with serving(echo) as server:
+    async with start_server(echo) as server:
         assert b" 200 OK" in await server.exchange(b"GET / HTTP/1.0\r\n\r\n")
-        assert refused(await server.exchange(b"GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n"))[0] == 400
+        assert parse_refusal(await server.exchange(b"GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n"))[0] == 400
 
 
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -244,15 +244,15 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 )
 @on_both_loops
 async def test_a_body_of_uncertain_length_is_refused_before_the_application_runs(headers: bytes) -> None:
-    async with serving(never) as server:
-        assert refused(await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n"))[0] == 400
+    async with start_server(fail_if_called) as server:
+        assert parse_refusal(await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n"))[0] == 400
 
 
 @on_both_loops
 async def test_chunks_in_http_1_0_are_refused() -> None:
-    async with serving(never) as server:
+    async with start_server(fail_if_called) as server:
         answer = await server.exchange(b"POST / HTTP/1.0\r\n" + CHUNKED + b"\r\n0\r\n\r\n")
-        assert refused(answer) == (400, "HTTP_TRANSFER_CODING")
+        assert parse_refusal(answer) == (400, "HTTP_TRANSFER_CODING")
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ async def test_malformed_http_is_answered_in_the_same_shape_with_one_warning(
     class Logged(GuardedProtocol):
         refusals = RefusalLog()
 
-    async with serving(never, Logged) as server:
+    async with start_server(fail_if_called, Logged) as server:
         for _ in range(5):
-            assert refused(await server.exchange(request_bytes))[0] == 400
+            assert parse_refusal(await server.exchange(request_bytes))[0] == 400
     # Anybody can send such requests: one of many is written down.
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert [(record.levelname, record.exc_info) for record in warnings] == [("WARNING", None)]
@@ -293,12 +293,12 @@ async def test_a_broken_body_ends_the_request_for_the_application_too() -> None:
     outcome: list[bytes | None] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        outcome.append(await body_of(receive))
+        outcome.append(await read_body(receive))
         await respond(send, b"too late")
 
-    async with serving(app) as server:
+    async with start_server(app) as server:
         answer = await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n", b"zz\r\n")
-        assert refused(answer) == (400, "HTTP_MALFORMED_REQUEST")
+        assert parse_refusal(answer) == (400, "HTTP_MALFORMED_REQUEST")
     assert outcome == [None]
 
 
@@ -307,12 +307,12 @@ async def test_trailers_do_not_join_the_headers() -> None:
     seen: list[bytes] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await body_of(receive)
+        await read_body(receive)
         seen.extend(name for name, _ in scope["headers"])
         await respond(send, b"done")
 
     trailed = b"1\r\na\r\n0\r\nHost: evil\r\nAuthorization: evil\r\n\r\n"
-    async with serving(app) as server:
+    async with start_server(app) as server:
         await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + CHUNKED + b"\r\n", trailed)
     assert seen == [b"host", b"connection", b"transfer-encoding"]
 
@@ -320,7 +320,7 @@ async def test_trailers_do_not_join_the_headers() -> None:
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-async def elapsed(work: Coroutine[Any, Any, bytes]) -> tuple[bytes, float]:
+async def measure_time(work: Coroutine[Any, Any, bytes]) -> tuple[bytes, float]:
     loop = asyncio.get_running_loop()
     start = loop.time()
     return await work, loop.time() - start
@@ -328,32 +328,32 @@ async def elapsed(work: Coroutine[Any, Any, bytes]) -> tuple[bytes, float]:
 
 @on_both_loops
 async def test_a_head_that_does_not_end_is_refused() -> None:
-    async with serving(never, Quick) as server:
-        answer, seconds = await elapsed(server.exchange(b"GET / HTTP/1.1\r\nHo"))
-    assert refused(answer) == (408, "HTTP_REQUEST_TIMEOUT")
+    async with start_server(fail_if_called, QuickProtocol) as server:
+        answer, seconds = await measure_time(server.exchange(b"GET / HTTP/1.1\r\nHo"))
+    assert parse_refusal(answer) == (408, "HTTP_REQUEST_TIMEOUT")
     assert seconds < 1
 
 
 @on_both_loops
 async def test_dripping_does_not_buy_time() -> None:
     head, body = b"GET / HTTP/1.1\r\nHost: x\r\nA: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n"
-    async with serving(echo, Quick) as server:
+    async with start_server(echo, QuickProtocol) as server:
         for start in (head, body):
-            assert refused(await server.exchange(start, *[b"v"] * 20))[0] == 408
+            assert parse_refusal(await server.exchange(start, *[b"v"] * 20))[0] == 408
 
 
 @on_both_loops
 async def test_the_second_request_has_a_deadline_of_its_own() -> None:
-    async with serving(echo, Quick) as server:
-        answer, seconds = await elapsed(server.exchange(GET, b"", GET, b"G", pause=0.1))
+    async with start_server(echo, QuickProtocol) as server:
+        answer, seconds = await measure_time(server.exchange(GET, b"", GET, b"G", pause=0.1))
     assert answer.count(b" 200 OK") == 2
-    assert refused(answer)[0] == 408
+    assert parse_refusal(answer)[0] == 408
     assert 0.4 < seconds < 1.5
 
 
 @on_both_loops
 async def test_a_connection_without_a_request_is_closed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(never, Quick) as server:
+    async with start_server(fail_if_called, QuickProtocol) as server:
         for pieces in ([], [b"\r\n"] * 3):
             assert await server.exchange(*pieces) == b""
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -361,29 +361,29 @@ async def test_a_connection_without_a_request_is_closed_without_a_word(caplog: p
 
 @on_both_loops
 async def test_a_body_that_does_not_end_is_refused() -> None:
-    async with serving(echo, Quick) as server:
+    async with start_server(echo, QuickProtocol) as server:
         answer = await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", b"abc")
-        assert refused(answer) == (408, "HTTP_REQUEST_TIMEOUT")
+        assert parse_refusal(answer) == (408, "HTTP_REQUEST_TIMEOUT")
 
 
 @on_both_loops
 async def test_an_upload_may_take_long_as_long_as_it_moves() -> None:
     head = b"PUT /files/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 8\r\n\r\n"
-    async with serving(echo, Quick) as server:
+    async with start_server(echo, QuickProtocol) as server:
         assert (await server.exchange(head, *[b"v"] * 8, pause=0.05)).endswith(b"/files/a vvvvvvvv;")
-        assert refused(await server.exchange(head, b"vvv"))[0] == 408
+        assert parse_refusal(await server.exchange(head, b"vvv"))[0] == 408
 
 
 @on_both_loops
 async def test_the_time_in_which_the_application_does_not_read_is_not_the_clients() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0.4)
-        body = await body_of(receive)
+        body = await read_body(receive)
         await respond(send, b"%d" % len(body or b""))
 
     size = 8_000_000
     head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size
-    async with serving(app, Quick) as server:
+    async with start_server(app, QuickProtocol) as server:
         assert (await server.exchange(head, b"v" * size)).endswith(b"\r\n%d" % size)
 
 
@@ -391,13 +391,13 @@ async def test_the_time_in_which_the_application_does_not_read_is_not_the_client
 async def test_a_pause_that_we_made_in_between_does_not_count_either() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0.4)
-        await respond(send, b"%d" % len(await body_of(receive) or b""))
+        await respond(send, b"%d" % len(await read_body(receive) or b""))
 
     class Scaled(GuardedProtocol):
         body_seconds = 0.6
 
     request = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 200002\r\n\r\nv"
-    async with serving(app, Scaled) as server:
+    async with start_server(app, Scaled) as server:
         reader, writer = await server.connect()
         for piece, pause in ((request, 0.1), (b"v" * 200_000, 0.7), (b"v", 0)):
             writer.write(piece)
@@ -410,9 +410,9 @@ async def test_a_pause_that_we_made_in_between_does_not_count_either() -> None:
 async def test_a_client_told_to_wait_for_100_continue_is_not_late() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0.4)
-        await respond(send, await body_of(receive) or b"")
+        await respond(send, await read_body(receive) or b"")
 
-    async with serving(app, Quick) as server:
+    async with start_server(app, QuickProtocol) as server:
         reader, writer = await server.connect()
         writer.write(
             b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
@@ -429,7 +429,7 @@ async def test_a_slow_application_is_not_a_slow_client() -> None:
         await asyncio.sleep(0.5)
         await respond(send, b"slow but fine")
 
-    async with serving(app, Quick) as server:
+    async with start_server(app, QuickProtocol) as server:
         reader, writer = await server.connect()
         writer.write(GET)
         await asyncio.sleep(0.05)
@@ -444,25 +444,25 @@ async def test_an_early_answer_to_a_stalled_body_leaves_no_connection_behind() -
         await respond(send, b"early")
 
     request = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
-    async with serving(app, Quick) as server:
+    async with start_server(app, QuickProtocol) as server:
         for pieces in ([request, b"a"], [request, b"abc"]):
-            answer, seconds = await elapsed(server.exchange(*pieces))
+            answer, seconds = await measure_time(server.exchange(*pieces))
             assert answer.endswith(b"early")
             assert seconds < 1.5
 
 
 @on_both_loops
 async def test_a_blank_line_does_not_keep_a_connection_open_for_ever() -> None:
-    async with serving(echo, Quick) as server:
-        answer, seconds = await elapsed(server.exchange(GET, b"\r\n"))
+    async with start_server(echo, QuickProtocol) as server:
+        answer, seconds = await measure_time(server.exchange(GET, b"\r\n"))
     assert answer.endswith(b"/ ;")
     assert seconds < 1.5
 
 
 @on_both_loops
 async def test_the_keep_alive_timeout_stays_uvicorns() -> None:
-    async with serving(echo, Quick) as server:
-        answer, seconds = await elapsed(server.exchange(GET))
+    async with start_server(echo, QuickProtocol) as server:
+        answer, seconds = await measure_time(server.exchange(GET))
     assert answer.endswith(b"/ ;")
     assert 0.35 < seconds < 1.5
 
@@ -470,7 +470,7 @@ async def test_the_keep_alive_timeout_stays_uvicorns() -> None:
 # -- what must keep working -------------------------------------------------------------------------------------------
 
 
-async def slow_first(scope: Any, receive: Any, send: Any) -> None:
+async def answer_first_slowly(scope: Any, receive: Any, send: Any) -> None:
     if scope["path"] == "/1":
         await asyncio.sleep(0.3)
     await echo(scope, receive, send)
@@ -480,10 +480,10 @@ async def slow_first(scope: Any, receive: Any, send: Any) -> None:
 async def test_pipelined_requests_are_answered_in_order() -> None:
     requests = [b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb" % n for n in (1, 2, 3)]
     last = b"GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    async with serving(slow_first, Quick) as server:
+    async with start_server(answer_first_slowly, QuickProtocol) as server:
         answer = await server.exchange(b"".join(requests) + last)
     assert [answer.index(b"/%d " % n) for n in (1, 2, 3, 4)] == sorted(answer.index(b"/%d " % n) for n in (1, 2, 3, 4))
-    assert refusals(answer) == []
+    assert parse_refusals(answer) == []
 
 
 @pytest.mark.parametrize(
@@ -498,17 +498,17 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 )
 @on_both_loops
 async def test_a_refusal_waits_for_the_answer_to_the_request_before_it(second: bytes, status: int) -> None:
-    async with serving(slow_first, Quick) as server:
+    async with start_server(answer_first_slowly, QuickProtocol) as server:
         answer = await server.exchange(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n" + second)
     assert b"/1 ;HTTP/1.1 %d " % status in answer
-    assert refused(answer)[0] == status
+    assert parse_refusal(answer)[0] == status
 
 
 @on_both_loops
 async def test_a_refusal_arrives_although_the_client_is_still_sending() -> None:
-    async with serving(never, Quick) as server:
+    async with start_server(fail_if_called, QuickProtocol) as server:
         answer = await server.exchange(b"POST / HTTP/1.1\r\n\r\n" + b"x" * 300_000, b"x" * 300_000, b"x" * 300_000)
-        assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
+        assert parse_refusal(answer) == (400, "HTTP_HOST_REQUIRED")
 
 
 @on_both_loops
@@ -521,7 +521,7 @@ async def test_a_lost_connection_ends_the_running_request_although_another_is_qu
         if message["type"] == "http.disconnect":
             ended.set()
 
-    async with serving(app, Quick) as server:
+    async with start_server(app, QuickProtocol) as server:
         _, writer = await server.connect()
         writer.write(GET + GET)
         await asyncio.sleep(0.05)
@@ -543,7 +543,7 @@ async def test_a_websocket_is_handed_over_and_outlives_the_deadlines() -> None:
     handshake = (
         b"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     )
-    async with serving(websocket_echo, Quick) as server:
+    async with start_server(websocket_echo, QuickProtocol) as server:
         reader, writer = await server.connect()
         writer.write(handshake + b"Sec-WebSocket-Key: " + key + b"\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
@@ -555,15 +555,15 @@ async def test_a_websocket_is_handed_over_and_outlives_the_deadlines() -> None:
 
 @on_both_loops
 async def test_a_websocket_needs_exactly_one_host_too() -> None:
-    async with serving(never, Quick) as server:
+    async with start_server(fail_if_called, QuickProtocol) as server:
         answer = await server.exchange(b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-        assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
+        assert parse_refusal(answer) == (400, "HTTP_HOST_REQUIRED")
 
 
 @on_both_loops
 async def test_an_upgrade_to_something_else_is_answered_as_a_plain_request() -> None:
     upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
-    async with serving(echo, Quick) as server:
+    async with start_server(echo, QuickProtocol) as server:
         assert b" 200 OK" in await server.exchange(upgrade)
 
 
@@ -577,7 +577,7 @@ async def test_shutdown_lets_running_requests_finish_and_drops_the_rest() -> Non
         head_seconds = linger_seconds = 60.0
 
     broken = b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\nzz\r\n"
-    async with serving(app, Patient) as server:
+    async with start_server(app, Patient) as server:
         connections = [await server.connect() for _ in range(5)]
         requests = [GET, b"", b"GET / HT", b"nonsense\r\n\r\n", broken]
         for (_, writer), request in zip(connections, requests, strict=True):
@@ -588,6 +588,6 @@ async def test_shutdown_lets_running_requests_finish_and_drops_the_rest() -> Non
     finished, *others = [await reader.read() for reader, _ in connections]
     assert finished.endswith(b"finished")
     assert others[:2] == [b"", b""]
-    assert [refused(other)[0] for other in others[2:]] == [400, 400]
+    assert [parse_refusal(other)[0] for other in others[2:]] == [400, 400]
     for _, writer in connections:
         writer.close()

@@ -15,7 +15,7 @@ TRICKS = ["../{other}/kv/secret", "..", "a/../../{other}/kv/secret", "..\\..\\x"
           "a/%2e%2e/b", "http://169.254.169.254/", "a\r\nx: y", "a;b", "a//b", "./a"]  # fmt: skip
 
 
-async def use(world: Installation, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def call_tool(world: Installation, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Call a tool through the MCP door."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     headers = {**world.owner, "content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -30,18 +30,18 @@ async def use(world: Installation, tool: str, arguments: dict[str, Any]) -> dict
 
 @pytest.mark.parametrize("trick", TRICKS)
 async def test_a_key_is_a_name_and_never_a_path(world: Installation, app: App, trick: str) -> None:
-    other = await world.app()
+    other = await world.create_app()
     await world.put(other, "secret", "of the other app")
     key = trick.format(other=other.id)
     by_rest = await world.ask("GET", f"{app.kv}/{quote(key, safe='')}", world.owner)
-    by_mcp = await use(world, "kv_get", {"app_id": app.id, "key": key})
+    by_mcp = await call_tool(world, "kv_get", {"app_id": app.id, "key": key})
     assert by_rest.status in {400, 404}
     assert by_rest.json["error"] in {"key_invalid", "invalid_key", "not_found"}
     assert by_mcp["result"]["isError"] is True
     for app_id in (key, f"{app.id}/../{other.id}", f"{app.id}%2F..", f"{app.id}?", f"{app.id}\x00"):
         by_rest = await world.ask("GET", f"/v1/{quote(app_id, safe='')}/kv/secret", world.owner)
         assert (by_rest.status, by_rest.json["error"]) == (404, "no_kv_credential")
-        assert "isError" in json.dumps(await use(world, "kv_get", {"app_id": app_id, "key": "secret"}))
+        assert "isError" in json.dumps(await call_tool(world, "kv_get", {"app_id": app_id, "key": "secret"}))
     for name in ("secret", "of the other app"):
         assert name not in json.dumps(by_mcp).replace(key, "")
     assert (await world.ask("GET", f"{app.kv}/_stats", world.owner)).json["keys_total"] == 0

@@ -6,10 +6,10 @@ from baobab.tools.core.auth.tables import apps
 from tests.conftest import Baobab
 
 
-async def many_apps(baobab: Baobab, count: int) -> None:
+async def create_many_apps(baobab: Baobab, count: int) -> None:
     """So many more apps of the first account, called `one-of-many-0` and so on."""
-    model = await baobab.app()
-    services = baobab.house.services
+    model = await baobab.create_app()
+    services = baobab.application.services
     async with services.database.writing() as connection:
         row = dict((await connection.execute(select(apps).where(apps.c.id == model))).mappings().one())
         own = [

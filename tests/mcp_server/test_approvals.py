@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, Answer, refusal, say, use
-from tests.people import first_organisation, person
+from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, Answer, call_tool, read_refusal, send_message
+from tests.people import create_person, get_first_organisation
 
 each_era = pytest.mark.parametrize("era", ERAS)
 
@@ -16,7 +16,7 @@ FORMS_ONLY: dict[str, Any] = {"elicitation": {"form": {}}}
 OPENED = {"approval": {"action": "accept"}}
 
 
-async def held(baobab: Baobab, approval: str = "write", **wanted: Any) -> dict[str, str]:
+async def create_approval_key(baobab: Baobab, approval: str = "write", **wanted: Any) -> dict[str, str]:
     """Headers with a new key whose calls wait for a person."""
     body = {"name": "an agent", "approval": approval, **wanted}
     made = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
@@ -24,11 +24,11 @@ async def held(baobab: Baobab, approval: str = "write", **wanted: Any) -> dict[s
     return {"authorization": f"Bearer {made.json()['key']}"}
 
 
-async def decide(baobab: Baobab, approval_id: str, decision: str = "approve", **body: Any) -> Any:
+async def decide_approval(baobab: Baobab, approval_id: str, decision: str = "approve", **body: Any) -> Any:
     return await baobab.client.post(f"/v1/approvals/{approval_id}/{decision}", json=body, headers=baobab.owner)
 
 
-async def settled(baobab: Baobab, approval_id: str) -> str:
+async def wait_for_status(baobab: Baobab, approval_id: str) -> str:
     """How an approved call ended."""
     async with asyncio.timeout(20):
         while True:
@@ -39,88 +39,90 @@ async def settled(baobab: Baobab, approval_id: str) -> str:
             await asyncio.sleep(0.02)
 
 
-async def value(baobab: Baobab, app_id: str, key: str) -> Any:
+async def get_value(baobab: Baobab, app_id: str, key: str) -> Any:
     read = await baobab.client.get(f"/v1/{app_id}/kv/{key}", headers=baobab.owner)
     return read.json().get("value")
 
 
-def raising(app_id: str) -> dict[str, Any]:
+def increment_call(app_id: str) -> dict[str, Any]:
     return {"name": "kv_incr", "arguments": {"app_id": app_id, "key": "visits"}}
 
 
 @each_era
 async def test_a_call_that_needs_a_person_waits_and_is_answered_once_approved(baobab: Baobab, era: str) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     call = {"app_id": app_id, "key": "visits"}
-    refused = await use(baobab, "kv_incr", call, by=agent, era=era)
+    refused = await call_tool(baobab, "kv_incr", call, by=agent, era=era)
     assert refused["isError"] is True
-    told = refusal(refused)
+    told = read_refusal(refused)
     assert told["code"] == "APPROVAL_REQUIRED"
     assert "visits" in told["details"]["summary"]
     assert told["details"]["decide_at"] in refused["content"][0]["text"]
-    assert await value(baobab, app_id, "visits") is None
+    assert await get_value(baobab, app_id, "visits") is None
 
-    assert (await decide(baobab, told["details"]["approval_id"])).status_code == 200
-    assert await settled(baobab, told["details"]["approval_id"]) == "executed"
-    assert await value(baobab, app_id, "visits") == 1
-    answered = await use(baobab, "kv_incr", call, by=agent, era=era)
+    assert (await decide_approval(baobab, told["details"]["approval_id"])).status_code == 200
+    assert await wait_for_status(baobab, told["details"]["approval_id"]) == "executed"
+    assert await get_value(baobab, app_id, "visits") == 1
+    answered = await call_tool(baobab, "kv_incr", call, by=agent, era=era)
     assert answered["structuredContent"] == {"value": 1}
-    assert await value(baobab, app_id, "visits") == 1
+    assert await get_value(baobab, app_id, "visits") == 1
 
 
 @each_era
 async def test_reads_of_such_a_key_do_not_wait(baobab: Baobab, era: str) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)
-    got = await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=agent, era=era)
+    got = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=agent, era=era)
     assert got["structuredContent"] == {"value": 1}
 
 
 @each_era
 async def test_call_tool_is_no_way_around(baobab: Baobab, era: str) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    refused = await use(baobab, "call_tool", raising(app_id), by=agent, era=era)
-    assert refusal(refused)["code"] == "APPROVAL_REQUIRED"
-    assert await value(baobab, app_id, "visits") is None
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    refused = await call_tool(baobab, "call_tool", increment_call(app_id), by=agent, era=era)
+    assert read_refusal(refused)["code"] == "APPROVAL_REQUIRED"
+    assert await get_value(baobab, app_id, "visits") is None
 
 
 @each_era
 async def test_a_rejection_is_told_with_its_reason(baobab: Baobab, era: str) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     call = {"app_id": app_id, "key": "visits"}
-    told = refusal(await use(baobab, "kv_incr", call, by=agent, era=era))
-    await decide(baobab, told["details"]["approval_id"], "reject", reason="not on a Saturday")
-    refused = refusal(await use(baobab, "kv_incr", call, by=agent, era=era))
+    told = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
+    await decide_approval(baobab, told["details"]["approval_id"], "reject", reason="not on a Saturday")
+    refused = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
     assert refused["code"] == "APPROVAL_REJECTED"
     assert "not on a Saturday" in refused["message"]
 
 
 async def test_the_credential_that_proposed_cannot_decide_over_mcp_either(baobab: Baobab) -> None:
-    app_id, agent = await baobab.app(), await held(baobab, "destructive")
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab, "destructive")
     call = {"app_id": app_id, "key": "a"}
-    await use(baobab, "kv_put", {**call, "value": 1})
-    told = refusal(await use(baobab, "kv_delete", call, by=agent))
+    await call_tool(baobab, "kv_put", {**call, "value": 1})
+    told = read_refusal(await call_tool(baobab, "kv_delete", call, by=agent))
     decision = {"approval_id": told["details"]["approval_id"]}
     for tool, word in (("approvals_approve", "approve"), ("approvals_reject", "reject")):
-        assert refusal(await use(baobab, tool, decision, by=agent))["code"].startswith("AUTH_")
+        assert read_refusal(await call_tool(baobab, tool, decision, by=agent))["code"].startswith("AUTH_")
         over_rest = await baobab.client.post(f"/v1/approvals/{decision['approval_id']}/{word}", json={}, headers=agent)
         assert over_rest.status_code == 403
-    mine = (await use(baobab, "approvals_get", decision, by=agent))["structuredContent"]["approval"]
+    mine = (await call_tool(baobab, "approvals_get", decision, by=agent))["structuredContent"]["approval"]
     assert mine["status"] == "pending"
 
 
-async def asked(baobab: Baobab, agent: dict[str, str], app_id: str) -> Answer:
-    answer = await say(baobab, "tools/call", raising(app_id), by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES)
+async def request_approval(baobab: Baobab, agent: dict[str, str], app_id: str) -> Answer:
+    answer = await send_message(
+        baobab, "tools/call", increment_call(app_id), by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES
+    )
     assert answer.result["resultType"] == "input_required"
     return answer
 
 
-def approval_id(answer: Answer) -> str:
+def parse_approval_id(answer: Answer) -> str:
     url: str = answer.result["inputRequests"]["approval"]["params"]["url"]
     return url.rsplit("/", 1)[1]
 
 
-async def resume(
+async def resume_call(
     baobab: Baobab,
     agent: dict[str, str],
     app_id: str,
@@ -128,72 +130,77 @@ async def resume(
     responses: dict[str, Any] = OPENED,
     **changed: Any,
 ) -> Answer:
-    again = {**raising(app_id), "requestState": answer.result["requestState"], "inputResponses": responses, **changed}
-    return await say(baobab, "tools/call", again, by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES)
+    again = {
+        **increment_call(app_id),
+        "requestState": answer.result["requestState"],
+        "inputResponses": responses,
+        **changed,
+    }
+    return await send_message(baobab, "tools/call", again, by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES)
 
 
 async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(baobab: Baobab) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    answer = await asked(baobab, agent, app_id)
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    answer = await request_approval(baobab, agent, app_id)
     shown = answer.result["inputRequests"]["approval"]
     assert shown["method"] == "elicitation/create"
     assert shown["params"]["mode"] == "url"
     assert shown["params"]["url"].startswith("http://127.0.0.1:8000/approvals/appr_")
     assert "visits" in shown["params"]["message"]
-    await decide(baobab, approval_id(answer))
-    done = await resume(baobab, agent, app_id, answer)
+    await decide_approval(baobab, parse_approval_id(answer))
+    done = await resume_call(baobab, agent, app_id, answer)
     assert done.result["structuredContent"] == {"value": 1}
 
 
 async def test_the_call_goes_on_as_soon_as_the_person_has_decided(baobab: Baobab) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    answer = await asked(baobab, agent, app_id)
-    waiting = asyncio.create_task(resume(baobab, agent, app_id, answer))
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    answer = await request_approval(baobab, agent, app_id)
+    waiting = asyncio.create_task(resume_call(baobab, agent, app_id, answer))
     await asyncio.sleep(0)
-    await decide(baobab, approval_id(answer))
+    await decide_approval(baobab, parse_approval_id(answer))
     assert (await waiting).result["structuredContent"] == {"value": 1}
-    assert await value(baobab, app_id, "visits") == 1
+    assert await get_value(baobab, app_id, "visits") == 1
 
 
 async def test_the_word_of_the_client_decides_nothing(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baobab.mcp_server.calls.PATIENCE_SECONDS", 0.0)
-    app_id, agent = await baobab.app(), await held(baobab)
-    answer = await asked(baobab, agent, app_id)
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    answer = await request_approval(baobab, agent, app_id)
     for responses in (OPENED, {"approval": {"action": "accept", "content": {"approved": True}}}, {}):
-        still = await resume(baobab, agent, app_id, answer, responses)
+        still = await resume_call(baobab, agent, app_id, answer, responses)
         assert still.result["isError"] is True
-        assert refusal(still.result)["code"] == "APPROVAL_REQUIRED"
-    assert await value(baobab, app_id, "visits") is None
+        assert read_refusal(still.result)["code"] == "APPROVAL_REQUIRED"
+    assert await get_value(baobab, app_id, "visits") is None
 
 
 async def test_a_person_who_does_not_look_leaves_the_call_waiting(baobab: Baobab) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    answer = await asked(baobab, agent, app_id)
-    declined = await resume(baobab, agent, app_id, answer, {"approval": {"action": "decline"}})
-    assert refusal(declined.result)["details"]["approval_id"] == approval_id(answer)
-    assert await value(baobab, app_id, "visits") is None
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    answer = await request_approval(baobab, agent, app_id)
+    declined = await resume_call(baobab, agent, app_id, answer, {"approval": {"action": "decline"}})
+    assert read_refusal(declined.result)["details"]["approval_id"] == parse_approval_id(answer)
+    assert await get_value(baobab, app_id, "visits") is None
 
 
 async def test_a_state_that_was_used_is_refused_and_nothing_runs_again(baobab: Baobab) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    answer = await asked(baobab, agent, app_id)
-    await decide(baobab, approval_id(answer))
-    await resume(baobab, agent, app_id, answer)
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    answer = await request_approval(baobab, agent, app_id)
+    await decide_approval(baobab, parse_approval_id(answer))
+    await resume_call(baobab, agent, app_id, answer)
     for _ in range(2):
-        replayed = (await resume(baobab, agent, app_id, answer)).error
+        replayed = (await resume_call(baobab, agent, app_id, answer)).error
         assert replayed["code"] == -32602
         assert replayed["data"]["code"] == "APPROVAL_STATE_SPENT"
         assert replayed["data"]["remediation"]
-    assert await value(baobab, app_id, "visits") == 1
+    assert await get_value(baobab, app_id, "visits") == 1
     pending = await baobab.client.get("/v1/approvals?status=pending", headers=baobab.owner)
     assert pending.json()["approvals"] == []
 
 
 @pytest.mark.parametrize("change", ["arguments", "tool", "caller", "tampered", "forged"])
 async def test_a_state_is_good_for_its_own_call_alone(baobab: Baobab, change: str) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    answer = await asked(baobab, agent, app_id)
-    await decide(baobab, approval_id(answer))
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    answer = await request_approval(baobab, agent, app_id)
+    await decide_approval(baobab, parse_approval_id(answer))
     changed: dict[str, Any] = {}
     match change:
         case "arguments":
@@ -201,12 +208,12 @@ async def test_a_state_is_good_for_its_own_call_alone(baobab: Baobab, change: st
         case "tool":
             changed = {"name": "kv_decr"}
         case "caller":
-            agent = await held(baobab)
+            agent = await create_approval_key(baobab)
         case "tampered":
             changed = {"requestState": answer.result["requestState"][:-4] + "AAAA"}
         case "forged":
-            changed = {"requestState": approval_id(answer)}
-    refused = (await resume(baobab, agent, app_id, answer, **changed)).error
+            changed = {"requestState": parse_approval_id(answer)}
+    refused = (await resume_call(baobab, agent, app_id, answer, **changed)).error
     assert refused["code"] == -32602
     assert refused["data"]["remediation"]
 
@@ -215,42 +222,44 @@ async def test_a_state_is_good_for_its_own_call_alone(baobab: Baobab, change: st
 async def test_a_client_that_shows_no_addresses_is_told_in_words(
     baobab: Baobab, era: str, capabilities: dict[str, Any]
 ) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    told = await say(baobab, "tools/call", raising(app_id), by=agent, era=era, capabilities=capabilities)
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    told = await send_message(
+        baobab, "tools/call", increment_call(app_id), by=agent, era=era, capabilities=capabilities
+    )
     assert told.result["isError"] is True
     assert "/approvals/appr_" in told.result["content"][0]["text"]
 
 
 async def test_a_call_that_could_only_fail_is_refused_at_once(baobab: Baobab) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    told = refusal(await use(baobab, "kv_flush", {"app_id": app_id}, by=agent))
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    told = read_refusal(await call_tool(baobab, "kv_flush", {"app_id": app_id}, by=agent))
     assert told["code"] == "confirm_required"
     gone = {"key_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"}
-    told = refusal(await use(baobab, "api_keys_revoke", gone, by=agent))
+    told = read_refusal(await call_tool(baobab, "api_keys_revoke", gone, by=agent))
     assert told["code"] != "APPROVAL_REQUIRED"
-    waiting = await use(baobab, "approvals_list", {}, by=agent)
+    waiting = await call_tool(baobab, "approvals_list", {}, by=agent)
     assert waiting["structuredContent"]["approvals"] == []
     over_rest = await baobab.client.post(f"/v1/{app_id}/kv/_flush", json={}, headers=agent)
     assert over_rest.status_code == 400
-    wanted = await use(baobab, "kv_flush", {"app_id": app_id, "confirm": True}, by=agent)
-    assert refusal(wanted)["code"] == "APPROVAL_REQUIRED"
+    wanted = await call_tool(baobab, "kv_flush", {"app_id": app_id, "confirm": True}, by=agent)
+    assert read_refusal(wanted)["code"] == "APPROVAL_REQUIRED"
 
 
 async def test_the_outcome_of_an_approved_call_is_told_though_the_call_would_fail_by_now(baobab: Baobab) -> None:
-    agent, member = await held(baobab), await person(baobab, "Eve", role="member")
-    call = {"organization_id": await first_organisation(baobab), "account_id": member.id}
-    told = refusal(await use(baobab, "organisations_remove_member", call, by=agent))
-    assert (await decide(baobab, told["details"]["approval_id"])).status_code == 200
-    assert await settled(baobab, told["details"]["approval_id"]) == "executed"
-    assert not (await use(baobab, "organisations_remove_member", call, by=agent))["isError"]
+    agent, member = await create_approval_key(baobab), await create_person(baobab, "Eve", role="member")
+    call = {"organization_id": await get_first_organisation(baobab), "account_id": member.id}
+    told = read_refusal(await call_tool(baobab, "organisations_remove_member", call, by=agent))
+    assert (await decide_approval(baobab, told["details"]["approval_id"])).status_code == 200
+    assert await wait_for_status(baobab, told["details"]["approval_id"]) == "executed"
+    assert not (await call_tool(baobab, "organisations_remove_member", call, by=agent))["isError"]
     # Told once: the same call made again is a new one, and can only fail.
-    again = refusal(await use(baobab, "organisations_remove_member", call, by=agent))
+    again = read_refusal(await call_tool(baobab, "organisations_remove_member", call, by=agent))
     assert again["code"] not in ("APPROVAL_REQUIRED", "APPROVED_CALL_FAILED")
 
 
 async def test_one_approval_serves_the_same_call_through_every_door(baobab: Baobab) -> None:
-    app_id, agent = await baobab.app(), await held(baobab)
-    over_mcp = refusal(await use(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": 1}, by=agent))
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    over_mcp = read_refusal(await call_tool(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": 1}, by=agent))
     over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=agent)
     assert over_rest.status_code == 428
     assert over_rest.json()["approval_id"] == over_mcp["details"]["approval_id"]

@@ -16,13 +16,24 @@ from baobab.mcp_server.changes import ListChanges, StreamLimits
 from baobab.mcp_server.mcp_client import McpClient
 from baobab.mcp_server.view import View
 from baobab.tools.core.context import RequestContext
-from tests.cli.server_process import PATIENCE as PROCESS_PATIENCE
-from tests.cli.server_process import serving
+from tests.cli.server_process import TIMEOUT_SECONDS as PROCESS_PATIENCE
+from tests.cli.server_process import run_server
 from tests.clock import FixedClock
 from tests.conftest import KEY, Baobab
-from tests.installation import installation
-from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, PATIENCE, Stream, listening, opened, say, scope_of, spoken
-from tests.people import key, person
+from tests.installation import open_installation
+from tests.mcp_server.mcp_requests import (
+    EARLIER,
+    ERAS,
+    MODERN,
+    TIMEOUT_SECONDS,
+    Stream,
+    build_message,
+    build_scope,
+    open_exchange,
+    open_stream,
+    send_message,
+)
+from tests.people import create_key, create_person
 
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 TOOLS = "notifications/tools/list_changed"
@@ -31,22 +42,22 @@ RESOURCES = "notifications/resources/list_changed"
 each_era = pytest.mark.parametrize("era", ERAS)
 
 
-async def publish(baobab: Baobab, topic: str, subject: str) -> None:
-    services = baobab.house.services
+async def publish_notice(baobab: Baobab, topic: str, subject: str) -> None:
+    services = baobab.application.services
     unit = services.database.build_unit(write=True)
     await services.notices.publish(unit, topic, subject)
     await unit.commit()
 
 
-async def made_key(baobab: Baobab, **wanted: object) -> tuple[str, dict[str, str]]:
+async def create_key_with_id(baobab: Baobab, **wanted: object) -> tuple[str, dict[str, str]]:
     """Id and headers of a new key."""
     made = (await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=baobab.owner)).json()
     return made["key_id"], {"authorization": f"Bearer {made['key']}"}
 
 
-async def over(stream: Stream, era: str) -> bool:
+async def is_over(stream: Stream, era: str) -> bool:
     """Whether a stream ends, and as its protocol says: the later one says so to its client."""
-    rest = await stream.ended()
+    rest = await stream.read_rest()
     if era == MODERN:
         (last,) = rest
         return last["id"] == 1 and "result" in last
@@ -54,20 +65,22 @@ async def over(stream: Stream, era: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def bounded(
-    baobab: Baobab, bounds: StreamLimits, by: dict[str, str] | None = None, stream: Stream | None = None
+async def open_limited(
+    baobab: Baobab, limits: StreamLimits, by: dict[str, str] | None = None, stream: Stream | None = None
 ) -> AsyncIterator[Callable[[], contextlib.AbstractAsyncContextManager[Stream]]]:
     """GET streams with bounds of their own: what opens one, entered once for each."""
-    changes = ListChanges(baobab.house.registry, bounds)
+    changes = ListChanges(baobab.application.registry, limits)
     headers = by or baobab.owner
-    caller = await baobab.house.services.credentials.caller(headers["authorization"].encode())
+    caller = await baobab.application.services.credentials.caller(headers["authorization"].encode())
     who = McpClient(caller, View(), RequestContext("mcp", "test"))
 
     async def serve(scope: Any, receive: Any, respond: Any) -> None:
         await changes.stream(who, scope, receive, respond)
 
     def another() -> contextlib.AbstractAsyncContextManager[Stream]:
-        return opened(serve, scope_of(baobab, "GET", "/mcp", {"accept": "text/event-stream", **headers}), b"", stream)
+        return open_exchange(
+            serve, build_scope(baobab, "GET", "/mcp", {"accept": "text/event-stream", **headers}), b"", stream
+        )
 
     yield another
 
@@ -76,68 +89,68 @@ async def bounded(
 async def test_a_client_may_know_beforehand_that_lists_change(baobab: Baobab, era: str) -> None:
     hello = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     method, params = ("initialize", hello) if era == EARLIER else ("server/discover", {})
-    capabilities = (await say(baobab, method, params, era=era)).result["capabilities"]
+    capabilities = (await send_message(baobab, method, params, era=era)).result["capabilities"]
     for kind in ("tools", "resources", "prompts"):
         assert capabilities[kind]["listChanged"] is True
 
 
 @each_era
 async def test_a_key_whose_limits_change_is_told_that_its_tools_do(baobab: Baobab, era: str) -> None:
-    key_id, by = await made_key(baobab)
-    async with listening(baobab, era=era, by=by) as stream:
+    key_id, by = await create_key_with_id(baobab)
+    async with open_stream(baobab, era=era, by=by) as stream:
         assert stream.status == 200
         assert stream.headers["content-type"].startswith("text/event-stream")
         await baobab.client.patch(f"/api-keys/{key_id}", json={"read_only": True}, headers=baobab.owner)
-        assert (await stream.message())["method"] == TOOLS
-        listed = (await say(baobab, "tools/list", by=by, era=era)).result["tools"]
+        assert (await stream.read_message())["method"] == TOOLS
+        listed = (await send_message(baobab, "tools/list", by=by, era=era)).result["tools"]
         assert not {"kv_put", "apps_init"} & {tool["name"] for tool in listed}
 
 
 @each_era
 async def test_nobody_else_is_told_of_it(baobab: Baobab, era: str) -> None:
-    key_id, _ = await made_key(baobab)
-    async with listening(baobab, era=era) as stream:
+    key_id, _ = await create_key_with_id(baobab)
+    async with open_stream(baobab, era=era) as stream:
         await baobab.client.patch(f"/api-keys/{key_id}", json={"read_only": True}, headers=baobab.owner)
-        await publish(baobab, "resources", "*")
-        assert (await stream.message())["method"] == RESOURCES
+        await publish_notice(baobab, "resources", "*")
+        assert (await stream.read_message())["method"] == RESOURCES
 
 
 @each_era
 async def test_what_changes_for_everybody_is_told_to_everybody(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     callers = (
         baobab.owner,
-        await key(baobab, key_scope="app", target_app_id=app_id),
-        await baobab.user(app_id, USER),
-        (await person(baobab, "stranger")).headers,
+        await create_key(baobab, key_scope="app", target_app_id=app_id),
+        await baobab.user_headers(app_id, USER),
+        (await create_person(baobab, "stranger")).headers,
     )
     async with contextlib.AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(listening(baobab, era=era, by=by)) for by in callers]
-        await publish(baobab, "tools", "*")
+        streams = [await stack.enter_async_context(open_stream(baobab, era=era, by=by)) for by in callers]
+        await publish_notice(baobab, "tools", "*")
         for stream in streams:
-            assert (await stream.message())["method"] == TOOLS
+            assert (await stream.read_message())["method"] == TOOLS
 
 
 @each_era
 async def test_an_app_made_or_deleted_changes_the_resources_of_its_organisation(baobab: Baobab, era: str) -> None:
-    stranger = await person(baobab, "stranger")
+    stranger = await create_person(baobab, "stranger")
     async with (
-        listening(baobab, era=era) as stream,
-        listening(baobab, era=era, by=stranger.headers) as strangers,
+        open_stream(baobab, era=era) as stream,
+        open_stream(baobab, era=era, by=stranger.headers) as strangers,
     ):
-        app_id = await baobab.app()
-        assert (await stream.message())["method"] == RESOURCES
+        app_id = await baobab.create_app()
+        assert (await stream.read_message())["method"] == RESOURCES
         await baobab.client.delete(f"/apps/{app_id}", headers=baobab.owner)
-        assert (await stream.message())["method"] == RESOURCES
-        await publish(baobab, "tools", "*")
-        assert (await strangers.message())["method"] == TOOLS
+        assert (await stream.read_message())["method"] == RESOURCES
+        await publish_notice(baobab, "tools", "*")
+        assert (await strangers.read_message())["method"] == TOOLS
 
 
 async def test_a_subscription_hears_only_what_it_asked_for(baobab: Baobab) -> None:
-    async with listening(baobab, era=MODERN, toolsListChanged=True) as stream:
-        await baobab.app()
-        await publish(baobab, "tools", "*")
-        told = await stream.message()
+    async with open_stream(baobab, era=MODERN, toolsListChanged=True) as stream:
+        await baobab.create_app()
+        await publish_notice(baobab, "tools", "*")
+        told = await stream.read_message()
         assert told["method"] == TOOLS
         assert told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
 
@@ -145,92 +158,92 @@ async def test_a_subscription_hears_only_what_it_asked_for(baobab: Baobab) -> No
 @each_era
 async def test_a_change_that_another_worker_made_is_told_too(tmp_path: Path, era: str) -> None:
     async with (
-        installation(tmp_path / "data") as here,
-        installation(tmp_path / "data") as there,
-        listening(here, era=era) as stream,
+        open_installation(tmp_path / "data") as here,
+        open_installation(tmp_path / "data") as there,
+        open_stream(here, era=era) as stream,
     ):
-        await there.app()
-        assert (await stream.message())["method"] == RESOURCES
+        await there.create_app()
+        assert (await stream.read_message())["method"] == RESOURCES
 
 
 @each_era
 async def test_a_stream_ends_when_its_key_is_revoked(baobab: Baobab, era: str) -> None:
-    key_id, by = await made_key(baobab)
-    async with listening(baobab, era=era, by=by) as stream:
+    key_id, by = await create_key_with_id(baobab)
+    async with open_stream(baobab, era=era, by=by) as stream:
         await baobab.client.delete(f"/api-keys/{key_id}", headers=baobab.owner)
-        assert await over(stream, era)
+        assert await is_over(stream, era)
 
 
 @each_era
 async def test_a_stream_of_an_app_key_ends_with_its_app(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
-    by = await key(baobab, key_scope="app", target_app_id=app_id)
-    async with listening(baobab, era=era, by=by) as stream:
+    app_id = await baobab.create_app()
+    by = await create_key(baobab, key_scope="app", target_app_id=app_id)
+    async with open_stream(baobab, era=era, by=by) as stream:
         await baobab.client.delete(f"/apps/{app_id}", headers=baobab.owner)
-        assert await over(stream, era)
+        assert await is_over(stream, era)
 
 
 @each_era
 async def test_a_stream_whose_token_has_expired_is_told_nothing_more(tmp_path: Path, era: str) -> None:
     clock = FixedClock()
-    async with installation(tmp_path / "data", clock=clock) as baobab:
-        by = await baobab.user(await baobab.app(), USER)
-        async with listening(baobab, era=era, by=by) as stream:
+    async with open_installation(tmp_path / "data", clock=clock) as baobab:
+        by = await baobab.user_headers(await baobab.create_app(), USER)
+        async with open_stream(baobab, era=era, by=by) as stream:
             clock.advance(3601)
-            await publish(baobab, "tools", "*")
-            assert await over(stream, era)
+            await publish_notice(baobab, "tools", "*")
+            assert await is_over(stream, era)
 
 
 async def test_an_expired_token_is_noticed_without_any_change(tmp_path: Path) -> None:
     clock = FixedClock()
-    async with installation(tmp_path / "data", clock=clock) as baobab:
-        by = await baobab.user(await baobab.app(), USER)
-        async with bounded(baobab, StreamLimits(recheck_seconds=0.01), by) as another, another() as stream:
+    async with open_installation(tmp_path / "data", clock=clock) as baobab:
+        by = await baobab.user_headers(await baobab.create_app(), USER)
+        async with open_limited(baobab, StreamLimits(recheck_seconds=0.01), by) as another, another() as stream:
             clock.advance(3601)
-            assert await over(stream, EARLIER)
+            assert await is_over(stream, EARLIER)
 
 
 @each_era
 async def test_the_ninth_stream_of_a_credential_is_refused_with_a_remedy(baobab: Baobab, era: str) -> None:
-    _, by = await made_key(baobab)
+    _, by = await create_key_with_id(baobab)
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(7):
-            await stack.enter_async_context(listening(baobab, era=era, by=by))
-        async with listening(baobab, era=era, by=by):
-            async with listening(baobab, era=era, by=by) as refused:
-                error = json.loads(await refused.body())["error"]
+            await stack.enter_async_context(open_stream(baobab, era=era, by=by))
+        async with open_stream(baobab, era=era, by=by):
+            async with open_stream(baobab, era=era, by=by) as refused:
+                error = json.loads(await refused.read_body())["error"]
             assert error["data"]["code"] == "STREAMS_EXHAUSTED"
             assert error["data"]["details"] == {"limit": 8, "of": "credential"}
             assert error["message"] == "As many streams are open as may be."
             assert error["data"]["remediation"].startswith("Close one of details.limit open streams,")
             assert refused.status == (405 if era == EARLIER else 200)
-            async with listening(baobab, era=era) as stream:
+            async with open_stream(baobab, era=era) as stream:
                 assert stream.status == 200
-        async with listening(baobab, era=era, by=by) as stream:
-            await publish(baobab, "tools", "*")
-            assert (await stream.message())["method"] == TOOLS
+        async with open_stream(baobab, era=era, by=by) as stream:
+            await publish_notice(baobab, "tools", "*")
+            assert (await stream.read_message())["method"] == TOOLS
 
 
 async def test_a_worker_holds_so_many_streams_and_no_more(baobab: Baobab) -> None:
-    async with bounded(baobab, StreamLimits(per_worker=1)) as another, another() as first, another() as second:
+    async with open_limited(baobab, StreamLimits(per_worker=1)) as another, another() as first, another() as second:
         assert (first.status, second.status) == (200, 405)
 
 
 @each_era
 async def test_a_client_that_leaves_leaves_nothing_behind(baobab: Baobab, era: str) -> None:
-    async with listening(baobab, era=era):
+    async with open_stream(baobab, era=era):
         pass
     before = asyncio.all_tasks()
-    async with listening(baobab, era=era) as stream:
-        await publish(baobab, "tools", "*")
-        await stream.message()
+    async with open_stream(baobab, era=era) as stream:
+        await publish_notice(baobab, "tools", "*")
+        await stream.read_message()
     left = asyncio.all_tasks() - before
     if left:
-        await asyncio.wait(left, timeout=PATIENCE)
+        await asyncio.wait(left, timeout=TIMEOUT_SECONDS)
     assert all(task.done() for task in left)
 
 
-class Reluctant(Stream):
+class ReluctantStream(Stream):
     """A client that takes so many parts of the answer, and the others once it is willing to."""
 
     def __init__(self, parts: int) -> None:
@@ -248,34 +261,34 @@ class Reluctant(Stream):
 
 async def test_a_client_that_does_not_read_its_stream_is_dropped(baobab: Baobab) -> None:
     bounds = StreamLimits(send_seconds=0.01)
-    async with bounded(baobab, bounds, stream=Reluctant(0)) as another, another() as stream:
-        await publish(baobab, "tools", "*")
-        async with asyncio.timeout(PATIENCE):
+    async with open_limited(baobab, bounds, stream=ReluctantStream(0)) as another, another() as stream:
+        await publish_notice(baobab, "tools", "*")
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await stream.given_up.wait()
 
 
 async def test_a_subscription_whose_client_does_not_read_it_ends(baobab: Baobab) -> None:
-    slow = Reluctant(1)
-    async with listening(baobab, era=MODERN, stream=slow) as stream:
+    slow = ReluctantStream(1)
+    async with open_stream(baobab, era=MODERN, stream=slow) as stream:
         for _ in range(40):
-            await publish(baobab, "tools", "*")
+            await publish_notice(baobab, "tools", "*")
         slow.willing.set()
-        *told, last = await stream.ended()
+        *told, last = await stream.read_rest()
         assert "result" in last
         assert len(told) < 40
 
 
 @each_era
 async def test_changes_that_come_together_are_told_once(baobab: Baobab, era: str) -> None:
-    services = baobab.house.services
-    async with listening(baobab, era=era) as stream:
+    services = baobab.application.services
+    async with open_stream(baobab, era=era) as stream:
         unit = services.database.build_unit(write=True)
         for topic in ("tools", "resources") * 50:
             await services.notices.publish(unit, topic, "*")
         await unit.commit()
-        assert [(await stream.message())["method"] for _ in range(2)] == [TOOLS, RESOURCES]
-        await publish(baobab, "prompts", "*")
-        assert (await stream.message())["method"] == "notifications/prompts/list_changed"
+        assert [(await stream.read_message())["method"] for _ in range(2)] == [TOOLS, RESOURCES]
+        await publish_notice(baobab, "prompts", "*")
+        assert (await stream.read_message())["method"] == "notifications/prompts/list_changed"
 
 
 async def test_a_stream_needs_a_client_that_takes_events(baobab: Baobab) -> None:
@@ -296,9 +309,9 @@ async def test_the_protocol_of_2026_has_no_get_stream(baobab: Baobab) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_stops_does_not_wait_for_its_streams(tmp_path: Path, workers: int) -> None:
     by = {"authorization": f"Bearer {KEY}"}
-    body, headers = spoken("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, era=MODERN)
+    body, headers = build_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, era=MODERN)
     with (
-        serving(tmp_path / "data", "--workers", workers, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server,
+        run_server(tmp_path / "data", "--workers", workers, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server,
         httpx.Client(timeout=PROCESS_PATIENCE) as client,
         client.stream("GET", f"{server.address}/mcp", headers={**by, "accept": "text/event-stream"}) as earlier,
         client.stream("POST", f"{server.address}/mcp", json=body, headers={**by, **headers}) as modern,
@@ -313,4 +326,4 @@ def test_a_server_that_stops_does_not_wait_for_its_streams(tmp_path: Path, worke
         stopping.join(PROCESS_PATIENCE)
         # Half of what it would give to requests that are under way.
         assert time.monotonic() - began < 5
-        assert "Traceback" not in server.told
+        assert "Traceback" not in server.log_text

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import ERAS, refusal, use
-from tests.people import key
+from tests.mcp_server.mcp_requests import ERAS, call_tool, read_refusal
+from tests.people import create_key
 from tests.ports import free_port
 
 
@@ -17,12 +17,14 @@ def settings() -> dict[str, str]:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_tool_server_that_does_not_answer_its_probe_is_a_failure(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     given = {"app_id": app_id, "name": "docs", "url": f"http://127.0.0.1:{free_port()}/mcp"}
-    made = await use(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": given}, era=era)
+    made = await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": given}, era=era)
     server = made["structuredContent"]["server"]
     probe = {"app_id": app_id, "id": server["id"]}
-    told = refusal(await use(baobab, "call_tool", {"name": "mcp_servers_probe", "arguments": probe}, era=era))
+    told = read_refusal(
+        await call_tool(baobab, "call_tool", {"name": "mcp_servers_probe", "arguments": probe}, era=era)
+    )
     assert told["code"] == "tool_server_failed"
     assert told["message"] == server["problem"]
     over_rest = await baobab.client.post(f"/v1/{app_id}/mcp-servers/{server['id']}/probe", headers=baobab.owner)
@@ -32,16 +34,16 @@ async def test_a_tool_server_that_does_not_answer_its_probe_is_a_failure(baobab:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_refusals_are_kept_for_the_developer_of_the_app(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
-    reader = await key(baobab, read_only=True)
+    app_id = await baobab.create_app()
+    reader = await create_key(baobab, read_only=True)
     tries: list[tuple[str, dict[str, Any], Any]] = [
         ("kv_get", {"key": "missing"}, None),
         ("kv_get", {"key": "a", "deep": True}, None),
         ("kv_put", {"key": "b", "value": 1}, reader),
     ]
     for tool, arguments, by in tries:
-        refusal(await use(baobab, tool, {"app_id": app_id, **arguments}, era=era, by=by))
-    refusal(await use(baobab, "kv_get", {"app_id": "app_nosuchapp00", "key": "a"}, era=era))
+        read_refusal(await call_tool(baobab, tool, {"app_id": app_id, **arguments}, era=era, by=by))
+    read_refusal(await call_tool(baobab, "kv_get", {"app_id": "app_nosuchapp00", "key": "a"}, era=era))
     await baobab.client.get(f"/v1/{app_id}/kv/missing", headers=baobab.owner)
     kept = (await baobab.client.get(f"/v1/{app_id}/kv/_audit_recent", headers=baobab.owner)).json()["entries"]
     assert [(e["method"], e["path"], e["status_code"], e["error_code"], e["key"]) for e in reversed(kept)] == [

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import ERAS, say, use
-from tests.people import key
+from tests.mcp_server.mcp_requests import ERAS, call_tool, send_message
+from tests.people import create_key
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = {path.stem for path in DOCS.glob("*.md")}
@@ -18,53 +18,55 @@ each_era = pytest.mark.parametrize("era", ERAS)
 
 @each_era
 async def test_every_page_is_a_resource_with_its_size(baobab: Baobab, era: str) -> None:
-    listed = (await say(baobab, "resources/list", era=era)).result["resources"]
+    listed = (await send_message(baobab, "resources/list", era=era)).result["resources"]
     pages = {one["uri"].removeprefix("baobab://docs/"): one for one in listed if "://docs/" in one["uri"]}
     assert pages.keys() == NAMES
     for name, page in pages.items():
         assert page["title"]
         assert page["description"], name
-        (content,) = (await say(baobab, "resources/read", {"uri": page["uri"]}, era=era)).result["contents"]
+        (content,) = (await send_message(baobab, "resources/read", {"uri": page["uri"]}, era=era)).result["contents"]
         assert content["mimeType"] == "text/markdown"
         assert len(content["text"].encode()) == page["size"]
 
 
 async def test_links_between_pages_lead_to_resources(baobab: Baobab) -> None:
     for name in sorted(NAMES):
-        (content,) = (await say(baobab, "resources/read", {"uri": f"baobab://docs/{name}"})).result["contents"]
+        (content,) = (await send_message(baobab, "resources/read", {"uri": f"baobab://docs/{name}"})).result["contents"]
         for target in re.findall(r"\]\(([^)#\s]+)", content["text"]):
             if "://" not in target:
-                await say(baobab, "resources/read", {"uri": f"baobab://docs/{target}"})
+                await send_message(baobab, "resources/read", {"uri": f"baobab://docs/{target}"})
                 assert target.removesuffix(".md") in NAMES
 
 
 async def test_a_page_that_is_not_there_is_no_resource(baobab: Baobab) -> None:
-    refused = (await say(baobab, "resources/read", {"uri": "baobab://docs/../README"})).error
+    refused = (await send_message(baobab, "resources/read", {"uri": "baobab://docs/../README"})).error
     assert refused["code"] == -32602
 
 
 async def test_the_tool_is_shown_first_and_lists_the_pages(baobab: Baobab) -> None:
-    shown = (await say(baobab, "tools/list")).result["tools"]
+    shown = (await send_message(baobab, "tools/list")).result["tools"]
     assert "docs_read" in {tool["name"] for tool in shown}
-    pages = (await use(baobab, "docs_read", {}))["structuredContent"]["pages"]
+    pages = (await call_tool(baobab, "docs_read", {}))["structuredContent"]["pages"]
     assert {page["name"] for page in pages} == NAMES
     assert pages[0]["name"] == "index"
 
 
 async def test_every_page_can_be_read_to_its_end_in_bounded_pieces(baobab: Baobab) -> None:
     for name in sorted(NAMES):
-        whole = (await say(baobab, "resources/read", {"uri": f"baobab://docs/{name}"})).result["contents"][0]["text"]
+        whole = (await send_message(baobab, "resources/read", {"uri": f"baobab://docs/{name}"})).result["contents"][0][
+            "text"
+        ]
         read, section, calls = "", None, 0
         while calls == 0 or section is not None:
             arguments = {"name": name, **({"section": section} if section else {})}
-            answer = (await use(baobab, "docs_read", arguments))["structuredContent"]
+            answer = (await call_tool(baobab, "docs_read", arguments))["structuredContent"]
             assert len(answer["text"]) <= MOST_CHARACTERS
             read, section, calls = read + answer["text"], answer["next"], calls + 1
         assert read == whole, name
 
 
 async def test_a_section_is_read_with_what_is_below_it(baobab: Baobab) -> None:
-    answer = (await use(baobab, "docs_read", {"name": "graph-spec", "section": "nodes"}))["structuredContent"]
+    answer = (await call_tool(baobab, "docs_read", {"name": "graph-spec", "section": "nodes"}))["structuredContent"]
     assert answer["text"].startswith("## Nodes")
     assert "### llm" in answer["text"]
     assert "## Edges" not in answer["text"]
@@ -78,13 +80,13 @@ async def test_a_section_is_read_with_what_is_below_it(baobab: Baobab) -> None:
 async def test_a_name_that_is_nearly_right_is_told_the_right_one(
     baobab: Baobab, arguments: dict[str, str], nearest: str
 ) -> None:
-    refused = await use(baobab, "docs_read", arguments)
+    refused = await call_tool(baobab, "docs_read", arguments)
     assert refused["isError"] is True
     assert f"Did you mean `{nearest}`?" in refused["content"][0]["text"]
 
 
 async def test_the_key_of_an_app_may_read_the_documentation(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    by = await key(baobab, key_scope="app", target_app_id=app_id)
-    answer = await use(baobab, "docs_read", {"name": "kv"}, by=by)
+    app_id = await baobab.create_app()
+    by = await create_key(baobab, key_scope="app", target_app_id=app_id)
+    answer = await call_tool(baobab, "docs_read", {"name": "kv"}, by=by)
     assert answer["structuredContent"]["title"] == "The key-value store"

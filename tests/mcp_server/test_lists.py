@@ -19,8 +19,8 @@ from baobab.tools.core.errors import name_operations
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, refusal, say, use
-from tests.people import person
+from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, call_tool, read_refusal, send_message
+from tests.people import create_person
 
 ROOT = Path(__file__).parents[2]
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
@@ -29,18 +29,18 @@ MOST_AT_START, MOST_TOKENS = 25, 6000
 each_era = pytest.mark.parametrize("era", ERAS)
 
 
-async def listed(baobab: Baobab, path: str = "/mcp", **how: Any) -> dict[str, dict[str, Any]]:
+async def list_tools(baobab: Baobab, path: str = "/mcp", **how: Any) -> dict[str, dict[str, Any]]:
     """The whole list by name, in its order."""
     tools, cursor = [], None
     while True:
-        page = (await say(baobab, "tools/list", {"cursor": cursor} if cursor else {}, path=path, **how)).result
+        page = (await send_message(baobab, "tools/list", {"cursor": cursor} if cursor else {}, path=path, **how)).result
         tools += page["tools"]
         cursor = page.get("nextCursor")
         if cursor is None:
             return {tool["name"]: tool for tool in tools}
 
 
-async def key(baobab: Baobab, **wanted: Any) -> dict[str, str]:
+async def create_key(baobab: Baobab, **wanted: Any) -> dict[str, str]:
     made = await baobab.client.post("/api-keys", json={"name": "a key", **wanted}, headers=baobab.owner)
     assert made.status_code == 201, made.text
     return {"authorization": f"Bearer {made.json()['key']}"}
@@ -59,7 +59,7 @@ def tokens() -> Any:
 
 @each_era
 async def test_the_start_set_is_small(baobab: Baobab, era: str, tokens: Any) -> None:
-    answer = await say(baobab, "tools/list", era=era)
+    answer = await send_message(baobab, "tools/list", era=era)
     names = [tool["name"] for tool in answer.result["tools"]]
     assert len(names) <= MOST_AT_START
     assert {"search_tools", "call_tool", "apps_list", "kv_get"} <= set(names)
@@ -67,16 +67,16 @@ async def test_the_start_set_is_small(baobab: Baobab, era: str, tokens: Any) -> 
 
 
 async def test_every_kind_of_caller_is_shown_a_small_list_first(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    user = await baobab.user(app_id, USER)
-    app_key = await key(baobab, key_scope="app", target_app_id=app_id)
+    app_id = await baobab.create_app()
+    user = await baobab.user_headers(app_id, USER)
+    app_key = await create_key(baobab, key_scope="app", target_app_id=app_id)
     for by in (baobab.owner, user, app_key):
-        assert 0 < len(await listed(baobab, by=by)) <= MOST_AT_START
+        assert 0 < len(await list_tools(baobab, by=by)) <= MOST_AT_START
 
 
 @each_era
 async def test_all_tools_are_listed_on_request_with_schema_and_hints(baobab: Baobab, era: str) -> None:
-    tools = await listed(baobab, "/mcp?toolsets=all", era=era)
+    tools = await list_tools(baobab, "/mcp?toolsets=all", era=era)
     assert list(tools) == sorted(tools)
     assert len(tools) > MOST_AT_START
     assert tools["kv_get"]["annotations"] == {"readOnlyHint": True, "openWorldHint": True}
@@ -93,95 +93,97 @@ async def test_all_tools_are_listed_on_request_with_schema_and_hints(baobab: Bao
 
 async def test_both_eras_list_the_same_tools_in_the_same_words(baobab: Baobab) -> None:
     for path in ("/mcp", "/mcp?toolsets=all", "/mcp?toolsets=kv&read_only=true"):
-        assert await listed(baobab, path, era=EARLIER) == await listed(baobab, path, era=MODERN)
+        assert await list_tools(baobab, path, era=EARLIER) == await list_tools(baobab, path, era=MODERN)
 
 
 async def test_a_family_of_tools_can_be_chosen(baobab: Baobab) -> None:
-    tools = await listed(baobab, "/mcp?toolsets=kv,apps")
+    tools = await list_tools(baobab, "/mcp?toolsets=kv,apps")
     assert {name.split("_")[0] for name in tools} == {"kv", "apps"}
-    refused = (await say(baobab, "tools/call", {"name": "config_get"}, path="/mcp?toolsets=kv")).error
+    refused = (await send_message(baobab, "tools/call", {"name": "config_get"}, path="/mcp?toolsets=kv")).error
     assert refused["code"] == -32602
 
 
 @each_era
 async def test_a_connection_may_only_read(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     path = "/mcp?toolsets=all&read_only=true"
-    tools = await listed(baobab, path, era=era)
+    tools = await list_tools(baobab, path, era=era)
     assert all(tool["annotations"]["readOnlyHint"] for tool in tools.values())
     put = {"name": "kv_put", "arguments": {"app_id": app_id, "key": "a", "value": 1}}
-    assert (await say(baobab, "tools/call", put, path=path, era=era)).error["code"] == -32602
+    assert (await send_message(baobab, "tools/call", put, path=path, era=era)).error["code"] == -32602
     through = {"name": "call_tool", "arguments": put}
-    assert (await say(baobab, "tools/call", through, path="/mcp?read_only=true", era=era)).result["isError"]
+    assert (await send_message(baobab, "tools/call", through, path="/mcp?read_only=true", era=era)).result["isError"]
     assert (await baobab.client.get(f"/v1/{app_id}/kv/a", headers=baobab.owner)).status_code == 404
 
 
 @each_era
 async def test_a_connection_may_be_bound_to_one_app(baobab: Baobab, era: str) -> None:
-    here, elsewhere = await baobab.app(), await baobab.app()
+    here, elsewhere = await baobab.create_app(), await baobab.create_app()
     path = f"/mcp?app_id={here}"
-    tools = await listed(baobab, path, era=era)
+    tools = await list_tools(baobab, path, era=era)
     assert not any("app_id" in tool["inputSchema"]["properties"] for name, tool in tools.items() if "kv" in name)
-    await use(baobab, "kv_put", {"key": "a", "value": 1}, path=path, era=era)
-    assert (await use(baobab, "kv_get", {"key": "a"}, path=path, era=era))["structuredContent"] == {"value": 1}
-    inside = await use(baobab, "call_tool", {"name": "kv_exists", "arguments": {"key": "a"}}, path=path, era=era)
+    await call_tool(baobab, "kv_put", {"key": "a", "value": 1}, path=path, era=era)
+    assert (await call_tool(baobab, "kv_get", {"key": "a"}, path=path, era=era))["structuredContent"] == {"value": 1}
+    inside = await call_tool(baobab, "call_tool", {"name": "kv_exists", "arguments": {"key": "a"}}, path=path, era=era)
     assert inside["structuredContent"] == {"exists": True}
     for app_id, refused in ((here, False), (elsewhere, True)):
-        answered = await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, path=path, era=era)
+        answered = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, path=path, era=era)
         assert answered["isError"] is refused
 
 
 async def test_the_key_of_an_app_need_not_name_it(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    by = await key(baobab, key_scope="app", target_app_id=app_id)
-    await use(baobab, "kv_put", {"key": "a", "value": 1}, by=by)
-    assert (await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=by))["structuredContent"] == {"value": 1}
+    app_id = await baobab.create_app()
+    by = await create_key(baobab, key_scope="app", target_app_id=app_id)
+    await call_tool(baobab, "kv_put", {"key": "a", "value": 1}, by=by)
+    assert (await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=by))["structuredContent"] == {
+        "value": 1
+    }
 
 
 @each_era
 async def test_limits_that_a_key_was_made_with_hold_in_every_view(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
-    by = await key(baobab, toolsets=["kv"], read_only=True)
-    tools = await listed(baobab, "/mcp?toolsets=all", by=by, era=era)
+    app_id = await baobab.create_app()
+    by = await create_key(baobab, toolsets=["kv"], read_only=True)
+    tools = await list_tools(baobab, "/mcp?toolsets=all", by=by, era=era)
     assert "kv_get" in tools
     assert all(name.startswith("kv_") and tool["annotations"]["readOnlyHint"] for name, tool in tools.items())
     put = {"name": "kv_put", "arguments": {"app_id": app_id, "key": "a", "value": 1}}
     # Which tools there are is no secret; why this key has one not, its person must learn.
-    told = refusal((await say(baobab, "tools/call", put, by=by, era=era)).result)
+    told = read_refusal((await send_message(baobab, "tools/call", put, by=by, era=era)).result)
     assert told["code"] == "AUTH_KEY_LIMITED"
     assert "only reads" in told["message"]
     elsewhere = {"name": "call_tool", "arguments": {"name": "apps_list"}}
-    assert (await say(baobab, "tools/call", elsewhere, by=by, era=era)).error["code"] == -32602
+    assert (await send_message(baobab, "tools/call", elsewhere, by=by, era=era)).error["code"] == -32602
     over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=by)
     assert over_rest.status_code == 403
     assert "only reads" in over_rest.json()["message"]
 
 
 async def test_a_caller_is_listed_only_what_it_could_use(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    names = set(await listed(baobab, by=await baobab.user(app_id, USER)))
+    app_id = await baobab.create_app()
+    names = set(await list_tools(baobab, by=await baobab.user_headers(app_id, USER)))
     assert "kv_get" in names
     assert not names & {"kv_flush", "apps_init", "config_get", "api_keys_create"}
 
 
 async def test_models_are_not_offered_what_takes_a_password(baobab: Baobab) -> None:
-    names = set(await listed(baobab, "/mcp?toolsets=all"))
+    names = set(await list_tools(baobab, "/mcp?toolsets=all"))
     assert not names & {"platform_signup", "platform_login", "platform_refresh", "oauth_register"}
-    refused = await say(baobab, "tools/call", {"name": "platform_login", "arguments": {}})
+    refused = await send_message(baobab, "tools/call", {"name": "platform_login", "arguments": {}})
     assert refused.error["code"] == -32602
 
 
 @each_era
 async def test_a_tool_is_found_by_what_it_does_and_called_through_another(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
-    shown = await listed(baobab, era=era)
-    found = await use(baobab, "search_tools", {"query": "which web origins may call my app"}, era=era)
+    app_id = await baobab.create_app()
+    shown = await list_tools(baobab, era=era)
+    found = await call_tool(baobab, "search_tools", {"query": "which web origins may call my app"}, era=era)
     best = found["structuredContent"]["tools"][0]
     assert best["name"] == "config_cors"
     assert best["name"] not in shown
     assert "allowed_origins" in best["inputSchema"]["properties"]
     arguments = {"app_id": app_id, "allowed_origins": ["https://a.example"]}
-    done = await use(baobab, "call_tool", {"name": best["name"], "arguments": arguments}, era=era)
+    done = await call_tool(baobab, "call_tool", {"name": best["name"], "arguments": arguments}, era=era)
     assert not done.get("isError"), done
     config = await baobab.client.get(f"/v1/{app_id}/config", headers=baobab.owner)
     assert "https://a.example" in config.text
@@ -201,15 +203,15 @@ async def test_a_tool_is_found_by_what_it_does_and_called_through_another(baobab
     ],
 )
 async def test_what_is_sought_is_among_the_first_five(baobab: Baobab, query: str, expected: str) -> None:
-    found = await use(baobab, "search_tools", {"query": query})
+    found = await call_tool(baobab, "search_tools", {"query": query})
     assert expected in [tool["name"] for tool in found["structuredContent"]["tools"]]
 
 
 async def test_a_search_finds_nothing_that_the_caller_may_not_use(baobab: Baobab) -> None:
-    app_key = await key(baobab, key_scope="app", target_app_id=await baobab.app())
-    everything = await listed(baobab, "/mcp?toolsets=all", by=app_key)
+    app_key = await create_key(baobab, key_scope="app", target_app_id=await baobab.create_app())
+    everything = await list_tools(baobab, "/mcp?toolsets=all", by=app_key)
     for query in ("delete", "make an organisation", "create an app", "revoke a key"):
-        found = await use(baobab, "search_tools", {"query": query, "limit": 20}, by=app_key)
+        found = await call_tool(baobab, "search_tools", {"query": query, "limit": 20}, by=app_key)
         assert {tool["name"] for tool in found["structuredContent"]["tools"]} <= everything.keys()
 
 
@@ -232,23 +234,23 @@ async def test_a_search_finds_nothing_that_the_caller_may_not_use(baobab: Baobab
 async def test_search_and_call_say_what_is_wrong_with_their_arguments(
     baobab: Baobab, era: str, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
-    refused = await use(baobab, tool, arguments, era=era)
+    refused = await call_tool(baobab, tool, arguments, era=era)
     assert refused["isError"] is True
-    assert refusal(refused)["code"] == code
+    assert read_refusal(refused)["code"] == code
 
 
 async def test_a_call_cannot_go_round_in_circles(baobab: Baobab) -> None:
     inner = {"name": "call_tool", "arguments": {"name": "kv_get", "arguments": {}}}
-    assert (await say(baobab, "tools/call", {"name": "call_tool", "arguments": inner})).result["isError"]
+    assert (await send_message(baobab, "tools/call", {"name": "call_tool", "arguments": inner})).result["isError"]
 
 
 async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baobab.mcp_server.catalogue.PAGE", 10)
     path = "/mcp?toolsets=all"
-    first = (await say(baobab, "tools/list", path=path)).result
+    first = (await send_message(baobab, "tools/list", path=path)).result
     assert len(first["tools"]) == 10
-    assert len(await listed(baobab, path)) > 40
-    assert await listed(baobab, path, era=EARLIER) == await listed(baobab, path, era=MODERN)
+    assert len(await list_tools(baobab, path)) > 40
+    assert await list_tools(baobab, path, era=EARLIER) == await list_tools(baobab, path, era=MODERN)
 
 
 @each_era
@@ -267,19 +269,19 @@ async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.Mo
 async def test_an_address_that_asks_for_an_unknown_view_is_refused(
     baobab: Baobab, era: str, query: str, said: str
 ) -> None:
-    refused = await say(baobab, "tools/list", path=f"/mcp?{query}", era=era)
+    refused = await send_message(baobab, "tools/list", path=f"/mcp?{query}", era=era)
     assert refused.status == 400
     assert said in refused.error["message"]
     assert refused.error["remediation"]
 
 
 async def test_a_list_is_for_its_caller_alone_and_stays_fresh_for_a_while(baobab: Baobab) -> None:
-    told = (await say(baobab, "tools/list", era=MODERN)).result
+    told = (await send_message(baobab, "tools/list", era=MODERN)).result
     assert told["cacheScope"] == "private"
     assert told["ttlMs"] > 0
 
 
-def routes_in(text: str, registry: Registry) -> list[str]:
+def find_routes(text: str, registry: Registry) -> list[str]:
     """Method and path, or the beginning of a path of ours: what no model can call."""
     first = {tool.rest.path.split("/")[1] for tool in registry.tools.values() if tool.rest}
     ours = "|".join(sorted(re.escape(segment) for segment in first if segment and not segment.startswith("{")))
@@ -287,27 +289,27 @@ def routes_in(text: str, registry: Registry) -> list[str]:
 
 
 async def test_nothing_that_a_model_reads_of_tools_names_a_route(baobab: Baobab) -> None:
-    registry = baobab.house.registry
-    for tool in (await listed(baobab, "/mcp?toolsets=all")).values():
-        assert not routes_in(json.dumps(tool).replace("ending in /v1", ""), registry), tool
+    registry = baobab.application.registry
+    for tool in (await list_tools(baobab, "/mcp?toolsets=all")).values():
+        assert not find_routes(json.dumps(tool).replace("ending in /v1", ""), registry), tool
         assert not re.search(r"\bop:[a-z]", json.dumps(tool))
-    found = await use(baobab, "search_tools", {"query": "move an app to another region", "limit": 20})
+    found = await call_tool(baobab, "search_tools", {"query": "move an app to another region", "limit": 20})
     assert "source_replicas_delete" in json.dumps(found["structuredContent"])
-    assert not routes_in(found["content"][0]["text"].replace("ending in /v1", ""), registry)
+    assert not find_routes(found["content"][0]["text"].replace("ending in /v1", ""), registry)
 
 
 def test_no_error_of_a_tool_tells_a_model_of_a_route_where_there_is_a_tool(baobab: Baobab) -> None:
-    registry = baobab.house.registry
+    registry = baobab.application.registry
     told = {kind.summary for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
     told |= {kind.remediation for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
-    told |= {text for room in ("tools", "runtime", "storage") for text in remedies_in(ROOT / room)}
+    told |= {text for room in ("tools", "runtime", "storage") for text in find_remedies(ROOT / room)}
     assert len(told) > 150
     for text in told:
         # What models are not offered has no other name than its route: a person does it.
-        assert not routes_in(name_operations(text), registry), text
+        assert not find_routes(name_operations(text), registry), text
 
 
-def remedies_in(room: Path) -> Iterator[str]:
+def find_remedies(room: Path) -> Iterator[str]:
     """What is written in the code as the remedy of one error."""
     for path in room.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -317,15 +319,15 @@ def remedies_in(room: Path) -> Iterator[str]:
 
 
 async def test_every_tool_has_a_title_for_people_and_every_argument_a_description(baobab: Baobab) -> None:
-    for tool in (await listed(baobab, "/mcp?toolsets=all")).values():
+    for tool in (await list_tools(baobab, "/mcp?toolsets=all")).values():
         assert tool["title"].lower().replace(" ", "_") != tool["name"]
         assert len(tool["title"]) <= 80
         for name, argument in tool["inputSchema"]["properties"].items():
             choices = [argument, *argument.get("anyOf", ())]
             assert any(choice.get("description") for choice in choices), f"{tool['name']}: {name}"
-    assert (await listed(baobab))["kv_delete"]["title"] == "Delete a key"
+    assert (await list_tools(baobab))["kv_delete"]["title"] == "Delete a key"
     # What is answered by one name and asked by another says so.
-    run = (await listed(baobab, "/mcp?toolsets=agents"))["agents_runs_get"]["inputSchema"]["properties"]["id"]
+    run = (await list_tools(baobab, "/mcp?toolsets=agents"))["agents_runs_get"]["inputSchema"]["properties"]["id"]
     assert "`run_id` that its start answered" in run["description"]
 
 
@@ -333,7 +335,7 @@ async def test_every_tool_has_a_title_for_people_and_every_argument_a_descriptio
 async def test_the_server_has_an_icon_that_a_client_can_show(baobab: Baobab, era: str) -> None:
     method = "server/discover" if era == MODERN else "initialize"
     client = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    answer = (await say(baobab, method, {} if era == MODERN else client, era=era)).result
+    answer = (await send_message(baobab, method, {} if era == MODERN else client, era=era)).result
     told = answer.get("serverInfo") or answer["_meta"][SERVER_INFO_META_KEY]
     (icon,) = told["icons"]
     shown = await baobab.client.get(icon["src"])
@@ -353,28 +355,28 @@ async def test_lists_of_many_views_push_out_no_other_organisations_lists(
 
     monkeypatch.setattr(catalogue, "Offer", Counted)
     monkeypatch.setattr(catalogue, "_REMEMBERED", 6)
-    neighbour = (await person(baobab, "neighbour")).headers
+    neighbour = (await create_person(baobab, "neighbour")).headers
     paths = ("/mcp?toolsets=kv", "/mcp?toolsets=apps", "/mcp")
-    shown = [await listed(baobab, path, by=neighbour) for path in paths]
-    families = sorted(toolset.name for toolset in baobab.house.registry.toolsets)
+    shown = [await list_tools(baobab, path, by=neighbour) for path in paths]
+    families = sorted(toolset.name for toolset in baobab.application.registry.toolsets)
     for first, second in itertools.islice(itertools.combinations(families, 2), 20):
-        await listed(baobab, f"/mcp?toolsets={first},{second}")
+        await list_tools(baobab, f"/mcp?toolsets={first},{second}")
     made.clear()
-    assert [await listed(baobab, path, by=neighbour) for path in paths] == shown
+    assert [await list_tools(baobab, path, by=neighbour) for path in paths] == shown
     assert made == []
 
 
 @each_era
 async def test_lists_are_taken_from_the_callers_requests(baobab: Baobab, era: str) -> None:
-    headers = (await person(baobab, "hurried")).headers
+    headers = (await create_person(baobab, "hurried")).headers
     for _ in range(590):
         assert (await baobab.client.get("/platform/me", headers=headers)).status_code == 200
     for method in ("tools/list", "prompts/list", "resources/list", "tools/list", "resources/templates/list"):
-        assert (await say(baobab, method, era=era, by=headers)).status == 200
-    answers = [await say(baobab, "tools/list", era=era, by=headers) for _ in range(6)]
+        assert (await send_message(baobab, method, era=era, by=headers)).status == 200
+    answers = [await send_message(baobab, "tools/list", era=era, by=headers) for _ in range(6)]
     refused = answers[-1]
     assert [answer.status for answer in answers] == [200] * 5 + [429]
     assert refused.message["id"] == 1
     assert refused.error["data"]["code"] == "QUOTA_RATE_LIMIT"
     assert int(refused.headers["retry-after"]) > 0
-    assert (await say(baobab, "tools/list", era=era)).status == 200
+    assert (await send_message(baobab, "tools/list", era=era)).status == 200

@@ -22,8 +22,8 @@ from pydantic import AnyUrl
 from baobab.runtime.egress import EgressResponse
 from baobab.tools.core.plans import PLANS
 from tests.conftest import ADDRESS, Baobab
-from tests.installation import application_of
-from tests.people import Person, key, person
+from tests.installation import get_asgi_app
+from tests.people import Person, create_key, create_person
 
 REDIRECT = "http://127.0.0.1:3000/callback"
 DOCUMENT = "https://client.example/oauth/client.json"
@@ -58,27 +58,29 @@ class Browser:
         self._who = who
         self._decision = {"decision": "approve", **decision}
         self.shown: dict[str, Any] = {}
-        self.told: dict[str, str] = {}
+        self.callback_query: dict[str, str] = {}
 
-    async def opens(self, link: str) -> None:
+    async def open_link(self, link: str) -> None:
         client = self._baobab.client
         sent_on = (await client.get(link)).headers["location"]
         page = await client.get(sent_on)
         assert page.headers["content-type"].startswith("text/html")
-        request = told(sent_on)["request"]
+        request = parse_query(sent_on)["request"]
         self.shown = (await client.get("/oauth/request", params={"request": request})).json()
         body = {"request": request, **self._decision}
         decided = await client.post("/oauth/decision", json=body, headers=self._who.headers)
         assert decided.status_code == 200, decided.text
-        self.told = told(decided.json()["redirect_to"])
+        self.callback_query = parse_query(decided.json()["redirect_to"])
 
-    async def came_back(self) -> AuthorizationCodeResult:
+    async def read_callback(self) -> AuthorizationCodeResult:
         return AuthorizationCodeResult(
-            code=self.told.get("code", ""), state=self.told.get("state"), iss=self.told.get("iss")
+            code=self.callback_query.get("code", ""),
+            state=self.callback_query.get("state"),
+            iss=self.callback_query.get("iss"),
         )
 
 
-class Outgoing:
+class FakeHttpClient:
     """The network, on which one client's document is published."""
 
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
@@ -86,11 +88,11 @@ class Outgoing:
         return EgressResponse(200, {"Content-Type": "application/json"}, json.dumps(document).encode(), url)
 
 
-def told(link: str) -> dict[str, str]:
+def parse_query(link: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
 
 
-async def tools_of(
+async def list_tools(
     baobab: Baobab,
     browser: Browser,
     storage: Storage,
@@ -100,8 +102,8 @@ async def tools_of(
 ) -> list[str]:
     """The names of the tools that the official client sees after it has been through OAuth."""
     metadata = OAuthClientMetadata(client_name="Official", redirect_uris=[AnyUrl(redirect)])
-    auth = OAuthClientProvider(f"{address}/mcp", metadata, storage, browser.opens, browser.came_back, **options)
-    transport = httpx2.ASGITransport(app=application_of(baobab.client))
+    auth = OAuthClientProvider(f"{address}/mcp", metadata, storage, browser.open_link, browser.read_callback, **options)
+    transport = httpx2.ASGITransport(app=get_asgi_app(baobab.client))
     async with (
         httpx2.AsyncClient(transport=transport, auth=auth, base_url=address) as http,
         Client(streamable_http_client(f"{address}/mcp", http_client=http)) as client,
@@ -109,7 +111,7 @@ async def tools_of(
         return [tool.name for tool in (await client.list_tools()).tools]
 
 
-class Steps:
+class OAuthSteps:
     """The client's steps one by one, each of which a test may take wrongly."""
 
     def __init__(self, baobab: Baobab, who: Person) -> None:
@@ -119,7 +121,7 @@ class Steps:
         self.client_id = ""
         self.decision: dict[str, Any] = {"decision": "approve"}
 
-    async def register(self, *uris: str, **more: Any) -> httpx.Response:
+    async def register_client(self, *uris: str, **more: Any) -> httpx.Response:
         body = {"redirect_uris": list(uris or (REDIRECT,)), "client_name": "Steps", **more}
         answer = await self.client.post("/oauth/register", json=body)
         self.client_id = answer.json().get("client_id", "")
@@ -138,13 +140,13 @@ class Steps:
         }
         return await self.client.get("/oauth/authorize", params={k: v for k, v in asked.items() if v is not None})
 
-    async def code(self, **changed: str | None) -> str:
+    async def obtain_code(self, **changed: str | None) -> str:
         sent_on = (await self.authorize(**changed)).headers["location"]
-        body = {"request": told(sent_on)["request"], **self.decision}
+        body = {"request": parse_query(sent_on)["request"], **self.decision}
         decided = await self.client.post("/oauth/decision", json=body, headers=self.who.headers)
-        return told(decided.json()["redirect_to"])["code"]
+        return parse_query(decided.json()["redirect_to"])["code"]
 
-    async def exchange(self, code: str, **changed: str | None) -> httpx.Response:
+    async def exchange_code(self, code: str, **changed: str | None) -> httpx.Response:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -155,7 +157,7 @@ class Steps:
         }
         return await self.client.post("/oauth/token", data={k: v for k, v in form.items() if v is not None})
 
-    async def works(self, key: str) -> bool:
+    async def is_key_valid(self, key: str) -> bool:
         answer = await self.client.get("/platform/me", headers={"authorization": f"Bearer {key}"})
         return answer.status_code == 200
 
@@ -167,13 +169,13 @@ def settings(settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 async def ada(baobab: Baobab) -> Person:
-    return await person(baobab, "ada")
+    return await create_person(baobab, "ada")
 
 
 @pytest.fixture
-async def steps(baobab: Baobab, ada: Person) -> Steps:
-    made = Steps(baobab, ada)
-    await made.register()
+async def steps(baobab: Baobab, ada: Person) -> OAuthSteps:
+    made = OAuthSteps(baobab, ada)
+    await made.register_client()
     return made
 
 
@@ -182,7 +184,7 @@ async def test_the_official_client_signs_in_at_every_name_of_the_server(
     baobab: Baobab, ada: Person, address: str
 ) -> None:
     storage = Storage()
-    assert "kv_get" in await tools_of(baobab, Browser(baobab, ada), storage, address=address)
+    assert "kv_get" in await list_tools(baobab, Browser(baobab, ada), storage, address=address)
     metadata = await baobab.client.get(f"{address}/.well-known/oauth-protected-resource/mcp")
     assert metadata.json()["resource"] == f"{address}/mcp"
     # One installation: the key that was made at one name is good at the others.
@@ -202,7 +204,7 @@ async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_
     baobab: Baobab, ada: Person
 ) -> None:
     browser, storage = Browser(baobab, ada), Storage()
-    assert "kv_get" in await tools_of(baobab, browser, storage)
+    assert "kv_get" in await list_tools(baobab, browser, storage)
     assert browser.shown["client_name"] == "Official"
     assert browser.shown["redirect_host"] == "127.0.0.1:3000"
     assert storage.tokens is not None
@@ -228,11 +230,11 @@ async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_
 
 
 async def test_the_official_client_gets_a_key_by_the_document_that_describes_it(baobab: Baobab, ada: Person) -> None:
-    object.__setattr__(baobab.house.services, "http_client", Outgoing())
+    object.__setattr__(baobab.application.services, "http_client", FakeHttpClient())
     browser, storage = Browser(baobab, ada, read_only=True), Storage()
     # The document registers localhost with no port; this client listens on one.
     redirect = "http://localhost:4711/callback"
-    names = await tools_of(baobab, browser, storage, redirect, client_metadata_url=DOCUMENT)
+    names = await list_tools(baobab, browser, storage, redirect, client_metadata_url=DOCUMENT)
     assert "kv_get" in names
     assert "kv_put" not in names
     assert browser.shown["client_document"] is True
@@ -243,15 +245,15 @@ async def test_the_official_client_gets_a_key_by_the_document_that_describes_it(
 async def test_the_official_client_understands_a_refusal(baobab: Baobab, ada: Person) -> None:
     browser, storage = Browser(baobab, ada, decision="deny"), Storage()
     with pytest.raises(BaseExceptionGroup) as refused:
-        await tools_of(baobab, browser, storage)
-    assert "No authorization code received" in "".join(str(part) for part in _parts(refused.value))
-    assert browser.told["error"] == "access_denied"
+        await list_tools(baobab, browser, storage)
+    assert "No authorization code received" in "".join(str(part) for part in _flatten_errors(refused.value))
+    assert browser.callback_query["error"] == "access_denied"
     assert storage.tokens is None
 
 
-def _parts(error: BaseException) -> list[BaseException]:
+def _flatten_errors(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        return [part for inner in error.exceptions for part in _parts(inner)]
+        return [part for inner in error.exceptions for part in _flatten_errors(inner)]
     return [error]
 
 
@@ -275,10 +277,10 @@ async def test_the_metadata_say_what_is_served(baobab: Baobab) -> None:
         assert resource["bearer_methods_supported"] == ["header"]
 
 
-async def test_a_client_is_registered_without_a_secret_whatever_it_asks_for(steps: Steps) -> None:
+async def test_a_client_is_registered_without_a_secret_whatever_it_asks_for(steps: OAuthSteps) -> None:
     for method in ("none", "client_secret_post", "client_secret_basic", None):
         more = {"token_endpoint_auth_method": method} if method else {}
-        answer = await steps.register(**more, logo_uri="https://client.example/logo.png")
+        answer = await steps.register_client(**more, logo_uri="https://client.example/logo.png")
         assert answer.status_code == 201
         made = answer.json()
         assert made["token_endpoint_auth_method"] == "none"
@@ -319,7 +321,7 @@ async def test_the_twenty_first_registration_of_an_hour_waits(baobab: Baobab) ->
     assert 0 < int(answer.headers["retry-after"]) <= 3600
     assert answer.json()["error"] == "temporarily_unavailable"
     # Another address is another client.
-    transport = httpx.ASGITransport(app=application_of(baobab.client), client=("192.0.2.7", 1))
+    transport = httpx.ASGITransport(app=get_asgi_app(baobab.client), client=("192.0.2.7", 1))
     async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as other:
         assert (await other.post("/oauth/register", json=body)).status_code == 201
 
@@ -329,22 +331,22 @@ async def test_a_registration_that_is_too_large_is_not_read(baobab: Baobab) -> N
     assert answer.status_code == 413
 
 
-async def test_the_answers_of_the_token_endpoint_are_what_oauth_says(steps: Steps) -> None:
-    answer = await steps.exchange(await steps.code(scope="mcp ai:gateway", resource=f"{ADDRESS}/mcp"))
+async def test_the_answers_of_the_token_endpoint_are_what_oauth_says(steps: OAuthSteps) -> None:
+    answer = await steps.exchange_code(await steps.obtain_code(scope="mcp ai:gateway", resource=f"{ADDRESS}/mcp"))
     assert answer.status_code == 200
     made = answer.json()
     assert made.keys() == {"access_token", "token_type", "scope", "refresh_token", "expires_in"}
     assert (made["token_type"], made["scope"]) == ("Bearer", "mcp ai:gateway")
     assert answer.headers["cache-control"] == "no-store"
-    assert await steps.works(made["access_token"])
+    assert await steps.is_key_valid(made["access_token"])
 
 
 async def test_a_plan_without_room_for_a_key_is_told_in_the_words_of_oauth(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch
+    steps: OAuthSteps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = await steps.code()
+    code = await steps.obtain_code()
     monkeypatch.setitem(PLANS, "enterprise", dataclasses.replace(PLANS["enterprise"], api_keys=0))
-    answer = await steps.exchange(code)
+    answer = await steps.exchange_code(code)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
     assert "room for 0 live API keys" in answer.json()["error_description"]
 
@@ -363,12 +365,12 @@ async def test_a_plan_without_room_for_a_key_is_told_in_the_words_of_oauth(
     ],
 )
 async def test_a_request_that_cannot_be_is_sent_back_with_the_reason(
-    steps: Steps, changed: dict[str, str | None], error: str
+    steps: OAuthSteps, changed: dict[str, str | None], error: str
 ) -> None:
     answer = await steps.authorize(**changed)
     assert answer.status_code == 302
     assert answer.headers["location"].startswith(f"{REDIRECT}?")
-    sent_back = told(answer.headers["location"])
+    sent_back = parse_query(answer.headers["location"])
     assert sent_back["error"] == error
     assert sent_back["iss"] == ADDRESS
     assert sent_back["state"] == changed.get("state", "some state")
@@ -391,7 +393,7 @@ async def test_a_request_that_cannot_be_is_sent_back_with_the_reason(
     ],
 )
 async def test_nobody_is_sent_to_an_address_that_is_not_the_clients(
-    steps: Steps, changed: dict[str, str | None]
+    steps: OAuthSteps, changed: dict[str, str | None]
 ) -> None:
     for more in ({}, {"code_challenge": None}):
         answer = await steps.authorize(**changed, **more)
@@ -400,22 +402,22 @@ async def test_nobody_is_sent_to_an_address_that_is_not_the_clients(
         assert answer.json()["error"] == "invalid_request"
 
 
-async def test_a_client_on_this_machine_may_listen_on_any_port(steps: Steps) -> None:
+async def test_a_client_on_this_machine_may_listen_on_any_port(steps: OAuthSteps) -> None:
     elsewhere = "http://127.0.0.1:50123/callback"
-    code = await steps.code(redirect_uri=elsewhere)
-    assert (await steps.exchange(code)).json()["error"] == "invalid_grant"
-    assert (await steps.exchange(code, redirect_uri=elsewhere)).status_code == 200
+    code = await steps.obtain_code(redirect_uri=elsewhere)
+    assert (await steps.exchange_code(code)).json()["error"] == "invalid_grant"
+    assert (await steps.exchange_code(code, redirect_uri=elsewhere)).status_code == 200
 
 
-async def test_an_address_elsewhere_keeps_its_port(steps: Steps) -> None:
-    await steps.register("https://app.example/callback")
+async def test_an_address_elsewhere_keeps_its_port(steps: OAuthSteps) -> None:
+    await steps.register_client("https://app.example/callback")
     answer = await steps.authorize(redirect_uri="https://app.example:8443/callback")
     assert answer.status_code == 400
 
 
-async def test_a_client_with_one_address_need_not_name_it(steps: Steps) -> None:
-    code = await steps.code(redirect_uri=None)
-    assert (await steps.exchange(code, redirect_uri=None)).status_code == 200
+async def test_a_client_with_one_address_need_not_name_it(steps: OAuthSteps) -> None:
+    code = await steps.obtain_code(redirect_uri=None)
+    assert (await steps.exchange_code(code, redirect_uri=None)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -435,37 +437,37 @@ async def test_a_client_with_one_address_need_not_name_it(steps: Steps) -> None:
     ],
 )
 async def test_a_code_is_not_exchanged_by_whoever_cannot_show_all_of_it(
-    steps: Steps, changed: dict[str, str | None], status: int, error: str
+    steps: OAuthSteps, changed: dict[str, str | None], status: int, error: str
 ) -> None:
-    code = await steps.code()
-    refused = await steps.exchange(**{"code": code, **changed})  # type: ignore[arg-type]
+    code = await steps.obtain_code()
+    refused = await steps.exchange_code(**{"code": code, **changed})  # type: ignore[arg-type]
     assert (refused.status_code, refused.json()["error"]) == (status, error)
     # Nobody but the client could use the code up.
-    assert (await steps.exchange(code)).status_code == 200
+    assert (await steps.exchange_code(code)).status_code == 200
 
 
-async def test_a_code_of_one_client_is_nothing_to_another(steps: Steps) -> None:
-    code, first = await steps.code(), steps.client_id
-    await steps.register()
-    assert (await steps.exchange(code)).json()["error"] == "invalid_grant"
+async def test_a_code_of_one_client_is_nothing_to_another(steps: OAuthSteps) -> None:
+    code, first = await steps.obtain_code(), steps.client_id
+    await steps.register_client()
+    assert (await steps.exchange_code(code)).json()["error"] == "invalid_grant"
     steps.client_id = first
-    assert (await steps.exchange(code)).status_code == 200
+    assert (await steps.exchange_code(code)).status_code == 200
 
 
-async def test_a_code_that_comes_again_takes_the_key_out_of_force(steps: Steps) -> None:
-    code = await steps.code()
-    made = (await steps.exchange(code)).json()["access_token"]
+async def test_a_code_that_comes_again_takes_the_key_out_of_force(steps: OAuthSteps) -> None:
+    code = await steps.obtain_code()
+    made = (await steps.exchange_code(code)).json()["access_token"]
     # Without the verifier a code that was seen somewhere is no lever against its client.
-    assert (await steps.exchange(code, code_verifier="w" * 64)).json()["error"] == "invalid_grant"
-    assert await steps.works(made)
-    again = await steps.exchange(code)
+    assert (await steps.exchange_code(code, code_verifier="w" * 64)).json()["error"] == "invalid_grant"
+    assert await steps.is_key_valid(made)
+    again = await steps.exchange_code(code)
     assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
-    assert not await steps.works(made)
+    assert not await steps.is_key_valid(made)
 
 
-async def test_two_exchanges_at_once_get_one_key_between_them(steps: Steps) -> None:
-    code = await steps.code()
-    answers = await asyncio.gather(steps.exchange(code), steps.exchange(code))
+async def test_two_exchanges_at_once_get_one_key_between_them(steps: OAuthSteps) -> None:
+    code = await steps.obtain_code()
+    answers = await asyncio.gather(steps.exchange_code(code), steps.exchange_code(code))
     assert sorted(answer.status_code for answer in answers) == [200, 400]
 
 
@@ -511,10 +513,10 @@ async def test_a_page_of_another_site_may_do_no_more(baobab: Baobab, method: str
     assert answer.status_code == 403
 
 
-async def test_a_key_decides_nothing(baobab: Baobab, steps: Steps) -> None:
-    request = told((await steps.authorize()).headers["location"])["request"]
+async def test_a_key_decides_nothing(baobab: Baobab, steps: OAuthSteps) -> None:
+    request = parse_query((await steps.authorize()).headers["location"])["request"]
     body = {"request": request, "decision": "approve"}
-    for headers in (baobab.owner, await key(baobab, steps.who.headers, scopes=["ai:gateway"])):
+    for headers in (baobab.owner, await create_key(baobab, steps.who.headers, scopes=["ai:gateway"])):
         assert (await baobab.client.post("/oauth/decision", json=body, headers=headers)).status_code == 403
     assert (await baobab.client.post("/oauth/decision", json=body)).status_code == 401
 
@@ -547,30 +549,30 @@ async def test_the_consent_script_turns_nothing_into_markup_and_keeps_nothing(ba
         assert f'id="{name}"' in page, name
 
 
-async def test_a_name_that_is_markup_stays_a_name(steps: Steps) -> None:
+async def test_a_name_that_is_markup_stays_a_name(steps: OAuthSteps) -> None:
     name = "<img src=x onerror=alert(1)>\"'&"
-    await steps.register(client_name=name)
-    request = told((await steps.authorize()).headers["location"])["request"]
+    await steps.register_client(client_name=name)
+    request = parse_query((await steps.authorize()).headers["location"])["request"]
     answer = await steps.client.get("/oauth/request", params={"request": request})
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["client_name"] == name
 
 
 async def test_the_official_client_refreshes_its_token_by_itself(baobab: Baobab) -> None:
-    storage, browser = Storage(), Browser(baobab, await person(baobab, "ada"))
+    storage, browser = Storage(), Browser(baobab, await create_person(baobab, "ada"))
     metadata = OAuthClientMetadata(client_name="Official", redirect_uris=[AnyUrl(REDIRECT)])
-    auth = OAuthClientProvider(f"{ADDRESS}/mcp", metadata, storage, browser.opens, browser.came_back)
-    transport = httpx2.ASGITransport(app=application_of(baobab.client))
+    auth = OAuthClientProvider(f"{ADDRESS}/mcp", metadata, storage, browser.open_link, browser.read_callback)
+    transport = httpx2.ASGITransport(app=get_asgi_app(baobab.client))
     async with (
         httpx2.AsyncClient(transport=transport, auth=auth, base_url=ADDRESS) as http,
         Client(streamable_http_client(f"{ADDRESS}/mcp", http_client=http)) as client,
     ):
         assert (await client.list_tools()).tools
-        first, browser.told = storage.tokens, {}
+        first, browser.callback_query = storage.tokens, {}
         # For the client its hour is over; no person is asked again.
         auth.context.token_expiry_time = 1.0
         assert not (await client.call_tool("platform_me", {})).is_error
-    assert browser.told == {}
+    assert browser.callback_query == {}
     assert first is not None
     assert storage.tokens is not None
     assert storage.tokens.access_token != first.access_token

@@ -30,8 +30,8 @@ from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Mcp, Toolset
-from tests.cli.server_process import PATIENCE, ServerProcess, serving
-from tests.columns import begin
+from tests.backends import prepare_data
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 from tests.conftest import KEY
 from tests.ports import free_port
 
@@ -47,17 +47,20 @@ class User:
     client: Client
     sent: list[str] = field(default_factory=list)
 
-    async def use(self, tool: str, **arguments: Any) -> Any:
+    async def call_tool(self, tool: str, **arguments: Any) -> Any:
         result = await self.client.call_tool(tool, arguments)
         assert not result.is_error, result.content
         return result.structured_content
 
 
 @contextlib.asynccontextmanager
-async def user(
-    address: str, era: str, *, view: str = "", keep_alive: bool = True, key: str = KEY, asked: Any = None
+async def connect_user(
+    address: str, era: str, *, view: str = "", keep_alive: bool = True, key: str = KEY, on_elicitation: Any = None
 ) -> AsyncIterator[User]:
-    """keep_alive: whether requests may share a connection, which one worker has accepted. asked: the elicitations."""
+    """keep_alive: whether requests may share a connection, which one worker has accepted.
+
+    on_elicitation: answers what the server asks of the user.
+    """
     sent: list[str] = []
 
     async def note(request: httpx2.Request) -> None:
@@ -66,9 +69,13 @@ async def user(
     limits = httpx2.Limits(max_keepalive_connections=None if keep_alive else 0)
     headers = {"authorization": f"Bearer {key}"}
     async with (
-        httpx2.AsyncClient(headers=headers, limits=limits, timeout=PATIENCE, event_hooks={"request": [note]}) as http,
+        httpx2.AsyncClient(
+            headers=headers, limits=limits, timeout=TIMEOUT_SECONDS, event_hooks={"request": [note]}
+        ) as http,
         Client(
-            streamable_http_client(f"{address}/mcp{view}", http_client=http), mode=era, elicitation_callback=asked
+            streamable_http_client(f"{address}/mcp{view}", http_client=http),
+            mode=era,
+            elicitation_callback=on_elicitation,
         ) as client,
     ):
         yield User(client, sent)
@@ -81,29 +88,29 @@ async def user(
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with two workers."""
     data = tmp_path_factory.mktemp("pair") / "data"
-    with serving(data, "--workers", 2, settings={**SETTINGS, **begin(data)}) as server:
+    with run_server(data, "--workers", 2, settings={**SETTINGS, **prepare_data(data)}) as server:
         yield server
 
 
-def workers(server: ServerProcess) -> list[int]:
+def list_workers(server: ServerProcess) -> list[int]:
     pid = server.process.pid
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
-def writes(process: int) -> bool:
+def is_writing(process: int) -> bool:
     """Whether it has a file locked for itself."""
     return any(f" WRITE {process} " in lock for lock in Path("/proc/locks").read_text().splitlines())
 
 
 @contextlib.contextmanager
-def asleep(worker: int) -> Iterator[None]:
+def freeze_worker(worker: int) -> Iterator[None]:
     """While one worker sleeps, the other must answer everything. It falls asleep when it writes nothing.
 
     On files, one that is frozen in the middle of writing holds up the others (docs/operating.md).
     """
     os.kill(worker, signal.SIGSTOP)
-    while writes(worker):
+    while is_writing(worker):
         os.kill(worker, signal.SIGCONT)
         os.kill(worker, signal.SIGSTOP)
         time.sleep(0.01)
@@ -115,18 +122,18 @@ def asleep(worker: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_tools_are_listed_and_called(pair: ServerProcess, era: str) -> None:
-    async with user(pair.address, era) as agent:
+    async with connect_user(pair.address, era) as agent:
         assert (agent.client.protocol_version >= "2026") is (era == "auto")
         listed = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
         assert listed["kv_put"].input_schema["required"] == ["app_id", "key", "value"]
-        app_id = (await agent.use("apps_init", name=f"of-{era}"))["app_id"]
-        await agent.use("kv_put", app_id=app_id, key="a/b", value={"n": 1})
-        assert await agent.use("kv_get", app_id=app_id, key="a/b") == {"value": {"n": 1}}
+        app_id = (await agent.call_tool("apps_init", name=f"of-{era}"))["app_id"]
+        await agent.call_tool("kv_put", app_id=app_id, key="a/b", value={"n": 1})
+        assert await agent.call_tool("kv_get", app_id=app_id, key="a/b") == {"value": {"n": 1}}
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProcess, era: str) -> None:
-    async with user(pair.address, era) as agent:
+    async with connect_user(pair.address, era) as agent:
         refused = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})
         assert refused.is_error
         assert refused.meta is not None
@@ -142,23 +149,23 @@ async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProce
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_any_worker_answers_any_request(pair: ServerProcess, era: str) -> None:
-    one, other = workers(pair)
-    async with user(pair.address, era, keep_alive=False) as agent:
-        with asleep(one):
-            app_id = (await agent.use("apps_init", name=f"shared-{era}"))["app_id"]
-            await agent.use("kv_put", app_id=app_id, key="a", value=1)
-        with asleep(other):
-            assert await agent.use("kv_get", app_id=app_id, key="a") == {"value": 1}
-            await agent.use("kv_put", app_id=app_id, key="a", value=2)
-        with asleep(one):
-            assert await agent.use("kv_get", app_id=app_id, key="a") == {"value": 2}
+    one, other = list_workers(pair)
+    async with connect_user(pair.address, era, keep_alive=False) as agent:
+        with freeze_worker(one):
+            app_id = (await agent.call_tool("apps_init", name=f"shared-{era}"))["app_id"]
+            await agent.call_tool("kv_put", app_id=app_id, key="a", value=1)
+        with freeze_worker(other):
+            assert await agent.call_tool("kv_get", app_id=app_id, key="a") == {"value": 1}
+            await agent.call_tool("kv_put", app_id=app_id, key="a", value=2)
+        with freeze_worker(one):
+            assert await agent.call_tool("kv_get", app_id=app_id, key="a") == {"value": 2}
             assert (await agent.client.list_tools(cache_mode="bypass")).tools
 
 
-async def held(pair: ServerProcess) -> str:
+async def create_approval_key(pair: ServerProcess) -> str:
     """A new key whose changes wait for a person."""
     body = {"name": "an agent", "approval": "write"}
-    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE) as http:
+    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=TIMEOUT_SECONDS) as http:
         made = await http.post(f"{pair.address}/api-keys", json=body)
         key: str = made.json()["key"]
         return key
@@ -166,7 +173,7 @@ async def held(pair: ServerProcess) -> str:
 
 async def approve(pair: ServerProcess, approval_id: str) -> None:
     """A person's word, on whichever worker takes it."""
-    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE) as http:
+    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=TIMEOUT_SECONDS) as http:
         decided = await http.post(f"{pair.address}/v1/approvals/{approval_id}/approve")
         assert decided.status_code == 200, decided.text
 
@@ -174,59 +181,61 @@ async def approve(pair: ServerProcess, approval_id: str) -> None:
 async def test_a_client_shows_its_person_where_to_decide_and_goes_on_by_itself(pair: ServerProcess) -> None:
     shown: list[str] = []
 
-    async def asked(_context: Any, params: Any) -> types.ElicitResult:
+    async def answer_elicitation(_context: Any, params: Any) -> types.ElicitResult:
         shown.append(params.url)
         await approve(pair, params.url.rsplit("/", 1)[1])
         return types.ElicitResult(action="accept")
 
-    async with user(pair.address, "auto", key=await held(pair), keep_alive=False, asked=asked) as agent:
-        made = await agent.use("apps_init", name="approved-on-the-way")
+    async with connect_user(
+        pair.address, "auto", key=await create_approval_key(pair), keep_alive=False, on_elicitation=answer_elicitation
+    ) as agent:
+        made = await agent.call_tool("apps_init", name="approved-on-the-way")
         assert made["app_id"].startswith("app_")
         assert len(shown) == 1
 
 
 async def test_an_earlier_client_is_told_in_words_and_calls_again(pair: ServerProcess) -> None:
-    async with user(pair.address, "legacy", key=await held(pair), keep_alive=False) as agent:
+    async with connect_user(pair.address, "legacy", key=await create_approval_key(pair), keep_alive=False) as agent:
         refused = await agent.client.call_tool("apps_init", {"name": "approved-by-hand"})
         assert refused.is_error
         assert refused.meta is not None
         approval_id = refused.meta["baobab/error"]["details"]["approval_id"]
         await approve(pair, approval_id)
-        async with asyncio.timeout(PATIENCE):
-            while (await agent.use("approvals_get", approval_id=approval_id))["approval"]["status"] == "approved":
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while (await agent.call_tool("approvals_get", approval_id=approval_id))["approval"]["status"] == "approved":
                 await asyncio.sleep(0.02)
-        made = await agent.use("apps_init", name="approved-by-hand")
+        made = await agent.call_tool("apps_init", name="approved-by-hand")
         assert made["app_id"].startswith("app_")
 
 
 async def test_clients_go_on_when_the_server_is_killed_and_started_anew(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_port()
-    settings = {**SETTINGS, **begin(data)}
+    settings = {**SETTINGS, **prepare_data(data)}
     async with contextlib.AsyncExitStack() as stack:
-        with serving(data, settings=settings, port=port) as server:
-            agents = [await stack.enter_async_context(user(server.address, era)) for era in ERAS]
-            app_id = (await agents[0].use("apps_init", name="survivor"))["app_id"]
+        with run_server(data, settings=settings, port=port) as server:
+            agents = [await stack.enter_async_context(connect_user(server.address, era)) for era in ERAS]
+            app_id = (await agents[0].call_tool("apps_init", name="survivor"))["app_id"]
             for agent in agents:
-                await agent.use("kv_put", app_id=app_id, key=agent.client.protocol_version, value="kept")
+                await agent.call_tool("kv_put", app_id=app_id, key=agent.client.protocol_version, value="kept")
             server.kill()
-        with serving(data, settings=settings, port=port):
+        with run_server(data, settings=settings, port=port):
             for agent in agents:
                 key = agent.client.protocol_version
-                assert await agent.use("kv_get", app_id=app_id, key=key) == {"value": "kept"}
+                assert await agent.call_tool("kv_get", app_id=app_id, key=key) == {"value": "kept"}
                 assert (await agent.client.list_tools(cache_mode="bypass")).tools
 
 
 # -- A door in this process, with tools made for the test --------------------------------------------------------------
 
 
-class Rope:
+class Blocker:
     """What a waiting tool and its test hold on to."""
 
     def __init__(self) -> None:
         self.waiting = asyncio.Event()
         self.cancelled = asyncio.Event()
 
-    async def hang(self) -> None:
+    async def block(self) -> None:
         self.waiting.set()
         try:
             await asyncio.Event().wait()
@@ -235,7 +244,7 @@ class Rope:
             raise
 
 
-def probes(rope: Rope) -> Toolset:
+def build_probes(blocker: Blocker) -> Toolset:
     probe = Toolset("probe", "Tools for this test.")
 
     @probe.tool(access=EVERYBODY, effect="read", mcp=Mcp(long_running=True))
@@ -249,7 +258,7 @@ def probes(rope: Rope) -> Toolset:
     async def probe_wait(call: Call) -> None:
         """Begin something that takes for ever."""
         await call.progress(1, 2, "begun")
-        await rope.hang()
+        await blocker.block()
 
     for number in range(PAGE):
 
@@ -262,19 +271,19 @@ def probes(rope: Rope) -> Toolset:
 
 
 @dataclass
-class Standing:
+class RunningEndpoint:
     address: str
-    rope: Rope
+    blocker: Blocker
 
 
 @contextlib.asynccontextmanager
-async def standing(data: Path) -> AsyncIterator[Standing]:
+async def start_endpoint(data: Path) -> AsyncIterator[RunningEndpoint]:
     """The door itself on a socket: nothing but uvicorn stands before it."""
-    rope = Rope()
-    settings = load_settings({**SETTINGS, **begin(data)}, data=data)
-    async with open_application(settings) as home:
-        await ensure_first_account(home.services, KEY)
-        door = McpEndpoint(Registry([*tools.toolsets(), probes(rope)]).bind(home.services), "1")
+    blocker = Blocker()
+    settings = load_settings({**SETTINGS, **prepare_data(data)}, data=data)
+    async with open_application(settings) as application:
+        await ensure_first_account(application.services, KEY)
+        door = McpEndpoint(Registry([*tools.toolsets(), build_probes(blocker)]).bind(application.services), "1")
         config = uvicorn.Config(
             door, port=0, http=GuardedProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
         )
@@ -283,14 +292,14 @@ async def standing(data: Path) -> AsyncIterator[Standing]:
             serve = asyncio.create_task(server.serve())
             while not server.started:
                 await asyncio.sleep(0.01)
-            yield Standing(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", rope)
+            yield RunningEndpoint(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", blocker)
             server.should_exit = True
             await serve
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_long_list_comes_in_pages(tmp_path: Path, era: str) -> None:
-    async with standing(tmp_path) as door, user(door.address, era, view="?toolsets=probe") as agent:
+    async with start_endpoint(tmp_path) as door, connect_user(door.address, era, view="?toolsets=probe") as agent:
         first = await agent.client.list_tools()
         assert first.next_cursor is not None
         second = await agent.client.list_tools(cursor=first.next_cursor)
@@ -302,7 +311,7 @@ async def test_a_long_list_comes_in_pages(tmp_path: Path, era: str) -> None:
 @pytest.mark.parametrize(("era", "requests"), [("legacy", 1), ("auto", 0)])
 async def test_a_list_that_is_fresh_is_not_asked_for_again(tmp_path: Path, era: str, requests: int) -> None:
     """The protocols before 2026 do not say for how long a list may be kept."""
-    async with standing(tmp_path) as door, user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as door, connect_user(door.address, era) as agent:
         listed = await agent.client.list_tools()
         before = len(agent.sent)
         assert (await agent.client.list_tools()).tools == listed.tools
@@ -316,26 +325,26 @@ async def test_progress_reaches_the_user_step_by_step(tmp_path: Path, era: str) 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         await heard.put((progress, total, message))
 
-    async with standing(tmp_path) as door, user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as door, connect_user(door.address, era) as agent:
         result = await agent.client.call_tool("probe_steps", {}, progress_callback=hear)
         assert result.structured_content == {"done": True}
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert [await heard.get() for _ in range(3)] == [(step, 3, f"step {step}") for step in (1, 2, 3)]
 
 
 async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> None:
     """Of the 2026 protocol: the client closes the stream of the answer, and goes on."""
-    async with standing(tmp_path) as door, user(door.address, "auto") as agent:
+    async with start_endpoint(tmp_path) as door, connect_user(door.address, "auto") as agent:
         call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
-        await within(door.rope.waiting)
+        await wait_for_event(door.blocker.waiting)
         call.cancel()
-        await within(door.rope.cancelled)
-        assert (await agent.use("probe_steps")) == {"done": True}
+        await wait_for_event(door.blocker.cancelled)
+        assert (await agent.call_tool("probe_steps")) == {"done": True}
 
 
 async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> None:
     """By a notification that names the session and the request; other sessions count their requests alike."""
-    async with standing(tmp_path) as door, httpx2.AsyncClient(timeout=PATIENCE) as http:
+    async with start_endpoint(tmp_path) as door, httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
         headers = {
             "authorization": f"Bearer {KEY}",
             "accept": "application/json, text/event-stream",
@@ -351,19 +360,23 @@ async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> N
             (await send("", id=1, method="initialize", params=hello)).headers["mcp-session-id"] for _ in range(2)
         ]
         call = asyncio.create_task(send(mine, id=7, method="tools/call", params={"name": "probe_wait"}))
-        await within(door.rope.waiting)
+        await wait_for_event(door.blocker.waiting)
         for session, number in ((other, 7), (mine, 8), (mine, "7")):
             await send(session, method="notifications/cancelled", params={"requestId": number})
-        assert not door.rope.cancelled.is_set()
+        assert not door.blocker.cancelled.is_set()
         assert (await send(mine, method="notifications/cancelled", params={"requestId": 7})).status_code == 202
-        await within(door.rope.cancelled)
+        await wait_for_event(door.blocker.cancelled)
         assert "CALL_CANCELLED" in (await call).text
         again = await send(mine, id=8, method="tools/call", params={"name": "probe_steps"})
         assert '"done":true' in again.text
 
 
 async def test_a_cancellation_reaches_the_worker_that_makes_the_call(tmp_path: Path) -> None:
-    async with standing(tmp_path) as here, standing(tmp_path) as there, httpx2.AsyncClient(timeout=PATIENCE) as http:
+    async with (
+        start_endpoint(tmp_path) as here,
+        start_endpoint(tmp_path) as there,
+        httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http,
+    ):
         headers = {
             "authorization": f"Bearer {KEY}",
             "accept": "application/json, text/event-stream",
@@ -371,18 +384,18 @@ async def test_a_cancellation_reaches_the_worker_that_makes_the_call(tmp_path: P
         }
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
-        async def send(to: Standing, **message: Any) -> httpx2.Response:
+        async def send(to: RunningEndpoint, **message: Any) -> httpx2.Response:
             return await http.post(f"{to.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers)
 
         begun = await send(there, id=1, method="initialize", params=hello)
         headers["mcp-session-id"] = begun.headers["mcp-session-id"]
         call = asyncio.create_task(send(here, id=7, method="tools/call", params={"name": "probe_wait"}))
-        await within(here.rope.waiting)
+        await wait_for_event(here.blocker.waiting)
         # Of a call that nobody makes, and then of this one.
         for number in (8, 7):
             told = await send(there, method="notifications/cancelled", params={"requestId": number})
             assert told.status_code == 202
-        await within(here.rope.cancelled)
+        await wait_for_event(here.blocker.cancelled)
         assert "CALL_CANCELLED" in (await call).text
 
 
@@ -396,9 +409,9 @@ async def test_a_client_that_waits_hears_that_the_call_goes_on(
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         await heard.put((progress, total, message))
 
-    async with standing(tmp_path) as door, user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as door, connect_user(door.address, era) as agent:
         call = asyncio.create_task(agent.client.call_tool("probe_wait", {}, progress_callback=hear))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             told = [await heard.get() for _ in range(4)]
         assert told[0] == (1, 2, "begun")
         assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
@@ -407,15 +420,15 @@ async def test_a_client_that_waits_hears_that_the_call_goes_on(
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_whose_client_leaves_is_cancelled(tmp_path: Path, era: str) -> None:
-    async with standing(tmp_path) as door:
-        async with user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as door:
+        async with connect_user(door.address, era) as agent:
             call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
-            await within(door.rope.waiting)
-        await within(door.rope.cancelled)
+            await wait_for_event(door.blocker.waiting)
+        await wait_for_event(door.blocker.cancelled)
         with pytest.raises(MCPError):
             await call
 
 
-async def within(event: asyncio.Event) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def wait_for_event(event: asyncio.Event) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await event.wait()

@@ -19,224 +19,238 @@ from baobab.tools.oauth.tables import oauth_refresh_tokens
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.mcp_server.speaking import say
-from tests.mcp_server.test_oauth import Steps, told
-from tests.people import first_organisation, key, person
+from tests.installation import open_installation
+from tests.mcp_server.mcp_requests import send_message
+from tests.mcp_server.test_oauth import OAuthSteps, parse_query
+from tests.people import create_key, create_person, get_first_organisation
 
 
-async def granted(steps: Steps) -> dict[str, Any]:
-    await steps.register()
-    made = await steps.exchange(await steps.code())
+async def obtain_tokens(steps: OAuthSteps) -> dict[str, Any]:
+    await steps.register_client()
+    made = await steps.exchange_code(await steps.obtain_code())
     assert made.status_code == 200, made.text
     tokens: dict[str, Any] = made.json()
     return tokens
 
 
-async def refresh(steps: Steps, token: str) -> httpx.Response:
+async def refresh_tokens(steps: OAuthSteps, token: str) -> httpx.Response:
     form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": steps.client_id}
     return await steps.client.post("/oauth/token", data=form)
 
 
-async def works(steps: Steps, token: str) -> bool:
+async def is_token_valid(steps: OAuthSteps, token: str) -> bool:
     answer = await steps.client.get("/platform/me", headers={"authorization": f"Bearer {token}"})
     return answer.status_code == 200
 
 
 async def test_an_access_token_ends_after_its_hour(baobab: Baobab) -> None:
-    steps = Steps(baobab, await person(baobab, "ada"))
-    tokens = await granted(steps)
-    services = baobab.house.services
+    steps = OAuthSteps(baobab, await create_person(baobab, "ada"))
+    tokens = await obtain_tokens(steps)
+    services = baobab.application.services
     async with services.database.writing_unit() as unit:
         past, mine = services.clock.now() - timedelta(seconds=1), digest_token(tokens["access_token"])
         await unit.execute(update(api_keys).where(api_keys.c.digest == mine).values(expires_at=past))
         await services.notices.publish(unit, "key", mine)
-    assert not await works(steps, tokens["access_token"])
-    renewed = (await refresh(steps, tokens["refresh_token"])).json()
-    assert await works(steps, renewed["access_token"])
+    assert not await is_token_valid(steps, tokens["access_token"])
+    renewed = (await refresh_tokens(steps, tokens["refresh_token"])).json()
+    assert await is_token_valid(steps, renewed["access_token"])
 
 
 async def test_a_refresh_token_is_good_once_and_a_lost_answer_is_told_again(baobab: Baobab) -> None:
-    steps = Steps(baobab, await person(baobab, "ada"))
-    first = await granted(steps)
+    steps = OAuthSteps(baobab, await create_person(baobab, "ada"))
+    first = await obtain_tokens(steps)
     # At once and twice over: both windows get the same pair.
-    answers = await asyncio.gather(*(refresh(steps, first["refresh_token"]) for _ in range(4)))
+    answers = await asyncio.gather(*(refresh_tokens(steps, first["refresh_token"]) for _ in range(4)))
     pairs = [answer.json() for answer in answers]
     assert [answer.status_code for answer in answers] == [200] * 4
     assert all(pair == pairs[0] for pair in pairs)
     assert pairs[0]["expires_in"] == 3600
-    assert await works(steps, pairs[0]["access_token"])
-    assert not await works(steps, first["access_token"])
+    assert await is_token_valid(steps, pairs[0]["access_token"])
+    assert not await is_token_valid(steps, first["access_token"])
 
 
 async def test_a_refresh_token_used_again_later_ends_the_grant(baobab: Baobab) -> None:
-    steps = Steps(baobab, await person(baobab, "ada"))
-    first = await granted(steps)
-    second = (await refresh(steps, first["refresh_token"])).json()
-    async with baobab.house.services.database.writing() as connection:
-        earlier = baobab.house.services.clock.now() - timedelta(seconds=11)
+    steps = OAuthSteps(baobab, await create_person(baobab, "ada"))
+    first = await obtain_tokens(steps)
+    second = (await refresh_tokens(steps, first["refresh_token"])).json()
+    async with baobab.application.services.database.writing() as connection:
+        earlier = baobab.application.services.clock.now() - timedelta(seconds=11)
         used = oauth_refresh_tokens.c.used_at.is_not(None)
         await connection.execute(update(oauth_refresh_tokens).where(used).values(used_at=earlier))
-    replayed = await refresh(steps, first["refresh_token"])
+    replayed = await refresh_tokens(steps, first["refresh_token"])
     assert (replayed.status_code, replayed.json()["error"]) == (400, "invalid_grant")
-    assert not await works(steps, second["access_token"])
-    assert (await refresh(steps, second["refresh_token"])).json()["error"] == "invalid_grant"
+    assert not await is_token_valid(steps, second["access_token"])
+    assert (await refresh_tokens(steps, second["refresh_token"])).json()["error"] == "invalid_grant"
 
 
 @pytest.mark.parametrize("which", ["access_token", "refresh_token"])
 async def test_a_client_revokes_what_it_has(baobab: Baobab, which: str) -> None:
-    steps = Steps(baobab, await person(baobab, "ada"))
-    tokens = await granted(steps)
+    steps = OAuthSteps(baobab, await create_person(baobab, "ada"))
+    tokens = await obtain_tokens(steps)
     foreign = await steps.client.post("/oauth/revoke", data={"token": tokens[which], "client_id": "somebody-else"})
-    assert (foreign.status_code, await works(steps, tokens["access_token"])) == (200, True)
+    assert (foreign.status_code, await is_token_valid(steps, tokens["access_token"])) == (200, True)
     for _ in range(2):
         revoked = await steps.client.post("/oauth/revoke", data={"token": tokens[which], "client_id": steps.client_id})
         assert revoked.status_code == 200
-    assert not await works(steps, tokens["access_token"])
-    assert (await refresh(steps, tokens["refresh_token"])).json()["error"] == "invalid_grant"
+    assert not await is_token_valid(steps, tokens["access_token"])
+    assert (await refresh_tokens(steps, tokens["refresh_token"])).json()["error"] == "invalid_grant"
 
 
 async def test_a_person_sees_the_programs_that_have_access_and_takes_it_away(baobab: Baobab) -> None:
-    ada, bob = await person(baobab, "ada"), await person(baobab, "bob")
-    steps = Steps(baobab, ada)
-    tokens = await granted(steps)
+    ada, bob = await create_person(baobab, "ada"), await create_person(baobab, "bob")
+    steps = OAuthSteps(baobab, ada)
+    tokens = await obtain_tokens(steps)
     (program,) = (await steps.client.get("/oauth/programs", headers=ada.headers)).json()["programs"]
     assert (program["client_name"], program["redirect_host"]) == ("Steps", "127.0.0.1:3000")
     path = f"/oauth/programs/{program['id']}"
     assert (await steps.client.get("/oauth/programs", headers=bob.headers)).json()["programs"] == []
     assert (await steps.client.delete(path, headers=bob.headers)).status_code == 404
-    assert await works(steps, tokens["access_token"])
+    assert await is_token_valid(steps, tokens["access_token"])
     assert (await steps.client.delete(path, headers=ada.headers)).status_code == 200
-    assert not await works(steps, tokens["access_token"])
+    assert not await is_token_valid(steps, tokens["access_token"])
 
 
 async def test_a_key_of_ones_own_is_not_revoked_at_the_endpoint_for_clients(baobab: Baobab) -> None:
-    mine = await key(baobab)
+    mine = await create_key(baobab)
     token = mine["authorization"].removeprefix("Bearer ")
     assert (await baobab.client.post("/oauth/revoke", data={"token": token})).status_code == 200
     assert (await baobab.client.get("/platform/me", headers=mine)).status_code == 200
 
 
 @dataclass
-class Given:
+class ProgramScene:
     """A program that was given something narrow, by an admin of the first account's organisation."""
 
     baobab: Baobab
     clock: FixedClock
-    steps: Steps
+    steps: OAuthSteps
     app: str
 
-    async def tokens(self, **narrowed: Any) -> dict[str, Any]:
-        organisation = await first_organisation(self.baobab)
+    async def obtain_narrowed(self, **narrowed: Any) -> dict[str, Any]:
+        organisation = await get_first_organisation(self.baobab)
         self.steps.decision |= {"organization_id": organisation, "approval": "none", **narrowed}
-        return await granted(self.steps)
+        return await obtain_tokens(self.steps)
 
     async def sign_in(self) -> dict[str, str]:
         """The person's headers, with a token of now."""
         who = self.steps.who
         claims = {"sub": who.id, "email": who.email, "org_id": who.organisation_id}
-        return {"authorization": f"Bearer {await self.baobab.house.services.signers.mint(PLATFORM, claims, 3600)}"}
+        return {
+            "authorization": f"Bearer {await self.baobab.application.services.signers.mint(PLATFORM, claims, 3600)}"
+        }
 
-    async def status(self, tokens: dict[str, Any], method: str, path: str, body: Any = None) -> int:
+    async def fetch_status(self, tokens: dict[str, Any], method: str, path: str, body: Any = None) -> int:
         headers = {"authorization": f"Bearer {tokens['access_token']}"}
         return (await self.steps.client.request(method, path, json=body, headers=headers)).status_code
 
 
 @pytest.fixture
-async def given(tmp_path: Path) -> AsyncIterator[Given]:
+async def program_scene(tmp_path: Path) -> AsyncIterator[ProgramScene]:
     clock = FixedClock()
-    async with installation(tmp_path, clock=clock) as baobab:
-        ada = await person(baobab, "ada", role="admin")
-        yield Given(baobab, clock, Steps(baobab, ada), await baobab.app())
+    async with open_installation(tmp_path, clock=clock) as baobab:
+        ada = await create_person(baobab, "ada", role="admin")
+        yield ProgramScene(baobab, clock, OAuthSteps(baobab, ada), await baobab.create_app())
 
 
-async def test_a_program_that_was_given_one_app_opens_no_other_and_nothing_beside_it(given: Given) -> None:
-    other = await given.baobab.app()
-    tokens = await given.tokens(only_app_id=given.app)
+async def test_a_program_that_was_given_one_app_opens_no_other_and_nothing_beside_it(
+    program_scene: ProgramScene,
+) -> None:
+    other = await program_scene.baobab.create_app()
+    tokens = await program_scene.obtain_narrowed(only_app_id=program_scene.app)
     # What it holds is renewed, and stays as narrow.
     for _ in range(2):
-        assert await given.status(tokens, "PUT", f"/v1/{given.app}/kv/a", {"value": 1}) == 204
-        assert await given.status(tokens, "GET", f"/v1/{given.app}/config") == 200
-        assert await given.status(tokens, "PUT", f"/v1/{other}/kv/a", {"value": 1}) == 403
-        assert await given.status(tokens, "GET", f"/v1/{other}/config") == 403
+        assert await program_scene.fetch_status(tokens, "PUT", f"/v1/{program_scene.app}/kv/a", {"value": 1}) == 204
+        assert await program_scene.fetch_status(tokens, "GET", f"/v1/{program_scene.app}/config") == 200
+        assert await program_scene.fetch_status(tokens, "PUT", f"/v1/{other}/kv/a", {"value": 1}) == 403
+        assert await program_scene.fetch_status(tokens, "GET", f"/v1/{other}/config") == 403
         for method, path in (("GET", "/apps"), ("POST", "/init"), ("GET", "/api-keys"), ("POST", "/api-keys")):
-            assert await given.status(tokens, method, path, {"name": "more"}) == 403, path
-        tokens = (await refresh(given.steps, tokens["refresh_token"])).json()
+            assert await program_scene.fetch_status(tokens, method, path, {"name": "more"}) == 403, path
+        tokens = (await refresh_tokens(program_scene.steps, tokens["refresh_token"])).json()
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
-    tools = (await say(given.baobab, "tools/list", by=headers)).result["tools"]
+    tools = (await send_message(program_scene.baobab, "tools/list", by=headers)).result["tools"]
     assert "apps_list" not in [tool["name"] for tool in tools]
     put = next(tool for tool in tools if tool["name"] == "kv_put")
     assert "app_id" not in put["inputSchema"]["properties"]
 
 
-async def test_a_program_that_was_given_families_of_tools_uses_no_others(given: Given) -> None:
-    tokens = await given.tokens(toolsets=["kv", "api_keys"])
+async def test_a_program_that_was_given_families_of_tools_uses_no_others(program_scene: ProgramScene) -> None:
+    tokens = await program_scene.obtain_narrowed(toolsets=["kv", "api_keys"])
     for _ in range(2):
-        assert await given.status(tokens, "PUT", f"/v1/{given.app}/kv/a", {"value": 1}) == 204
-        assert await given.status(tokens, "GET", f"/v1/{given.app}/config") == 403
-        assert await given.status(tokens, "GET", "/apps") == 403
-        tokens = (await refresh(given.steps, tokens["refresh_token"])).json()
+        assert await program_scene.fetch_status(tokens, "PUT", f"/v1/{program_scene.app}/kv/a", {"value": 1}) == 204
+        assert await program_scene.fetch_status(tokens, "GET", f"/v1/{program_scene.app}/config") == 403
+        assert await program_scene.fetch_status(tokens, "GET", "/apps") == 403
+        tokens = (await refresh_tokens(program_scene.steps, tokens["refresh_token"])).json()
 
 
-async def test_the_access_of_a_program_ends_with_its_last_day_and_so_do_the_keys_that_it_made(given: Given) -> None:
-    today = given.clock.now()
+async def test_the_access_of_a_program_ends_with_its_last_day_and_so_do_the_keys_that_it_made(
+    program_scene: ProgramScene,
+) -> None:
+    today = program_scene.clock.now()
     midnight = datetime.combine(today.date() + timedelta(days=1), time(), UTC)
-    tokens = await given.tokens(last_day=today.date().isoformat())
+    tokens = await program_scene.obtain_narrowed(last_day=today.date().isoformat())
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
-    made = await key(given.baobab, headers)
-    given.clock.advance((midnight - today).total_seconds() - 60)
-    tokens = (await refresh(given.steps, tokens["refresh_token"])).json()
+    made = await create_key(program_scene.baobab, headers)
+    program_scene.clock.advance((midnight - today).total_seconds() - 60)
+    tokens = (await refresh_tokens(program_scene.steps, tokens["refresh_token"])).json()
     assert tokens["expires_in"] == 60
-    path = f"/v1/{given.app}/kv/a"
-    assert await given.status(tokens, "PUT", path, {"value": 1}) == 204
-    assert (await given.steps.client.get(path, headers=made)).status_code == 200
-    given.clock.advance(60)
-    assert await given.status(tokens, "GET", path) == 401
-    assert (await given.steps.client.get(path, headers=made)).status_code == 401
-    refused = await refresh(given.steps, tokens["refresh_token"])
+    path = f"/v1/{program_scene.app}/kv/a"
+    assert await program_scene.fetch_status(tokens, "PUT", path, {"value": 1}) == 204
+    assert (await program_scene.steps.client.get(path, headers=made)).status_code == 200
+    program_scene.clock.advance(60)
+    assert await program_scene.fetch_status(tokens, "GET", path) == 401
+    assert (await program_scene.steps.client.get(path, headers=made)).status_code == 401
+    refused = await refresh_tokens(program_scene.steps, tokens["refresh_token"])
     assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
-    listed = await given.steps.client.get("/oauth/programs", headers=await given.sign_in())
+    listed = await program_scene.steps.client.get("/oauth/programs", headers=await program_scene.sign_in())
     assert listed.json()["programs"] == []
 
 
-async def test_what_a_program_proposed_is_not_made_after_its_last_day(given: Given) -> None:
-    tokens = await given.tokens(last_day=given.clock.now().date().isoformat(), approval="write")
+async def test_what_a_program_proposed_is_not_made_after_its_last_day(program_scene: ProgramScene) -> None:
+    tokens = await program_scene.obtain_narrowed(
+        last_day=program_scene.clock.now().date().isoformat(), approval="write"
+    )
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
-    asked = await given.steps.client.put(f"/v1/{given.app}/kv/a", json={"value": 1}, headers=headers)
+    asked = await program_scene.steps.client.put(f"/v1/{program_scene.app}/kv/a", json={"value": 1}, headers=headers)
     approval_id = asked.json()["approval_id"]
-    given.clock.advance(23 * 3600)
-    path, ada = f"/v1/approvals/{approval_id}", await given.sign_in()
-    assert (await given.steps.client.get(path, headers=ada)).json()["preview"] == (
+    program_scene.clock.advance(23 * 3600)
+    path, ada = f"/v1/approvals/{approval_id}", await program_scene.sign_in()
+    assert (await program_scene.steps.client.get(path, headers=ada)).json()["preview"] == (
         "It would fail now: The key that proposed this call has ended."
     )
-    assert (await given.steps.client.post(f"{path}/approve", json={}, headers=ada)).status_code == 200
-    await jobs.settled(given.baobab.house)
-    assert (await given.steps.client.get(path, headers=ada)).json()["approval"]["status"] == "failed"
+    assert (await program_scene.steps.client.post(f"{path}/approve", json={}, headers=ada)).status_code == 200
+    await jobs.run_due_jobs(program_scene.baobab.application)
+    assert (await program_scene.steps.client.get(path, headers=ada)).json()["approval"]["status"] == "failed"
 
 
-async def test_nobody_gives_an_app_of_others_unknown_tools_or_a_day_that_is_over(given: Given) -> None:
-    await given.steps.register()
-    sent_on = (await given.steps.authorize()).headers["location"]
-    body = {"request": told(sent_on)["request"], "decision": "approve"}
+async def test_nobody_gives_an_app_of_others_unknown_tools_or_a_day_that_is_over(program_scene: ProgramScene) -> None:
+    await program_scene.steps.register_client()
+    sent_on = (await program_scene.steps.authorize()).headers["location"]
+    body = {"request": parse_query(sent_on)["request"], "decision": "approve"}
     for wrong, status in (
-        ({"only_app_id": given.app}, 404),
+        ({"only_app_id": program_scene.app}, 404),
         ({"only_app_id": "app_000000000000"}, 404),
         ({"toolsets": ["kv", "magic"]}, 400),
         ({"last_day": "2001-01-01"}, 400),
     ):
         # In their own organisation, to which the app does not belong.
-        refused = await given.steps.client.post("/oauth/decision", json=body | wrong, headers=given.steps.who.headers)
+        refused = await program_scene.steps.client.post(
+            "/oauth/decision", json=body | wrong, headers=program_scene.steps.who.headers
+        )
         assert refused.status_code == status, refused.text
 
 
-async def test_a_person_sees_what_a_program_may_and_when_it_last_did(given: Given) -> None:
-    tokens = await given.tokens(only_app_id=given.app, toolsets=["kv"], read_only=True, last_day="2099-12-31")
-    assert await given.status(tokens, "GET", f"/v1/{given.app}/kv/a") == 404
-    await given.baobab.house.services.credentials.flush(given.baobab.house.services.database)
-    listed = await given.steps.client.get("/oauth/programs", headers=given.steps.who.headers)
+async def test_a_person_sees_what_a_program_may_and_when_it_last_did(program_scene: ProgramScene) -> None:
+    tokens = await program_scene.obtain_narrowed(
+        only_app_id=program_scene.app, toolsets=["kv"], read_only=True, last_day="2099-12-31"
+    )
+    assert await program_scene.fetch_status(tokens, "GET", f"/v1/{program_scene.app}/kv/a") == 404
+    await program_scene.baobab.application.services.credentials.flush(
+        program_scene.baobab.application.services.database
+    )
+    listed = await program_scene.steps.client.get("/oauth/programs", headers=program_scene.steps.who.headers)
     (program,) = listed.json()["programs"]
     assert {name: program[name] for name in ("only_app_id", "toolsets", "read_only", "approval", "ends_at")} == {
-        "only_app_id": given.app,
+        "only_app_id": program_scene.app,
         "toolsets": ["kv"],
         "read_only": True,
         "approval": "none",

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
-from tests.mcp_server.many_apps import many_apps
-from tests.mcp_server.speaking import ERAS, say
-from tests.people import key, person
+from tests.mcp_server.many_apps import create_many_apps
+from tests.mcp_server.mcp_requests import ERAS, send_message
+from tests.people import create_key, create_person
 
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 GUIDE = "baobab://llms.txt"
@@ -17,50 +17,50 @@ GUIDE = "baobab://llms.txt"
 each_era = pytest.mark.parametrize("era", ERAS)
 
 
-async def listed(baobab: Baobab, **how: Any) -> list[dict[str, Any]]:
+async def list_resources(baobab: Baobab, **how: Any) -> list[dict[str, Any]]:
     """The resources of all pages of the list, without those of the documentation."""
     found, cursor = [], None
     while True:
-        page = (await say(baobab, "resources/list", {"cursor": cursor} if cursor else {}, **how)).result
+        page = (await send_message(baobab, "resources/list", {"cursor": cursor} if cursor else {}, **how)).result
         found += page["resources"]
         cursor = page.get("nextCursor")
         if cursor is None:
             return [resource for resource in found if not resource["uri"].startswith("baobab://docs/")]
 
 
-async def addresses(baobab: Baobab, by: Mapping[str, str] | None = None, **how: Any) -> list[str]:
-    return [resource["uri"] for resource in await listed(baobab, by=by, **how)]
+async def list_uris(baobab: Baobab, by: Mapping[str, str] | None = None, **how: Any) -> list[str]:
+    return [resource["uri"] for resource in await list_resources(baobab, by=by, **how)]
 
 
-async def read(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
+async def read_resource(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
     """The one content of a resource."""
-    (content,) = (await say(baobab, "resources/read", {"uri": uri}, **how)).result["contents"]
+    (content,) = (await send_message(baobab, "resources/read", {"uri": uri}, **how)).result["contents"]
     assert content["uri"] == uri
     found: dict[str, Any] = content
     return found
 
 
-async def refusal(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
+async def read_refusal(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
     """What reading is refused with, but for the address that was asked for."""
-    answer = await say(baobab, "resources/read", {"uri": uri}, **how)
+    answer = await send_message(baobab, "resources/read", {"uri": uri}, **how)
     return json.loads(json.dumps(answer.error).replace(uri, "URI"))  # type: ignore[no-any-return]
 
 
 @each_era
 async def test_the_guide_is_a_resource(baobab: Baobab, era: str) -> None:
-    (guide,) = await listed(baobab, era=era)
+    (guide,) = await list_resources(baobab, era=era)
     assert (guide["uri"], guide["name"], guide["mimeType"]) == (GUIDE, "llms.txt", "text/markdown")
     assert guide["title"]
     assert guide["description"]
-    content = await read(baobab, GUIDE, era=era)
+    content = await read_resource(baobab, GUIDE, era=era)
     assert content["mimeType"] == "text/markdown"
     assert content["text"] == (await baobab.client.get("/llms.txt")).text
 
 
 @each_era
 async def test_an_account_is_listed_the_apps_of_its_organisation(baobab: Baobab, era: str) -> None:
-    older, newer = await baobab.app(), await baobab.app()
-    found = await listed(baobab, era=era)
+    older, newer = await baobab.create_app(), await baobab.create_app()
+    found = await list_resources(baobab, era=era)
     assert [resource["uri"] for resource in found] == [GUIDE, f"baobab://apps/{newer}", f"baobab://apps/{older}"]
     assert found[1]["mimeType"] == "application/json"
     assert newer in found[1]["description"]
@@ -68,8 +68,8 @@ async def test_an_account_is_listed_the_apps_of_its_organisation(baobab: Baobab,
 
 @each_era
 async def test_an_app_tells_what_a_model_wants_to_know_before_it_acts(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
-    content = await read(baobab, f"baobab://apps/{app_id}", era=era)
+    app_id = await baobab.create_app()
+    content = await read_resource(baobab, f"baobab://apps/{app_id}", era=era)
     assert content["mimeType"] == "application/json"
     told = json.loads(content["text"])
     config = (await baobab.client.get(f"/v1/{app_id}/config", headers=baobab.owner)).json()
@@ -82,8 +82,8 @@ async def test_an_app_tells_what_a_model_wants_to_know_before_it_acts(baobab: Ba
 
 
 async def test_the_tools_of_an_app_are_those_that_the_connection_offers(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    content = await read(baobab, f"baobab://apps/{app_id}", path="/mcp?toolsets=kv&read_only=true")
+    app_id = await baobab.create_app()
+    content = await read_resource(baobab, f"baobab://apps/{app_id}", path="/mcp?toolsets=kv&read_only=true")
     families = json.loads(content["text"])["tools"]
     assert set(families) == {"kv"}
     assert "kv_get" in families["kv"]["names"]
@@ -92,76 +92,76 @@ async def test_the_tools_of_an_app_are_those_that_the_connection_offers(baobab: 
 
 @each_era
 async def test_there_is_a_template_for_apps(baobab: Baobab, era: str) -> None:
-    (template,) = (await say(baobab, "resources/templates/list", era=era)).result["resourceTemplates"]
+    (template,) = (await send_message(baobab, "resources/templates/list", era=era)).result["resourceTemplates"]
     assert template["uriTemplate"] == "baobab://apps/{app_id}"
     assert template["mimeType"] == "application/json"
 
 
 async def test_an_app_key_sees_its_own_app_only(baobab: Baobab) -> None:
-    own, other = await baobab.app(), await baobab.app()
-    by = await key(baobab, key_scope="app", target_app_id=own)
-    assert await addresses(baobab, by) == [GUIDE, f"baobab://apps/{own}"]
-    assert json.loads((await read(baobab, f"baobab://apps/{own}", by=by))["text"])["app_id"] == own
-    assert (await refusal(baobab, f"baobab://apps/{other}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
+    own, other = await baobab.create_app(), await baobab.create_app()
+    by = await create_key(baobab, key_scope="app", target_app_id=own)
+    assert await list_uris(baobab, by) == [GUIDE, f"baobab://apps/{own}"]
+    assert json.loads((await read_resource(baobab, f"baobab://apps/{own}", by=by))["text"])["app_id"] == own
+    assert (await read_refusal(baobab, f"baobab://apps/{other}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
 
 
 async def test_an_end_user_sees_the_guide_only(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    by = await baobab.user(app_id, USER)
-    assert await addresses(baobab, by) == [GUIDE]
-    assert (await read(baobab, GUIDE, by=by))["text"]
-    assert (await refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
+    app_id = await baobab.create_app()
+    by = await baobab.user_headers(app_id, USER)
+    assert await list_uris(baobab, by) == [GUIDE]
+    assert (await read_resource(baobab, GUIDE, by=by))["text"]
+    assert (await read_refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
 
 
 async def test_a_stranger_is_listed_nobody_elses_apps(baobab: Baobab) -> None:
-    await baobab.app()
-    stranger = await person(baobab, "stranger")
-    assert await addresses(baobab, stranger.headers) == [GUIDE]
+    await baobab.create_app()
+    stranger = await create_person(baobab, "stranger")
+    assert await list_uris(baobab, stranger.headers) == [GUIDE]
 
 
 @each_era
 async def test_a_foreign_app_looks_exactly_like_a_missing_one(baobab: Baobab, era: str) -> None:
-    app_id, other = await baobab.app(), await baobab.app()
+    app_id, other = await baobab.create_app(), await baobab.create_app()
     callers = (
-        (await person(baobab, "stranger")).headers,
-        await key(baobab, key_scope="app", target_app_id=other),
-        await baobab.user(other, USER),
+        (await create_person(baobab, "stranger")).headers,
+        await create_key(baobab, key_scope="app", target_app_id=other),
+        await baobab.user_headers(other, USER),
     )
     for by in callers:
-        foreign = await refusal(baobab, f"baobab://apps/{app_id}", by=by, era=era)
-        missing = await refusal(baobab, "baobab://apps/app_0000000000ab", by=by, era=era)
+        foreign = await read_refusal(baobab, f"baobab://apps/{app_id}", by=by, era=era)
+        missing = await read_refusal(baobab, "baobab://apps/app_0000000000ab", by=by, era=era)
         assert foreign == missing
         assert foreign["code"] == -32602
         assert foreign["data"]["remediation"]
 
 
 async def test_a_connection_for_one_app_sees_that_app_only(baobab: Baobab) -> None:
-    own, other = await baobab.app(), await baobab.app()
+    own, other = await baobab.create_app(), await baobab.create_app()
     path = f"/mcp?app_id={own}"
-    assert await addresses(baobab, path=path) == [GUIDE, f"baobab://apps/{own}"]
-    assert (await read(baobab, f"baobab://apps/{own}", path=path))["text"]
-    assert (await refusal(baobab, f"baobab://apps/{other}", path=path))["data"]["code"] == "RESOURCE_NOT_FOUND"
+    assert await list_uris(baobab, path=path) == [GUIDE, f"baobab://apps/{own}"]
+    assert (await read_resource(baobab, f"baobab://apps/{own}", path=path))["text"]
+    assert (await read_refusal(baobab, f"baobab://apps/{other}", path=path))["data"]["code"] == "RESOURCE_NOT_FOUND"
 
 
 async def test_a_key_that_does_not_open_settings_is_told_so(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    by = await key(baobab, toolsets=["kv"])
-    assert await addresses(baobab, by) == []
-    assert (await refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "AUTH_KEY_LIMITED"
+    app_id = await baobab.create_app()
+    by = await create_key(baobab, toolsets=["kv"])
+    assert await list_uris(baobab, by) == []
+    assert (await read_refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "AUTH_KEY_LIMITED"
 
 
 @pytest.mark.parametrize(
     "uri", ["baobab://apps/", "baobab://apps/../llms.txt", "baobab://apps", "baobab://nothing", "file:///etc/passwd"]
 )
 async def test_what_is_no_address_of_a_resource_is_refused_with_a_remedy(baobab: Baobab, uri: str) -> None:
-    await baobab.app()
-    error = await refusal(baobab, uri)
+    await baobab.create_app()
+    error = await read_refusal(baobab, uri)
     assert error["code"] == -32602
     assert error["data"]["code"] == "RESOURCE_NOT_FOUND"
     assert error["data"]["remediation"]
 
 
 async def test_at_most_a_thousand_apps_are_listed(baobab: Baobab) -> None:
-    await many_apps(baobab, 1010)
-    found = await addresses(baobab)
+    await create_many_apps(baobab, 1010)
+    found = await list_uris(baobab)
     assert len(set(found)) == len(found) == 1001

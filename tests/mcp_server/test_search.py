@@ -10,12 +10,12 @@ from baobab.tools import toolsets
 from baobab.tools.core.call import Tool
 from baobab.tools.core.registry import Registry
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import use
+from tests.mcp_server.mcp_requests import call_tool
 
 QUESTIONS = Path(__file__).parent / "questions.toml"
 
 
-def offered() -> list[Tool]:
+def list_offered_tools() -> list[Tool]:
     return [tool for tool in Registry(toolsets()).tools.values() if tool.mcp]
 
 
@@ -23,12 +23,12 @@ def offered() -> list[Tool]:
 @pytest.mark.parametrize(
     ("index", "first", "among_five"),
     [
-        pytest.param(ToolIndex(offered(), timeout_seconds=300), 55, 58, id="words and meaning"),
-        pytest.param(ToolIndex(offered(), model=None), 52, 56, id="words alone"),
+        pytest.param(ToolIndex(list_offered_tools(), timeout_seconds=300), 55, 58, id="words and meaning"),
+        pytest.param(ToolIndex(list_offered_tools(), model=None), 52, 56, id="words alone"),
     ],
 )
 async def test_most_questions_find_their_tool(index: ToolIndex, first: int, among_five: int) -> None:
-    names = {tool.name for tool in offered()}
+    names = {tool.name for tool in list_offered_tools()}
     questions = [pair for asked in tomllib.loads(QUESTIONS.read_text()).values() for pair in asked.items()]
     places = {}
     for question, expected in questions:
@@ -40,7 +40,7 @@ async def test_most_questions_find_their_tool(index: ToolIndex, first: int, amon
     assert sum(place < 5 for place in places.values()) >= among_five, missed
 
 
-@pytest.mark.parametrize("tool", offered(), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", list_offered_tools(), ids=lambda tool: tool.name)
 def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
     languages = tool.keywords.split("; ")
     assert len(languages) == 3, "keywords: English, German and Spanish, divided by semicolons"
@@ -59,12 +59,12 @@ def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
 async def test_synonyms_slips_compounds_and_other_languages_are_understood(
     baobab: Baobab, query: str, expected: str
 ) -> None:
-    found = await use(baobab, "search_tools", {"query": query})
+    found = await call_tool(baobab, "search_tools", {"query": query})
     assert found["structuredContent"]["tools"][0]["name"] == expected
 
 
 async def test_a_search_that_finds_nothing_tells_which_families_there_are(baobab: Baobab) -> None:
-    found = (await use(baobab, "search_tools", {"query": "quantum chromodynamics"}))["structuredContent"]
+    found = (await call_tool(baobab, "search_tools", {"query": "quantum chromodynamics"}))["structuredContent"]
     assert found["tools"] == []
     assert "other" in found["hint"]
     families = {family["name"]: family["description"] for family in found["families"]}
@@ -74,5 +74,7 @@ async def test_a_search_that_finds_nothing_tells_which_families_there_are(baobab
 
 async def test_the_families_that_are_told_are_those_of_the_connection(baobab: Baobab) -> None:
     path = "/mcp?read_only=true"
-    found = (await use(baobab, "search_tools", {"query": "quantum chromodynamics"}, path=path))["structuredContent"]
+    found = (await call_tool(baobab, "search_tools", {"query": "quantum chromodynamics"}, path=path))[
+        "structuredContent"
+    ]
     assert "suggestions" not in {family["name"] for family in found["families"]}

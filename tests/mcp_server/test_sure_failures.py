@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import ERAS, refusal, use
+from tests.mcp_server.mcp_requests import ERAS, call_tool, read_refusal
 
 RUN = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 
@@ -44,23 +44,23 @@ HOPELESS_ELSEWHERE: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def held(baobab: Baobab) -> dict[str, str]:
+async def create_approval_key(baobab: Baobab) -> dict[str, str]:
     made = await baobab.client.post("/api-keys", json={"name": "held", "approval": "write"}, headers=baobab.owner)
     return {"authorization": f"Bearer {made.json()['key']}"}
 
 
-async def waiting(baobab: Baobab) -> list[Any]:
+async def list_pending(baobab: Baobab) -> list[Any]:
     found: list[Any] = (await baobab.client.get("/v1/approvals", headers=baobab.owner)).json()["approvals"]
     return found
 
 
-async def called(baobab: Baobab, name: str, arguments: dict[str, Any], era: str) -> dict[str, Any]:
+async def call_indirectly(baobab: Baobab, name: str, arguments: dict[str, Any], era: str) -> dict[str, Any]:
     given = {"name": name, "arguments": arguments}
-    return await use(baobab, "call_tool", given, by=await held(baobab), era=era)
+    return await call_tool(baobab, "call_tool", given, by=await create_approval_key(baobab), era=era)
 
 
 def test_every_destructive_tool_knows_beforehand_or_says_why_it_need_not(baobab: Baobab) -> None:
-    tools = baobab.house.registry.tools.values()
+    tools = baobab.application.registry.tools.values()
     # What hands out credentials or rights is never proposed: keys with limits may not call it.
     held = [tool for tool in tools if tool.effect == "destructive" and tool.preview is None and not tool.grants]
     assert {tool.name for tool in held} == NEEDS_NONE
@@ -71,19 +71,19 @@ def test_every_destructive_tool_knows_beforehand_or_says_why_it_need_not(baobab:
 async def test_a_call_about_what_is_not_there_asks_nobody(
     baobab: Baobab, era: str, name: str, arguments: dict[str, Any], code: str
 ) -> None:
-    told = refusal(await called(baobab, name, {"app_id": await baobab.app(), **arguments}, era))
+    told = read_refusal(await call_indirectly(baobab, name, {"app_id": await baobab.create_app(), **arguments}, era))
     assert told["code"].upper() == code.upper()
-    assert await waiting(baobab) == []
+    assert await list_pending(baobab) == []
 
 
 async def test_what_is_no_counter_is_not_proposed_to_be_counted(baobab: Baobab) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     text = {"value": "text"}
     assert (await baobab.client.put(f"/v1/{app_id}/kv/a", json=text, headers=baobab.owner)).status_code == 204
     for name in ("kv_incr", "kv_decr"):
-        told = refusal(await called(baobab, name, {"app_id": app_id, "key": "a"}, ERAS[0]))
+        told = read_refusal(await call_indirectly(baobab, name, {"app_id": app_id, "key": "a"}, ERAS[0]))
         assert told["code"] != "APPROVAL_REQUIRED"
-    assert await waiting(baobab) == []
+    assert await list_pending(baobab) == []
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ async def test_what_is_no_counter_is_not_proposed_to_be_counted(baobab: Baobab) 
 async def test_a_call_that_changes_nothing_is_answered_and_asks_nobody(
     baobab: Baobab, era: str, name: str, arguments: dict[str, Any], answer: dict[str, Any]
 ) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     assert (await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)).status_code == 204
-    told = await called(baobab, name, {"app_id": app_id, **arguments}, era)
+    told = await call_indirectly(baobab, name, {"app_id": app_id, **arguments}, era)
     assert told["structuredContent"] == answer
-    assert await waiting(baobab) == []
+    assert await list_pending(baobab) == []
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ async def test_a_call_that_changes_nothing_is_answered_and_asks_nobody(
 async def test_a_call_that_may_change_something_still_waits(
     baobab: Baobab, name: str, arguments: dict[str, Any]
 ) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     path = f"/v1/{app_id}/kv/a"
     assert (await baobab.client.put(path, json={"value": 1}, headers=baobab.owner)).status_code == 204
-    told = refusal(await called(baobab, name, {"app_id": app_id, **arguments}, ERAS[0]))
+    told = read_refusal(await call_indirectly(baobab, name, {"app_id": app_id, **arguments}, ERAS[0]))
     assert told["code"] == "APPROVAL_REQUIRED"
     assert (await baobab.client.get(path, headers=baobab.owner)).json() == {"value": 1}
 
@@ -132,30 +132,36 @@ async def test_a_call_that_may_change_something_still_waits(
 async def test_a_call_outside_of_apps_about_what_is_not_there_asks_nobody(
     baobab: Baobab, name: str, arguments: dict[str, Any], code: str
 ) -> None:
-    told = refusal(await called(baobab, name, arguments, ERAS[0]))
+    told = read_refusal(await call_indirectly(baobab, name, arguments, ERAS[0]))
     assert code in told["code"].upper()
-    assert await waiting(baobab) == []
+    assert await list_pending(baobab) == []
 
 
 async def test_an_organisation_that_cannot_be_deleted_is_not_proposed_for_it(baobab: Baobab) -> None:
     me = (await baobab.client.get("/platform/me", headers=baobab.owner)).json()
-    organisation = (await use(baobab, "call_tool", {"name": "organisations_list"}))["structuredContent"]
+    organisation = (await call_tool(baobab, "call_tool", {"name": "organisations_list"}))["structuredContent"]
     organisation_id = organisation["organizations"][0]["id"]
     here = {"organization_id": organisation_id}
-    assert "cannot be deleted" in refusal(await called(baobab, "organisations_delete", here, ERAS[0]))["message"]
+    assert (
+        "cannot be deleted"
+        in read_refusal(await call_indirectly(baobab, "organisations_delete", here, ERAS[0]))["message"]
+    )
     leave = {**here, "account_id": me["user"]["id"]}
-    assert refusal(await called(baobab, "organisations_remove_member", leave, ERAS[0]))["code"] != "APPROVAL_REQUIRED"
+    assert (
+        read_refusal(await call_indirectly(baobab, "organisations_remove_member", leave, ERAS[0]))["code"]
+        != "APPROVAL_REQUIRED"
+    )
     withdraw = {**here, "invitation_id": RUN}
-    told = refusal(await called(baobab, "organisations_withdraw_invitation", withdraw, ERAS[0]))
+    told = read_refusal(await call_indirectly(baobab, "organisations_withdraw_invitation", withdraw, ERAS[0]))
     assert told["code"] != "APPROVAL_REQUIRED"
-    assert await waiting(baobab) == []
+    assert await list_pending(baobab) == []
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_can_be_done_still_waits_and_says_what_it_would_do(baobab: Baobab, era: str) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)
-    told = refusal(await called(baobab, "kv_expire", {"app_id": app_id, "key": "a", "ttl": 0}, era))
+    told = read_refusal(await call_indirectly(baobab, "kv_expire", {"app_id": app_id, "key": "a", "ttl": 0}, era))
     assert told["code"] == "APPROVAL_REQUIRED"
     path = f"/v1/approvals/{told['details']['approval_id']}"
     assert "at once" in (await baobab.client.get(path, headers=baobab.owner)).json()["preview"]

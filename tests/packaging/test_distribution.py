@@ -16,7 +16,7 @@ ROOMS = ("http", "mcp_server", "runtime", "storage", "tools")
 KINDS = {".css", ".html", ".js", ".lua", ".mako", ".md", ".mp4", ".png", ".py", ".typed"}
 
 
-def tree() -> set[str]:
+def list_package_files() -> set[str]:
     """The package's files by their names in a wheel."""
     found = {f"baobab/{path.name}" for path in (ROOT / "src" / "baobab").iterdir() if path.is_file()}
     found |= {f"baobab/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
@@ -27,7 +27,7 @@ def tree() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an sdist and a wheel that was built from it."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
@@ -37,8 +37,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Path) -> Path:
-    (found,) = built.glob("*.whl")
+def wheel(dist_folder: Path) -> Path:
+    (found,) = dist_folder.glob("*.whl")
     return found
 
 
@@ -46,7 +46,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> 
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert len(names) == len(set(names))
-    assert set(names) == tree()
+    assert set(names) == list_package_files()
     assert {Path(name).suffix for name in names} <= KINDS
 
 
@@ -63,13 +63,13 @@ def test_the_wheel_carries_what_is_not_python(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-def test_the_sdist_holds_the_sources_and_no_links(built: Path) -> None:
-    (sdist,) = built.glob("*.tar.gz")
+def test_the_sdist_holds_the_sources_and_no_links(dist_folder: Path) -> None:
+    (sdist,) = dist_folder.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         members = archive.getmembers()
     assert not [member.name for member in members if member.issym() or member.islnk()]
     names = {member.name.partition("/")[2] for member in members}
-    package = {name.removeprefix("baobab/") for name in tree()}
+    package = {name.removeprefix("baobab/") for name in list_package_files()}
     assert {name if name.partition("/")[0] in (*ROOMS, "docs") else f"src/baobab/{name}" for name in package} <= names
     assert {"LICENSE", "Makefile", "README.md", "docs/index.md", "llms.txt", "requirements.lock"} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", "data/", "dist/"))]

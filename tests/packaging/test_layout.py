@@ -16,7 +16,7 @@ LARGEST_FILE_OF_TOOLS = 300
 REGISTRATIONS = {"tool": "tools.py", "job": "jobs.py", "gauge": "gauges.py"}
 
 
-def imported_from(module: str, folder: Path) -> Path:
+def find_imported(module: str, folder: Path) -> Path:
     """The file that an interpreter started in a folder imports."""
     script = f"import {module}; print({module}.__file__)"
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
@@ -29,7 +29,7 @@ def test_http_has_no_init_file() -> None:
 
 
 def test_the_standard_library_wins_in_the_repository_root(tmp_path: Path) -> None:
-    assert imported_from("http.client", ROOT) == imported_from("http.client", tmp_path)
+    assert find_imported("http.client", ROOT) == find_imported("http.client", tmp_path)
 
 
 @pytest.mark.parametrize("room", ["http", "mcp_server", "runtime", "storage", "tools"])

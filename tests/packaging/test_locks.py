@@ -14,7 +14,7 @@ RUNTIME, DEV = (ROOT / name for name in ("requirements.lock", "requirements-dev.
 each_lock = pytest.mark.parametrize("lock", [RUNTIME, DEV], ids=lambda path: path.name)
 
 
-def pins(lock: Path) -> dict[str, tuple[Version, str]]:
+def parse_pins(lock: Path) -> dict[str, tuple[Version, str]]:
     """Name -> version and the rest of the entry, markers and hashes."""
     found = {}
     for entry in lock.read_text().replace("\\\n", " ").splitlines():
@@ -26,7 +26,7 @@ def pins(lock: Path) -> dict[str, tuple[Version, str]]:
 
 @each_lock
 def test_every_pin_is_hashed(lock: Path) -> None:
-    for name, (_, rest) in pins(lock).items():
+    for name, (_, rest) in parse_pins(lock).items():
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", rest), name
 
 
@@ -39,14 +39,14 @@ def test_no_index_is_named(lock: Path) -> None:
 
 @each_lock
 def test_litellm_is_a_version_that_can_be_trusted(lock: Path) -> None:
-    version, _ = pins(lock)["litellm"]
+    version, _ = parse_pins(lock)["litellm"]
     assert version >= Version("1.106.2")
     # Stolen releases; an unbounded requirement resolves close to them.
     assert version not in {Version("1.82.7"), Version("1.82.8")}
 
 
 def test_the_dev_lock_agrees_with_the_runtime_lock() -> None:
-    runtime, dev = pins(RUNTIME), pins(DEV)
+    runtime, dev = parse_pins(RUNTIME), parse_pins(DEV)
     assert {name: dev[name][0] for name in runtime} == {name: version for name, (version, _) in runtime.items()}
 
 
@@ -57,6 +57,6 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
         (RUNTIME, [*project["project"]["dependencies"], *groups["install"]]),
         (DEV, groups["dev"]),
     ):
-        held = pins(lock)
+        held = parse_pins(lock)
         for requirement in map(Requirement, asked):
             assert held[requirement.name.lower()][0] in requirement.specifier, f"`make lock`: {requirement}"

@@ -27,13 +27,13 @@ from baobab.runtime.egress import (
     RequestRefused,
     UrlRefused,
 )
-from tests.certificates import certificate
+from tests.certificates import create_certificate
 
 LOOPBACK = ["127.0.0.0/8", "::1/128"]
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-def names(**known: str | Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
+def build_resolver(**known: str | Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
     """A resolver: `a_test="10.0.0.1"` is the host a.test."""
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -43,11 +43,11 @@ def names(**known: str | Sequence[str]) -> Callable[[str, int], Awaitable[Sequen
     return resolve
 
 
-async def nobody(host: str, port: int) -> Sequence[str]:
+async def fail_to_resolve(host: str, port: int) -> Sequence[str]:
     raise AssertionError(f"{host} was resolved")
 
 
-def http(status: str, *headers: str, body: bytes = b"") -> bytes:
+def http_response(status: str, *headers: str, body: bytes = b"") -> bytes:
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
@@ -90,21 +90,23 @@ async def serving(answers: dict[str, Answer], tls: ssl.SSLContext | None = None)
 
 
 @asynccontextmanager
-async def opened(egress: Egress) -> AsyncIterator[Egress]:
+async def close_after(egress: Egress) -> AsyncIterator[Egress]:
     try:
         yield egress
     finally:
         await egress.close()
 
 
-def local(**known: str | Sequence[str]) -> Egress:
+def local_egress(**known: str | Sequence[str]) -> Egress:
     """A client that may call loopback, under the names given, else a.test and b.test."""
-    return Egress(LOOPBACK, timeout=5, resolver=names(**(known or {"a_test": "127.0.0.1", "b_test": "127.0.0.1"})))
+    return Egress(
+        LOOPBACK, timeout=5, resolver=build_resolver(**(known or {"a_test": "127.0.0.1", "b_test": "127.0.0.1"}))
+    )
 
 
-async def refusal(url: str, egress: Egress | None = None) -> type[EgressError]:
+async def catch_refusal(url: str, egress: Egress | None = None) -> type[EgressError]:
     """The class of the refusal, after checking that its text tells no address that a name resolved to."""
-    async with opened(egress or Egress(resolver=nobody)) as client:
+    async with close_after(egress or Egress(resolver=fail_to_resolve)) as client:
         with pytest.raises(EgressError) as caught:
             await client.request("GET", url)
     assert not any(part in f"{caught.value} {caught.value.remedy}" for part in ("127.", "10.", "::"))
@@ -134,7 +136,7 @@ def private_addresses(draw: st.DrawFn) -> IPv4Address:
     return network[draw(st.integers(0, network.num_addresses - 1))]
 
 
-def number(value: int, base: int) -> str:
+def format_number(value: int, base: int) -> str:
     return {8: f"0{value:o}", 10: f"{value}", 16: f"{value:#x}"}[base]
 
 
@@ -144,7 +146,7 @@ def texts_of_ipv4(draw: st.DrawFn, address: IPv4Address) -> str:
     parts = draw(st.integers(1, 4))
     octets = list(address.packed)
     values = [*octets[: parts - 1], int.from_bytes(address.packed[parts - 1 :])]
-    text = ".".join(number(value, draw(st.sampled_from([8, 10, 16]))) for value in values)
+    text = ".".join(format_number(value, draw(st.sampled_from([8, 10, 16]))) for value in values)
     if draw(st.booleans()):
         wide = {digit: chr(ord(digit) + 0xFEE0) for digit in "0123456789abcdefx"} | {
             ".": draw(st.sampled_from("\u3002\uff0e\uff61"))
@@ -177,13 +179,13 @@ def test_a_private_address_is_refused_in_every_textual_form(data: st.DataObject)
     address = data.draw(private_addresses())
     host = data.draw(st.one_of(texts_of_ipv4(address), texts_of_ipv6(address)))
     port = data.draw(st.sampled_from(["", ":80", ":8080"]))
-    assert asyncio.run(refusal(f"http://{host}{port}/")) in (AddressRefused, UrlRefused)
+    assert asyncio.run(catch_refusal(f"http://{host}{port}/")) in (AddressRefused, UrlRefused)
 
 
 @given(private_addresses(), st.sampled_from(["{}", "::ffff:{}", "64:ff9b::{}"]))
 def test_a_name_is_refused_when_it_resolves_to_a_private_address(address: IPv4Address, form: str) -> None:
-    egress = Egress(resolver=names(a_test=["93.184.216.34", form.format(address)]))
-    assert asyncio.run(refusal("http://a.test/", egress)) is AddressRefused
+    egress = Egress(resolver=build_resolver(a_test=["93.184.216.34", form.format(address)]))
+    assert asyncio.run(catch_refusal("http://a.test/", egress)) is AddressRefused
 
 
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)))
@@ -258,38 +260,43 @@ def test_the_operator_allows_networks_but_metadata_only_by_its_own_address() -> 
     ],
 )
 async def test_an_odd_url_is_refused(url: str) -> None:
-    assert await refusal(url) is UrlRefused
+    assert await catch_refusal(url) is UrlRefused
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1.", "127.1.", "%31%32%37.0.0.1", "0x", "a.0x7f", "1.2.3.4.5", "999.1.1.1", "08.8.8.8", "a.1"]
 )
 async def test_a_host_that_ends_in_a_number_must_be_a_plain_address(host: str) -> None:
-    assert await refusal(f"http://{host}/") is AddressRefused
+    assert await catch_refusal(f"http://{host}/") is AddressRefused
 
 
 @pytest.mark.parametrize("host", ["ⓛocalhost", "LOCALHOST", "localho\u017ft"])
 async def test_a_disguised_name_is_resolved_as_what_it_stands_for(host: str) -> None:
-    assert await refusal(f"http://{host}/", Egress(resolver=names(localhost="127.0.0.1"))) is AddressRefused
+    assert (
+        await catch_refusal(f"http://{host}/", Egress(resolver=build_resolver(localhost="127.0.0.1"))) is AddressRefused
+    )
 
 
 async def test_an_international_name_is_resolved_in_its_ascii_form() -> None:
-    async with serving({"/": http("200 OK")}) as site, opened(local(**{"xn--bcher-kva_test": "127.0.0.1"})) as egress:
+    async with (
+        serving({"/": http_response("200 OK")}) as site,
+        close_after(local_egress(**{"xn--bcher-kva_test": "127.0.0.1"})) as egress,
+    ):
         await egress.request("GET", f"http://Bücher.test:{site.port}")
     assert site.received[0][1]["host"] == f"xn--bcher-kva.test:{site.port}"
 
 
 async def test_path_and_query_arrive_as_they_were_given() -> None:
     rest = "/a/../b%2Fc;d?x=%20y+z&u=é&v=/?"
-    async with serving({"/a/../b%2Fc;d": http("200 OK")}) as site, opened(local()) as egress:
+    async with serving({"/a/../b%2Fc;d": http_response("200 OK")}) as site, close_after(local_egress()) as egress:
         response = await egress.request("GET", f"http://a.test:{site.port}{rest}#fragment")
     assert site.received[0][0] == "GET /a/../b%2Fc;d?x=%20y+z&u=%C3%A9&v=/? HTTP/1.1"
     assert response.url == f"http://a.test:{site.port}/a/../b%2Fc;d?x=%20y+z&u=%C3%A9&v=/?"
 
 
 async def test_plain_http_can_be_ruled_out() -> None:
-    assert await refusal("http://a.test/", Egress(https_only=True, resolver=nobody)) is UrlRefused
-    async with opened(local()) as egress:
+    assert await catch_refusal("http://a.test/", Egress(https_only=True, resolver=fail_to_resolve)) is UrlRefused
+    async with close_after(local_egress()) as egress:
         with pytest.raises(UrlRefused):
             await egress.request("GET", "http://a.test/", https_only=True)
 
@@ -298,11 +305,11 @@ async def test_plain_http_can_be_ruled_out() -> None:
 
 
 async def test_loopback_is_reached_only_when_the_operator_allows_it() -> None:
-    async with serving({"/": http("200 OK", "X-Answer: yes", body=b"hello")}) as site:
+    async with serving({"/": http_response("200 OK", "X-Answer: yes", body=b"hello")}) as site:
         url = f"http://127.0.0.1:{site.port}/"
-        assert await refusal(url) is AddressRefused
+        assert await catch_refusal(url) is AddressRefused
         assert site.connections == 0
-        async with opened(local()) as egress:
+        async with close_after(local_egress()) as egress:
             response = await egress.request("POST", url, headers={"X-Sent": "1"}, body=b"data")
     assert (response.status, response.headers["x-answer"], response.body) == (200, "yes", b"hello")
     assert [(first, headers["x-sent"], body) for first, headers, body in site.received] == [
@@ -311,7 +318,10 @@ async def test_loopback_is_reached_only_when_the_operator_allows_it() -> None:
 
 
 async def test_a_status_is_an_answer_and_not_an_error() -> None:
-    async with serving({"/": http("503 Service Unavailable", body=b"later")}) as site, opened(local()) as egress:
+    async with (
+        serving({"/": http_response("503 Service Unavailable", body=b"later")}) as site,
+        close_after(local_egress()) as egress,
+    ):
         response = await egress.request("GET", f"http://a.test:{site.port}/")
     assert (response.status, response.body) == (503, b"later")
 
@@ -324,7 +334,7 @@ async def test_a_name_that_changes_its_address_does_not_move_the_connection() ->
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
     egress = Egress(["127.0.0.1/32"], resolver=rebinding)
-    async with serving({"/": http("200 OK", "Connection: close")}) as site, opened(egress):
+    async with serving({"/": http_response("200 OK", "Connection: close")}) as site, close_after(egress):
         assert (await egress.request("GET", f"http://a.test:{site.port}/")).status == 200
         assert asked == ["a.test"]
         with pytest.raises(AddressRefused):
@@ -333,7 +343,7 @@ async def test_a_name_that_changes_its_address_does_not_move_the_connection() ->
 
 
 async def test_a_connection_is_used_again() -> None:
-    async with serving({"/": http("200 OK", body=b"x")}) as site, opened(local()) as egress:
+    async with serving({"/": http_response("200 OK", body=b"x")}) as site, close_after(local_egress()) as egress:
         for _ in range(3):
             await egress.request("GET", f"http://a.test:{site.port}/")
     assert (site.connections, len(site.received)) == (1, 3)
@@ -345,7 +355,10 @@ async def test_the_environment_and_earlier_answers_add_nothing(monkeypatch: pyte
     monkeypatch.setenv("NETRC", str(netrc))
     for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(variable, "http://127.0.0.1:1")
-    async with serving({"/": http("200 OK", "Set-Cookie: a=b")}) as site, opened(local()) as egress:
+    async with (
+        serving({"/": http_response("200 OK", "Set-Cookie: a=b")}) as site,
+        close_after(local_egress()) as egress,
+    ):
         for _ in range(2):
             await egress.request("GET", f"http://a.test:{site.port}/")
     assert [sorted(headers) for _, headers, _ in site.received] == [
@@ -372,7 +385,7 @@ async def test_the_environment_and_earlier_answers_add_nothing(monkeypatch: pyte
 async def test_a_method_or_header_that_could_change_the_request_is_refused(
     method: str, headers: dict[str, str]
 ) -> None:
-    async with opened(Egress(resolver=nobody)) as egress:
+    async with close_after(Egress(resolver=fail_to_resolve)) as egress:
         with pytest.raises(RequestRefused):
             await egress.request(method, "http://a.test/", headers=headers)
 
@@ -389,21 +402,24 @@ async def test_what_does_not_answer_is_unavailable_and_names_no_address() -> Non
     async with serving(answers) as site:
         port = site.port
         for path in answers:
-            assert await refusal(f"http://a.test:{port}{path}", local()) is EgressUnavailable
-    assert await refusal(f"http://a.test:{port}/closed", local()) is EgressUnavailable
-    for resolver in (unknown, names(a_test=[])):
-        assert await refusal("http://a.test/", Egress(resolver=resolver)) is EgressUnavailable
+            assert await catch_refusal(f"http://a.test:{port}{path}", local_egress()) is EgressUnavailable
+    assert await catch_refusal(f"http://a.test:{port}/closed", local_egress()) is EgressUnavailable
+    for resolver in (unknown, build_resolver(a_test=[])):
+        assert await catch_refusal("http://a.test/", Egress(resolver=resolver)) is EgressUnavailable
 
 
 # -- redirects --------------------------------------------------------------------------------------------------------
 
 
-def to(location: str, status: str = "302 Found") -> bytes:
-    return http(status, f"Location: {location}")
+def redirect_to(location: str, status: str = "302 Found") -> bytes:
+    return http_response(status, f"Location: {location}")
 
 
 async def test_a_redirect_is_the_answer_unless_it_is_to_be_followed() -> None:
-    async with serving({"/": to("/next"), "/next": http("200 OK", body=b"there")}) as site, opened(local()) as egress:
+    async with (
+        serving({"/": redirect_to("/next"), "/next": http_response("200 OK", body=b"there")}) as site,
+        close_after(local_egress()) as egress,
+    ):
         url = f"http://a.test:{site.port}"
         first = await egress.request("GET", url + "/")
         last = await egress.request("GET", url + "/", follow=1)
@@ -412,7 +428,7 @@ async def test_a_redirect_is_the_answer_unless_it_is_to_be_followed() -> None:
 
 
 async def test_redirects_end() -> None:
-    async with serving({"/": to("/")}) as site, opened(local()) as egress:
+    async with serving({"/": redirect_to("/")}) as site, close_after(local_egress()) as egress:
         with pytest.raises(UrlRefused):
             await egress.request("GET", f"http://a.test:{site.port}/", follow=3)
     assert len(site.received) == 4
@@ -432,15 +448,18 @@ async def test_redirects_end() -> None:
     ],
 )
 async def test_every_hop_is_vetted(location: str, error: type[EgressError]) -> None:
-    resolver = names(a_test="127.0.0.1", inside_test="10.0.0.1")
-    async with serving({"/": to(location)}) as site, opened(Egress(["127.0.0.1/32"], resolver=resolver)) as egress:
+    resolver = build_resolver(a_test="127.0.0.1", inside_test="10.0.0.1")
+    async with (
+        serving({"/": redirect_to(location)}) as site,
+        close_after(Egress(["127.0.0.1/32"], resolver=resolver)) as egress,
+    ):
         with pytest.raises(error):
             await egress.request("GET", f"http://a.test:{site.port}/", follow=5, cross_host=True)
 
 
 async def test_another_host_must_be_asked_for() -> None:
-    async with serving({}) as site, opened(local()) as egress:
-        site.answers = {"/": to(f"http://b.test:{site.port}/next"), "/next": http("200 OK")}
+    async with serving({}) as site, close_after(local_egress()) as egress:
+        site.answers = {"/": redirect_to(f"http://b.test:{site.port}/next"), "/next": http_response("200 OK")}
         url = f"http://a.test:{site.port}/"
         with pytest.raises(UrlRefused):
             await egress.request("GET", url, follow=5)
@@ -449,10 +468,14 @@ async def test_another_host_must_be_asked_for() -> None:
 
 async def test_secrets_stay_with_the_origin() -> None:
     secrets = {"Authorization": "Bearer x", "Cookie": "a=b", "X-Api-Key": "x", "Accept": "text/plain"}
-    async with serving({"/next": http("200 OK")}) as other, serving({"/own": http("200 OK")}) as site:
+    async with serving({"/next": http_response("200 OK")}) as other, serving({"/own": http_response("200 OK")}) as site:
         for host, port in (("b.test", site.port), ("a.test", other.port)):
-            site.answers |= {"/": to(f"http://{host}:{port}/next"), "/home": to("/own"), "/next": http("200 OK")}
-            async with opened(local()) as egress:
+            site.answers |= {
+                "/": redirect_to(f"http://{host}:{port}/next"),
+                "/home": redirect_to("/own"),
+                "/next": http_response("200 OK"),
+            }
+            async with close_after(local_egress()) as egress:
                 await egress.request("GET", f"http://a.test:{site.port}/", headers=secrets, follow=1, cross_host=True)
                 await egress.request("GET", f"http://a.test:{site.port}/home", headers=secrets, follow=1)
     received = [(first.split()[1], headers) for first, headers, _ in site.received + other.received]
@@ -479,7 +502,10 @@ async def test_a_redirect_keeps_or_drops_the_body_by_its_status(
     status: str, method: str, expected: tuple[str, bytes, bool]
 ) -> None:
     body = None if method == "HEAD" else b"data"
-    async with serving({"/": to("/next", status), "/next": http("200 OK")}) as site, opened(local()) as egress:
+    async with (
+        serving({"/": redirect_to("/next", status), "/next": http_response("200 OK")}) as site,
+        close_after(local_egress()) as egress,
+    ):
         url = f"http://a.test:{site.port}/"
         await egress.request(method, url, headers={"Content-Type": "text/plain"}, body=body, follow=1)
     first, headers, received = site.received[1]
@@ -489,8 +515,8 @@ async def test_a_redirect_keeps_or_drops_the_body_by_its_status(
 # -- size and time ----------------------------------------------------------------------------------------------------
 
 
-def encoded(encoding: str, body: bytes) -> bytes:
-    return http("200 OK", f"Content-Encoding: {encoding}", body=body)
+def encoded_response(encoding: str, body: bytes) -> bytes:
+    return http_response("200 OK", f"Content-Encoding: {encoding}", body=body)
 
 
 async def test_an_answer_of_exactly_the_limit_passes_and_one_more_byte_does_not() -> None:
@@ -500,15 +526,15 @@ async def test_an_answer_of_exactly_the_limit_passes_and_one_more_byte_does_not(
             writer.write(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
             await writer.drain()
 
-    async def announced(writer: asyncio.StreamWriter) -> None:
+    async def announce_too_much(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n")
 
     answers: dict[str, Answer] = {
-        "/fits": http("200 OK", body=b"x" * 1000),
+        "/fits": http_response("200 OK", body=b"x" * 1000),
         "/endless": endless,
-        "/announced": announced,
+        "/announced": announce_too_much,
     }
-    async with serving(answers) as site, opened(local()) as egress:
+    async with serving(answers) as site, close_after(local_egress()) as egress:
         url = f"http://a.test:{site.port}"
         assert len((await egress.request("GET", url + "/fits", max_bytes=1000)).body) == 1000
         for path in ("/endless", "/announced"):
@@ -517,7 +543,7 @@ async def test_an_answer_of_exactly_the_limit_passes_and_one_more_byte_does_not(
             assert caught.value.details == {"max_bytes": 1000}
 
 
-def until_closed(encoding: str, body: bytes) -> Answer:
+def unbounded_answer(encoding: str, body: bytes) -> Answer:
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n".encode() + body)
         writer.close()
@@ -528,9 +554,9 @@ def until_closed(encoding: str, body: bytes) -> Answer:
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(encoded("gzip", gzip.compress(bytes(50_000_000))), id="gzip"),
-        pytest.param(encoded("deflate", zlib.compress(bytes(50_000_000))), id="deflate"),
-        pytest.param(until_closed("gzip", gzip.compress(b"") * 60_000), id="nothing, sixty thousand times"),
+        pytest.param(encoded_response("gzip", gzip.compress(bytes(50_000_000))), id="gzip"),
+        pytest.param(encoded_response("deflate", zlib.compress(bytes(50_000_000))), id="deflate"),
+        pytest.param(unbounded_answer("gzip", gzip.compress(b"") * 60_000), id="nothing, sixty thousand times"),
     ],
 )
 async def test_a_decompression_bomb_is_stopped_at_the_limit(answer: Answer) -> None:
@@ -541,14 +567,14 @@ async def test_a_decompression_bomb_is_stopped_at_the_limit(answer: Answer) -> N
             async for piece in stream:
                 sizes.append(len(piece))  # noqa: PERF401 -- the loop is to be left by an exception
 
-    async with serving({"/": answer}) as site, opened(local()) as egress:
+    async with serving({"/": answer}) as site, close_after(local_egress()) as egress:
         with pytest.raises(EgressTooLarge):
             await collect(f"http://a.test:{site.port}/")
     assert sum(sizes) <= 1_000_000
     assert max(sizes) <= 64 * 1024
 
 
-def bare(data: bytes) -> bytes:
+def deflate_raw(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()
 
@@ -559,32 +585,36 @@ TEXT = b"text to compress " * 10_000
 @pytest.mark.parametrize(
     "answer",
     [
-        encoded("identity", TEXT),
-        encoded("gzip", gzip.compress(TEXT)),
-        encoded("X-GZip", gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:])),
-        encoded("deflate", zlib.compress(TEXT)),
-        encoded("deflate", bare(TEXT)),
+        encoded_response("identity", TEXT),
+        encoded_response("gzip", gzip.compress(TEXT)),
+        encoded_response("X-GZip", gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:])),
+        encoded_response("deflate", zlib.compress(TEXT)),
+        encoded_response("deflate", deflate_raw(TEXT)),
     ],
     ids=["plain", "gzip", "two gzip members", "deflate", "bare deflate"],
 )
 async def test_a_compressed_answer_is_decompressed(answer: bytes) -> None:
-    async with serving({"/": answer}) as site, opened(local()) as egress:
+    async with serving({"/": answer}) as site, close_after(local_egress()) as egress:
         assert (await egress.request("GET", f"http://a.test:{site.port}/")).body == TEXT
 
 
 @pytest.mark.parametrize(
     "answer",
-    [encoded("gzip", b"not gzip"), encoded("gzip", gzip.compress(TEXT)[:-20]), encoded("br", b"x")],
+    [
+        encoded_response("gzip", b"not gzip"),
+        encoded_response("gzip", gzip.compress(TEXT)[:-20]),
+        encoded_response("br", b"x"),
+    ],
     ids=["damaged", "cut short", "not asked for"],
 )
 async def test_an_answer_that_cannot_be_decompressed_is_an_error(answer: bytes) -> None:
-    async with serving({"/": answer}) as site, opened(local()) as egress:
+    async with serving({"/": answer}) as site, close_after(local_egress()) as egress:
         with pytest.raises(EgressUnavailable):
             await egress.request("GET", f"http://a.test:{site.port}/")
 
 
 async def test_an_empty_compressed_answer_is_empty() -> None:
-    async with serving({"/": encoded("gzip", b"")}) as site, opened(local()) as egress:
+    async with serving({"/": encoded_response("gzip", b"")}) as site, close_after(local_egress()) as egress:
         assert (await egress.request("HEAD", f"http://a.test:{site.port}/")).body == b""
 
 
@@ -598,7 +628,7 @@ async def test_a_stream_arrives_while_it_is_sent() -> None:
 
     async with (
         serving({"/": two}) as site,
-        opened(local()) as egress,
+        close_after(local_egress()) as egress,
         egress.stream("GET", f"http://a.test:{site.port}/") as stream,
     ):
         pieces = aiter(stream)
@@ -622,14 +652,14 @@ async def test_the_time_limit_covers_resolving_waiting_and_a_dripping_body() -> 
         return ["127.0.0.1"]
 
     loop = asyncio.get_running_loop()
-    async with serving({"/silent": silent, "/dripping": dripping, "/loop": to("/silent")}) as site:
+    async with serving({"/silent": silent, "/dripping": dripping, "/loop": redirect_to("/silent")}) as site:
         for egress, path in (
-            (local(), "/silent"),
-            (local(), "/dripping"),
-            (local(), "/loop"),
+            (local_egress(), "/silent"),
+            (local_egress(), "/dripping"),
+            (local_egress(), "/loop"),
             (Egress(resolver=slow), "/"),
         ):
-            async with opened(egress):
+            async with close_after(egress):
                 start = loop.time()
                 with pytest.raises(EgressTimeout):
                     await egress.request("GET", f"http://a.test:{site.port}{path}", timeout=0.2, follow=1)
@@ -640,44 +670,44 @@ async def test_the_time_limit_covers_resolving_waiting_and_a_dripping_body() -> 
 
 
 async def test_tls_names_and_verifies_the_host_although_the_address_is_pinned(tmp_path: Path) -> None:
-    certificate_file, key_file = certificate("a.test", tmp_path)
+    certificate_file, key_file = create_certificate("a.test", tmp_path)
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificate_file, key_file)
     named: list[str | None] = []
     server_side.sni_callback = lambda _socket, name, _context: named.append(name)
     trusting = ssl.create_default_context(cafile=str(certificate_file))
-    resolver = names(a_test="127.0.0.1", b_test="127.0.0.1")
-    async with serving({"/": http("200 OK", body=b"safe")}, server_side) as site:
-        async with opened(Egress(LOOPBACK, resolver=resolver, tls=trusting)) as egress:
+    resolver = build_resolver(a_test="127.0.0.1", b_test="127.0.0.1")
+    async with serving({"/": http_response("200 OK", body=b"safe")}, server_side) as site:
+        async with close_after(Egress(LOOPBACK, resolver=resolver, tls=trusting)) as egress:
             assert (await egress.request("GET", f"https://a.test:{site.port}/")).body == b"safe"
             with pytest.raises(EgressUnavailable):
                 await egress.request("GET", f"https://b.test:{site.port}/")
-        async with opened(Egress(LOOPBACK, resolver=resolver)) as egress:
+        async with close_after(Egress(LOOPBACK, resolver=resolver)) as egress:
             with pytest.raises(EgressUnavailable):
                 await egress.request("GET", f"https://a.test:{site.port}/")
     assert named == ["a.test", "b.test", "a.test"]
 
 
 async def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path) -> None:
-    certificate_file, key_file = certificate("a.test", tmp_path)
+    certificate_file, key_file = create_certificate("a.test", tmp_path)
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificate_file, key_file)
     trusting = ssl.create_default_context(cafile=str(certificate_file))
-    client = Egress(LOOPBACK, resolver=names(a_test="127.0.0.1"), tls=trusting)
-    async with serving({"/": to("http://a.test/")}, server_side) as site, opened(client) as egress:
+    client = Egress(LOOPBACK, resolver=build_resolver(a_test="127.0.0.1"), tls=trusting)
+    async with serving({"/": redirect_to("http://a.test/")}, server_side) as site, close_after(client) as egress:
         with pytest.raises(UrlRefused):
             await egress.request("GET", f"https://a.test:{site.port}/", follow=1)
 
 
 @pytest.mark.parametrize("url", ["http://a.test/", "http://93.184.216.34/"])
 async def test_a_credential_is_not_sent_in_clear_to_a_public_host(url: str) -> None:
-    async with opened(Egress(LOOPBACK, resolver=names(a_test="93.184.216.34"))) as egress:
+    async with close_after(Egress(LOOPBACK, resolver=build_resolver(a_test="93.184.216.34"))) as egress:
         with pytest.raises(CredentialInClear):
             await egress.request("GET", url, headers={"Authorization": "Bearer secret"})
 
 
 async def test_a_credential_is_sent_in_clear_where_the_operator_names_the_network() -> None:
-    async with serving({"/": http("200 OK", body=b"here")}) as site, opened(local()) as egress:
+    async with serving({"/": http_response("200 OK", body=b"here")}) as site, close_after(local_egress()) as egress:
         answer = await egress.request("GET", f"http://a.test:{site.port}/", headers={"Authorization": "Bearer secret"})
     assert answer.body == b"here"
 

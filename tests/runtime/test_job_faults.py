@@ -11,7 +11,7 @@ from baobab.tools.core.job import Job
 from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.clock import FixedClock
-from tests.installation import installation
+from tests.installation import open_installation
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ async def test_a_job_waits_for_a_store_that_does_not_answer_and_gives_up_on_one_
         if len(made) < 9:
             raise fault
 
-    async with installation(tmp_path / "data", clock=clock, further=[toolset]) as baobab:
-        unit = baobab.house.services.database.build_unit(write=True)
-        asked = await baobab.house.services.jobs.enqueue(unit, "meet", {})
+    async with open_installation(tmp_path / "data", clock=clock, further=[toolset]) as baobab:
+        unit = baobab.application.services.database.build_unit(write=True)
+        asked = await baobab.application.services.jobs.enqueue(unit, "meet", {})
         await unit.commit()
         for _ in range(9):
-            await jobs.settled(baobab.house)
+            await jobs.run_due_jobs(baobab.application)
             clock.advance(2)
-        row = await jobs.job(baobab.house, asked)
+        row = await jobs.get_job(baobab.application, asked)
     assert len(made) == attempts
     assert row.finished_at is not None
     assert (row.error is None) == (attempts == 9)

@@ -20,7 +20,7 @@ from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.installation import installation
+from tests.installation import open_installation
 
 
 class Chores:
@@ -75,84 +75,84 @@ def chores() -> Chores:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, clock: FixedClock, chores: Chores) -> AsyncIterator[Baobab]:
-    async with installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as opened:
+    async with open_installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as opened:
         yield opened
 
 
-async def ask(baobab: Baobab, kind: str, arguments: dict[str, Any] | None = None, **options: Any) -> str:
-    services = baobab.house.services
+async def enqueue_job(baobab: Baobab, kind: str, arguments: dict[str, Any] | None = None, **options: Any) -> str:
+    services = baobab.application.services
     unit = services.database.build_unit(write=True)
     asked = await services.jobs.enqueue(unit, kind, arguments or {}, **options)
     await unit.commit()
     return asked
 
 
-async def tally(baobab: Baobab) -> int:
+async def read_tally(baobab: Baobab) -> int:
     """How often the row that `count` writes was written. It is a job of a kind that nobody makes."""
-    return int((await jobs.job(baobab.house, "tally")).epoch)
+    return int((await jobs.get_job(baobab.application, "tally")).epoch)
 
 
 async def put_tally(baobab: Baobab) -> None:
-    now = baobab.house.services.clock.now()
+    now = baobab.application.services.clock.now()
     row = {"id": "tally", "kind": "nobody", "arguments": {}, "due_at": now, "created_at": now, "finished_at": now}
-    async with baobab.house.services.database.writing() as connection:
+    async with baobab.application.services.database.writing() as connection:
         await connection.execute(insert(jobs.jobs), row | {"epoch": 0, "attempts": 0})
 
 
 async def test_a_job_is_made_with_its_arguments_when_what_asked_for_it_is_committed(
     baobab: Baobab, chores: Any
 ) -> None:
-    asked = await ask(baobab, "note", {"word": "hello"})
-    await jobs.settled(baobab.house)
+    asked = await enqueue_job(baobab, "note", {"word": "hello"})
+    await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("hello", 1)]
-    assert (await jobs.job(baobab.house, asked)).finished_at is not None
+    assert (await jobs.get_job(baobab.application, asked)).finished_at is not None
 
 
 async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab: Baobab, chores: Any) -> None:
-    services = baobab.house.services
+    services = baobab.application.services
     unit = services.database.build_unit(write=True)
     await services.jobs.enqueue(unit, "note", {"word": "undone"})
     await unit.rollback(RuntimeError("the call failed"))
-    await ask(baobab, "note", {"word": "done"})
-    await jobs.settled(baobab.house)
+    await enqueue_job(baobab, "note", {"word": "done"})
+    await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("done", 1)]
 
 
 async def test_a_job_asked_for_twice_under_one_id_is_made_once_even_after_its_end(baobab: Baobab, chores: Any) -> None:
     for _ in range(3):
-        await ask(baobab, "note", {"word": "once"}, job_id="the one")
-        await jobs.settled(baobab.house)
+        await enqueue_job(baobab, "note", {"word": "once"}, job_id="the one")
+        await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("once", 1)]
 
 
 async def test_a_delayed_job_waits_for_its_time(baobab: Baobab, chores: Any, clock: Any) -> None:
-    await ask(baobab, "note", {"word": "later"}, delay=30)
+    await enqueue_job(baobab, "note", {"word": "later"}, delay=30)
     clock.advance(29)
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
     assert chores.done == []
     clock.advance(2)
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("later", 1)]
 
 
 async def test_a_job_nobody_knows_cannot_be_asked_for(baobab: Baobab) -> None:
     with pytest.raises(LookupError):
-        await ask(baobab, "no_such_job")
+        await enqueue_job(baobab, "no_such_job")
 
 
 async def test_a_job_of_a_kind_that_this_version_does_not_know_is_left_to_others(
     tmp_path: Path, clock: Any, chores: Any
 ) -> None:
     data = tmp_path / "data"
-    async with installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]) as newer:
-        await ask(newer, "note", {"word": "new"})
-        async with installation(data, clock=clock) as older:
-            older.house.services.jobs.wake()
-            await ask(older, "jobs_prune", job_id="known")
-            async with asyncio.timeout(jobs.PATIENCE_SECONDS):
-                while (await jobs.job(older.house, "known")).finished_at is None:
+    async with open_installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]) as newer:
+        await enqueue_job(newer, "note", {"word": "new"})
+        async with open_installation(data, clock=clock) as older:
+            older.application.services.jobs.wake()
+            await enqueue_job(older, "jobs_prune", job_id="known")
+            async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
+                while (await jobs.get_job(older.application, "known")).finished_at is None:
                     await asyncio.sleep(0.01)
-            (left,) = await jobs.unfinished(older.house)
+            (left,) = await jobs.list_unfinished_jobs(older.application)
             assert (left.kind, left.attempts) == ("note", 0)
 
 
@@ -160,100 +160,102 @@ async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(
     baobab: Baobab, chores: Any, clock: Any
 ) -> None:
     chores.faults[:] = [ValueError("first"), ValueError("second")]
-    asked = await ask(baobab, "note", {"word": "stubborn"})
+    asked = await enqueue_job(baobab, "note", {"word": "stubborn"})
     for pause in (0, 1, 4):
         clock.advance(pause)
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
-    row = await jobs.job(baobab.house, asked)
+    row = await jobs.get_job(baobab.application, asked)
     assert row.finished_at is not None
     assert row.error is None
 
 
 async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [ValueError(str(number)) for number in range(9)]
-    asked = await ask(baobab, "note", {"word": "hopeless"})
+    asked = await enqueue_job(baobab, "note", {"word": "hopeless"})
     for _ in range(9):
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
         clock.advance(300)
-    row = await jobs.job(baobab.house, asked)
+    row = await jobs.get_job(baobab.application, asked)
     assert (len(chores.done), row.error) == (3, "ValueError: 2")
 
 
 async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [RetryLater(10, "not yet") for _ in range(7)]
-    asked = await ask(baobab, "note", {"word": "patient"})
+    asked = await enqueue_job(baobab, "note", {"word": "patient"})
     for _ in range(8):
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
         clock.advance(10)
-    row = await jobs.job(baobab.house, asked)
+    row = await jobs.get_job(baobab.application, asked)
     assert (len(chores.done), row.error, row.attempts) == (8, None, 1)
 
 
 async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [DatabaseUnavailable("gone") for _ in range(7)]
-    asked = await ask(baobab, "note", {"word": "unshaken"})
+    asked = await enqueue_job(baobab, "note", {"word": "unshaken"})
     for _ in range(8):
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
         clock.advance(2)
-    assert (await jobs.job(baobab.house, asked)).error is None
+    assert (await jobs.get_job(baobab.application, asked)).error is None
     assert len(chores.done) == 8
 
 
 async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path: Path, clock: Any) -> None:
     data, first, second = tmp_path / "data", Chores(), Chores()
     second.go.set()
-    async with installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[first.toolset]) as asking:
+    async with open_installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[first.toolset]) as asking:
         await put_tally(asking)
-        async with installation(data, clock=clock, further=[first.toolset]):
-            asked = await ask(asking, "count")
-            await asyncio.wait_for(first.waiting.wait(), jobs.PATIENCE_SECONDS)
-        async with installation(data, clock=clock, further=[second.toolset]) as other:
-            await jobs.settled(other.house)
-            row = await jobs.job(other.house, asked)
-        assert (row.attempts, row.error, await tally(asking)) == (1, None, 1)
+        async with open_installation(data, clock=clock, further=[first.toolset]):
+            asked = await enqueue_job(asking, "count")
+            await asyncio.wait_for(first.waiting.wait(), jobs.TIMEOUT_SECONDS)
+        async with open_installation(data, clock=clock, further=[second.toolset]) as other:
+            await jobs.run_due_jobs(other.application)
+            row = await jobs.get_job(other.application, asked)
+        assert (row.attempts, row.error, await read_tally(asking)) == (1, None, 1)
 
 
 async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_nothing(tmp_path: Path, clock: Any) -> None:
     data, frozen, quick = tmp_path / "data", Chores(), Chores()
     quick.go.set()
     async with AsyncExitStack() as stack:
-        slow = await stack.enter_async_context(installation(data, clock=clock, further=[frozen.toolset]))
+        slow = await stack.enter_async_context(open_installation(data, clock=clock, further=[frozen.toolset]))
         await put_tally(slow)
-        asked = await ask(slow, "count")
-        await asyncio.wait_for(frozen.waiting.wait(), jobs.PATIENCE_SECONDS)
-        other = await stack.enter_async_context(installation(data, clock=clock, further=[quick.toolset]))
+        asked = await enqueue_job(slow, "count")
+        await asyncio.wait_for(frozen.waiting.wait(), jobs.TIMEOUT_SECONDS)
+        other = await stack.enter_async_context(open_installation(data, clock=clock, further=[quick.toolset]))
         # The clock of both has moved past the lease; the first has not moved its lease on.
         clock.advance(LEASE.total_seconds() + 1)
-        await jobs.settled(other.house)
+        await jobs.run_due_jobs(other.application)
         frozen.go.set()
         await asyncio.sleep(0.05)
-        row = await jobs.job(other.house, asked)
+        row = await jobs.get_job(other.application, asked)
         assert (row.attempts, row.epoch, row.error) == (2, 2, None)
-        assert await tally(other) == 1
+        assert await read_tally(other) == 1
 
 
 async def test_a_lease_from_a_clock_that_was_far_ahead_holds_nobody_up(tmp_path: Path, clock: Any, chores: Any) -> None:
     chores.go.set()
-    async with installation(tmp_path / "data", {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]) as asking:
+    async with open_installation(
+        tmp_path / "data", {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]
+    ) as asking:
         await put_tally(asking)
-        asked = await ask(asking, "count")
+        asked = await enqueue_job(asking, "count")
         ahead = clock.now() + timedelta(days=2)
-        async with asking.house.services.database.writing() as connection:
+        async with asking.application.services.database.writing() as connection:
             held = {"held_by": "a worker that is gone", "due_at": ahead, "epoch": 1}
             await connection.execute(update(jobs.jobs).where(jobs.jobs.c.id == asked).values(**held))
-        async with installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as working:
-            await jobs.settled(working.house)
-            assert await tally(working) == 1
+        async with open_installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as working:
+            await jobs.run_due_jobs(working.application)
+            assert await read_tally(working) == 1
 
 
 async def test_a_job_that_ends_its_processes_is_given_up(baobab: Baobab, chores: Any, clock: Any) -> None:
     row = {"id": "poison", "kind": "note", "arguments": {"word": "x"}, "due_at": clock.now(), "created_at": clock.now()}
-    async with baobab.house.services.database.writing() as connection:
+    async with baobab.application.services.database.writing() as connection:
         await connection.execute(insert(jobs.jobs), row | {"epoch": 3, "attempts": 3, "held_by": "killed"})
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
     assert chores.done == []
-    assert "ended with the process" in (await jobs.job(baobab.house, "poison")).error
+    assert "ended with the process" in (await jobs.get_job(baobab.application, "poison")).error
 
 
 async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_beside_others(
@@ -262,106 +264,114 @@ async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_besid
     await put_tally(baobab)
     lost = {"kind": "count", "arguments": {}, "due_at": clock.now(), "created_at": clock.now()}
     lost |= {"epoch": 2, "attempts": 2, "held_by": "killed"}
-    async with baobab.house.services.database.writing() as connection:
+    async with baobab.application.services.database.writing() as connection:
         await connection.execute(insert(jobs.jobs), [lost | {"id": f"lost {number}"} for number in range(3)])
-    async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+    async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
         await chores.waiting.wait()
-        asked = await ask(baobab, "note", {"word": "another"})
-        while (await jobs.job(baobab.house, asked)).finished_at is None:
+        asked = await enqueue_job(baobab, "note", {"word": "another"})
+        while (await jobs.get_job(baobab.application, asked)).finished_at is None:
             await asyncio.sleep(0.005)
-    assert sorted([(await jobs.job(baobab.house, f"lost {number}")).epoch for number in range(3)]) == [2, 2, 3]
+    assert sorted([(await jobs.get_job(baobab.application, f"lost {number}")).epoch for number in range(3)]) == [
+        2,
+        2,
+        3,
+    ]
     chores.go.set()
-    await jobs.settled(baobab.house)
-    assert await tally(baobab) == 3
+    await jobs.run_due_jobs(baobab.application)
+    assert await read_tally(baobab) == 3
 
 
 async def test_many_processes_make_each_job_once(tmp_path: Path, clock: Any) -> None:
     data, every = tmp_path / "data", [Chores() for _ in range(3)]
     async with AsyncExitStack() as stack:
-        houses = [await stack.enter_async_context(installation(data, clock=clock, further=[c.toolset])) for c in every]
-        await asyncio.gather(*(ask(houses[n % 3], "note", {"word": str(n)}) for n in range(60)))
-        for house in houses:
-            await jobs.settled(house.house)
+        houses = [
+            await stack.enter_async_context(open_installation(data, clock=clock, further=[c.toolset])) for c in every
+        ]
+        await asyncio.gather(*(enqueue_job(houses[n % 3], "note", {"word": str(n)}) for n in range(60)))
+        for application in houses:
+            await jobs.run_due_jobs(application.application)
         assert sorted(word for c in every for word, _ in c.done) == sorted(map(str, range(60)))
 
 
 async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path: Path, clock: Any) -> None:
     data, every = tmp_path / "data", [Chores() for _ in range(3)]
     async with AsyncExitStack() as stack:
-        houses = [await stack.enter_async_context(installation(data, clock=clock, further=[c.toolset])) for c in every]
+        houses = [
+            await stack.enter_async_context(open_installation(data, clock=clock, further=[c.toolset])) for c in every
+        ]
         for made in range(1, 4):
             clock.advance(60)
-            for house in houses:
-                house.house.services.jobs.wake()
-            async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+            for application in houses:
+                application.application.services.jobs.wake()
+            async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
                 # A process that has not looked yet will find the round made.
                 while len({job for c in every for job in c.rounds}) < made:
                     await asyncio.sleep(0.01)
             # Ended, too: to a clock that goes on by a minute, what is under way is long overdue.
-            await jobs.settled(houses[0].house)
+            await jobs.run_due_jobs(houses[0].application)
         assert len([job for c in every for job in c.rounds]) == 3
 
 
 async def test_an_event_is_told_to_each_of_its_consumers_once(baobab: Baobab, chores: Any, clock: Any) -> None:
-    app = await baobab.app(name="shop")
-    await jobs.settled(baobab.house)
+    app = await baobab.create_app(name="shop")
+    await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("app.created", app, "shop")]
     clock.advance(5)
-    await jobs.settled(baobab.house)
-    (event,) = await jobs.told(baobab.house, "app.created")
+    await jobs.run_due_jobs(baobab.application)
+    (event,) = await jobs.list_events(baobab.application, "app.created")
     assert chores.done == [("app.created", app, "shop"), event.id]
 
 
 async def test_making_an_app_that_is_there_already_is_no_event(baobab: Baobab) -> None:
-    await baobab.app(name="shop")
+    await baobab.create_app(name="shop")
     await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
-    assert len(await jobs.told(baobab.house, "app.created")) == 1
+    assert len(await jobs.list_events(baobab.application, "app.created")) == 1
 
 
 async def test_a_flush_is_an_event_with_the_number_of_keys(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
     await baobab.client.post(f"/v1/{app}/kv/_flush", json={"confirm": True}, headers=baobab.owner)
-    (event,) = await jobs.told(baobab.house, "kv.flushed")
+    (event,) = await jobs.list_events(baobab.application, "kv.flushed")
     assert (event.app_id, event.data["deleted"]) == (app, 1)
 
 
 async def test_a_refused_call_is_no_event(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     refused = await baobab.client.post(f"/v1/{app}/kv/_flush", json={}, headers=baobab.owner)
     assert refused.status_code == 400
-    assert await jobs.told(baobab.house, "kv.flushed") == []
+    assert await jobs.list_events(baobab.application, "kv.flushed") == []
 
 
 async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month(
     baobab: Baobab, chores: Any, clock: Any
 ) -> None:
     chores.faults[:] = [ValueError("no") for _ in range(3)]
-    failed = await ask(baobab, "note", {"word": "fails"})
+    failed = await enqueue_job(baobab, "note", {"word": "fails"})
     for _ in range(3):
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
         clock.advance(300)
-    done = await ask(baobab, "note", {"word": "works"})
-    await baobab.app()
-    await jobs.settled(baobab.house)
+    done = await enqueue_job(baobab, "note", {"word": "works"})
+    await baobab.create_app()
+    await jobs.run_due_jobs(baobab.application)
 
-    async def remembered(days: float) -> set[str]:
+    async def list_remembered(days: float) -> set[str]:
         clock.advance(days * 86400)
-        await ask(baobab, "jobs_prune")
-        await jobs.settled(baobab.house)
-        async with baobab.house.services.database.reading() as connection:
+        await enqueue_job(baobab, "jobs_prune")
+        await jobs.run_due_jobs(baobab.application)
+        async with baobab.application.services.database.reading() as connection:
             rows = await connection.execute(select(jobs.jobs.c.id).where(jobs.jobs.c.id.in_((failed, done))))
             return set(rows.scalars())
 
-    assert await remembered(0.9) == {failed, done}
-    assert await remembered(0.2) == {failed}
-    assert await remembered(30) == set()
-    async with baobab.house.services.database.reading() as connection:
+    assert await list_remembered(0.9) == {failed, done}
+    assert await list_remembered(0.2) == {failed}
+    assert await list_remembered(30) == set()
+    async with baobab.application.services.database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(jobs.events)) == 0
 
 
 def test_two_jobs_of_one_name_are_refused_when_the_registry_is_made() -> None:
-    def named(name: str) -> Toolset:
+    def build_toolset(name: str) -> Toolset:
         toolset = Toolset(name, "Twice.")
 
         @toolset.job()
@@ -372,7 +382,7 @@ def test_two_jobs_of_one_name_are_refused_when_the_registry_is_made() -> None:
         return toolset
 
     with pytest.raises(RegistrationError):
-        Registry([named("one"), named("two")])
+        Registry([build_toolset("one"), build_toolset("two")])
 
 
 def test_a_job_is_done_for_events_or_in_rounds_but_not_both() -> None:
@@ -395,13 +405,13 @@ async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path: Pat
         running -= 1
 
     chores = Chores()
-    async with installation(tmp_path / "data", clock=clock, further=[slow, chores.toolset]) as baobab:
+    async with open_installation(tmp_path / "data", clock=clock, further=[slow, chores.toolset]) as baobab:
         for _ in range(6):
-            await ask(baobab, "long_one")
-        asked = await ask(baobab, "note", {"word": "quick"})
-        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
-            while (await jobs.job(baobab.house, asked)).finished_at is None:
+            await enqueue_job(baobab, "long_one")
+        asked = await enqueue_job(baobab, "note", {"word": "quick"})
+        async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
+            while (await jobs.get_job(baobab.application, asked)).finished_at is None:
                 await asyncio.sleep(0.01)
         go.set()
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
     assert most == 2  # One is left to other tenants.

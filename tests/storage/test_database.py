@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.sqlite import SqliteDatabase
-from tests.columns import address, end
+from tests.backends import database_url, release_data
 
 _INCREMENT = """
 import asyncio, sys
@@ -22,7 +22,7 @@ from sqlalchemy import text
 from baobab.storage.databases import database_at
 from baobab.storage.databases import database_at
 from baobab.storage.sqlite import SqliteDatabase
-from tests.columns import address, end
+from tests.backends import address, end
 
 async def main():
     database = database_at(sys.argv[1])
@@ -39,8 +39,8 @@ asyncio.run(main())
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    yield address(tmp_path)
-    end(tmp_path)
+    yield database_url(tmp_path)
+    release_data(tmp_path)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ async def database(url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def _number(database: Database) -> int:
+async def _read_number(database: Database) -> int:
     async with database.reading() as connection:
         return int(await connection.scalar(text("SELECT n FROM counter")) or 0)
 
@@ -70,14 +70,14 @@ async def test_reading_then_writing_loses_no_update_among_many_callers(database:
         await unit.commit()
 
     await asyncio.gather(*(increment() for _ in range(100)))
-    assert await _number(database) == 100
+    assert await _read_number(database) == 100
 
 
 async def test_nor_among_processes(database: Database, url: str) -> None:
     command = [sys.executable, "-c", _INCREMENT, url]
     children = [await asyncio.to_thread(subprocess.Popen, command) for _ in range(3)]
     assert [await asyncio.to_thread(child.wait) for child in children] == [0, 0, 0]
-    assert await _number(database) == 150
+    assert await _read_number(database) == 150
 
 
 async def test_a_unit_that_is_rolled_back_leaves_nothing_and_lets_the_next_one_in(database: Database) -> None:
@@ -86,11 +86,11 @@ async def test_a_unit_that_is_rolled_back_leaves_nothing_and_lets_the_next_one_i
     unit.after_commit(lambda: called.append("after"))
     await unit.execute(text("UPDATE counter SET n = 7"))
     await unit.rollback(ValueError("no"))
-    assert await _number(database) == 0
+    assert await _read_number(database) == 0
     assert called == []
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counter SET n = 8"))
-    assert await _number(database) == 8
+    assert await _read_number(database) == 8
 
 
 async def test_what_waits_for_the_commit_happens_after_it_and_once(database: Database) -> None:
@@ -121,10 +121,10 @@ async def test_a_cancelled_writer_gives_its_turn_back(database: Database) -> Non
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await _number(database) == 0
+    assert await _read_number(database) == 0
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counter SET n = 6"))
-    assert await _number(database) == 6
+    assert await _read_number(database) == 6
 
 
 async def test_whenever_callers_are_cancelled_nothing_of_theirs_stays_open_and_the_next_one_writes_at_once(
@@ -168,7 +168,7 @@ async def test_what_waits_for_the_commit_happens_though_the_caller_is_cancelled_
     for number in range(40):
         await asyncio.gather(write(number * 0.0001), return_exceptions=True)
         # Committed, then followed; or neither.
-        assert await _number(database) == len(told)
+        assert await _read_number(database) == len(told)
 
 
 async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_does_not_keep_the_turn(
@@ -191,7 +191,7 @@ async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_doe
         await waiting
     async with asyncio.timeout(10):
         await write(others[1])
-    assert await _number(database) == 1
+    assert await _read_number(database) == 1
     for other in others:
         await other.close()
 

@@ -14,7 +14,7 @@ from baobab.runtime.agents.tables import messages, threads
 from baobab.storage import migrate as migrating
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
-from tests.columns import CHOSEN, Grown
+from tests.backends import ACTIVE_BACKEND, PostgresBackend
 from tests.jobs import events, jobs
 
 AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -23,11 +23,11 @@ AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     """An empty database."""
-    column = CHOSEN[0]
-    return column.empty() if isinstance(column, Grown) else f"sqlite:///{tmp_path / 'old.db'}"
+    backend = ACTIVE_BACKEND[0]
+    return backend.create_empty() if isinstance(backend, PostgresBackend) else f"sqlite:///{tmp_path / 'old.db'}"
 
 
-async def at_revision(database: Database, revision: str) -> None:
+async def migrate_to(database: Database, revision: str) -> None:
     def upgrade(connection: Connection) -> None:
         config = Config()
         config.set_main_option("script_location", str(Path(migrating.__file__).parent / "migrations"))
@@ -41,7 +41,7 @@ async def at_revision(database: Database, revision: str) -> None:
 async def test_deleted_apps_and_approved_calls_that_were_left_become_jobs(url: str) -> None:
     database = database_at(url)
     await database.open()
-    await at_revision(database, "0003")
+    await migrate_to(database, "0003")
     left = {"at": AT if url.startswith("postgresql") else AT.replace(tzinfo=None).isoformat(" ") + ".000000"}
     async with database.writing() as connection:
         await connection.execute(text("INSERT INTO app_tombstones VALUES ('app_gone', 'local', :at)"), left)
@@ -69,7 +69,7 @@ async def test_deleted_apps_and_approved_calls_that_were_left_become_jobs(url: s
 async def test_what_completed_runs_remember_is_carried_over_without_system_prompts(url: str) -> None:
     database = database_at(url)
     await database.open()
-    await at_revision(database, "0012")
+    await migrate_to(database, "0012")
     say = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one"}]
     say += [{"role": "assistant", "content": "first"}]
     later = [*say[:1], *say, {"role": "user", "content": "two"}, {"role": "assistant", "content": "second"}]

@@ -10,17 +10,17 @@ from baobab.storage.clock import Ids, SystemClock
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.storage.notices import Notices
+from tests.backends import database_url, release_data
 from tests.clock import FixedClock
-from tests.columns import address, end
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = database_at(address(tmp_path))
+    database = database_at(database_url(tmp_path))
     await database.open()
     yield database
     await database.close()
-    end(tmp_path)
+    release_data(tmp_path)
 
 
 async def test_a_notice_is_heard_here_at_commit_and_elsewhere_at_the_next_poll(database: Database) -> None:
@@ -69,7 +69,7 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
     assert heard == ["first", "second"]
 
 
-async def told(notices: Notices, database: Database) -> None:
+async def publish_key(notices: Notices, database: Database) -> None:
     async with database.writing_unit() as unit:
         await notices.publish(unit, "key", "abc")
 
@@ -87,7 +87,7 @@ async def test_a_listener_that_fails_does_not_end_the_listening(database: Databa
     there.subscribe("key", lambda _: heard.set())
     await there.start()
     try:
-        await told(here, database)
+        await publish_key(here, database)
         await asyncio.wait_for(heard.wait(), 5)
     finally:
         await there.stop()
@@ -100,7 +100,7 @@ async def test_a_process_hears_at_once_where_the_database_can_wake_it(database: 
     there.subscribe("key", lambda _: heard.set())
     await there.start()
     try:
-        await told(here, database)
+        await publish_key(here, database)
         async with asyncio.timeout(10):
             await heard.wait()
     finally:

@@ -20,7 +20,7 @@ from baobab.storage.databases import database_at
 from baobab.storage.migrate import list_revisions
 from baobab.storage.postgres import PostgresDatabase
 from tests.conftest import ADDRESS, KEY
-from tests.servers import PostgresServer, postgres
+from tests.servers import PostgresServer, start_postgres
 
 _FREEZE = """
 import asyncio, os, signal, sys
@@ -52,13 +52,13 @@ _IMPATIENT = """from baobab.storage import postgres
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with postgres() as running:
+    with start_postgres() as running:
         yield running
 
 
 @pytest.fixture
 def url(server: PostgresServer, request: pytest.FixtureRequest) -> str:
-    return server.database(f"t{abs(hash(request.node.name)):x}"[:40])
+    return server.create_database(f"t{abs(hash(request.node.name)):x}"[:40])
 
 
 @pytest.fixture
@@ -72,12 +72,12 @@ async def database(url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def number(database: Database) -> int:
+async def read_number(database: Database) -> int:
     async with database.reading() as connection:
         return int(await connection.scalar(text("SELECT n FROM counter")) or 0)
 
 
-async def add(database: Database) -> None:
+async def increment(database: Database) -> None:
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counter SET n = n + 1"))
 
@@ -86,34 +86,34 @@ async def test_a_read_cannot_write(database: Database) -> None:
     with pytest.raises(DatabaseUnavailable):
         async with database.reading() as connection:
             await connection.execute(text("UPDATE counter SET n = 1"))
-    assert await number(database) == 0
+    assert await read_number(database) == 0
 
 
 async def test_a_read_sees_one_state_whatever_is_written_meanwhile(database: Database) -> None:
     async with database.reading() as connection:
         before = await connection.scalar(text("SELECT n FROM counter"))
-        # By somebody else (tests/held.py).
-        await asyncio.create_task(add(database))
+        # By somebody else (tests/one_connection.py).
+        await asyncio.create_task(increment(database))
         assert await connection.scalar(text("SELECT n FROM counter")) == before
-    assert await number(database) == 1
+    assert await read_number(database) == 1
 
 
 async def test_after_a_restart_of_the_server_calls_go_on(database: Database, server: PostgresServer) -> None:
-    await add(database)
+    await increment(database)
     server.stop(signal.SIGQUIT)
     with pytest.raises(DatabaseUnavailable):
-        await add(database)
+        await increment(database)
     with pytest.raises(DatabaseUnavailable):
-        await number(database)
+        await read_number(database)
     server.start()
     deadline = time.monotonic() + 10
     while True:
         try:
-            await add(database)
+            await increment(database)
             break
         except DatabaseUnavailable:
             assert time.monotonic() < deadline
-    assert await number(database) == 2
+    assert await read_number(database) == 2
 
 
 async def test_a_writer_that_is_frozen_loses_its_turn_and_can_write_nothing_when_it_wakes(
@@ -126,16 +126,16 @@ async def test_a_writer_that_is_frozen_loses_its_turn_and_can_write_nothing_when
         try:
             assert (await asyncio.to_thread(child.stdout.readline)).strip() == "holding"
             async with asyncio.timeout(15):
-                await add(database)
+                await increment(database)
             child.send_signal(signal.SIGCONT)
             assert (await asyncio.to_thread(child.stdout.readline)).strip() == "refused"
         finally:
             child.kill()
-    assert await number(database) == 1
+    assert await read_number(database) == 1
 
 
 async def test_processes_that_start_together_on_an_empty_database_agree(url: str, tmp_path: Path) -> None:
-    started = [asyncio.to_thread(migrated, url, tmp_path / str(number)) for number in range(3)]
+    started = [asyncio.to_thread(run_migrate, url, tmp_path / str(number)) for number in range(3)]
     assert [done.returncode for done in await asyncio.gather(*started)] == [0, 0, 0]
     database = database_at(url)
     async with database.reading() as connection:
@@ -155,7 +155,7 @@ def test_a_database_that_cannot_be_used_is_one_line_at_the_start(
     server: PostgresServer, tmp_path: Path, database_url: str, said: str
 ) -> None:
     address = database_url.format(server=f"127.0.0.1:{server.port}")
-    done = migrated(address, tmp_path)
+    done = run_migrate(address, tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert said in done.stderr
@@ -167,7 +167,7 @@ async def test_a_schema_of_a_later_version_is_refused_in_one_line(url: str, tmp_
         await connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         await connection.execute(text("INSERT INTO alembic_version VALUES ('9999')"))
     await database.close()
-    done = migrated(url, tmp_path)
+    done = run_migrate(url, tmp_path)
     assert done.returncode == 1
     assert "9999" in done.stderr
     assert "Traceback" not in done.stderr
@@ -176,9 +176,9 @@ async def test_a_schema_of_a_later_version_is_refused_in_one_line(url: str, tmp_
 async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_itself(
     server: PostgresServer, url: str, tmp_path: Path
 ) -> None:
-    house = Server(load_settings({"BAOBAB_DATABASE_URL": url, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path))
-    async with house.open():
-        transport = httpx.ASGITransport(app=house, raise_app_exceptions=False)
+    application = Server(load_settings({"BAOBAB_DATABASE_URL": url, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path))
+    async with application.open():
+        transport = httpx.ASGITransport(app=application, raise_app_exceptions=False)
         async with httpx.AsyncClient(
             transport=transport, base_url=ADDRESS, headers={"authorization": f"Bearer {KEY}"}
         ) as client:
@@ -210,20 +210,20 @@ async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_it
 async def test_connections_are_as_many_as_the_guide_counts(server: PostgresServer, url: str) -> None:
     database = PostgresDatabase(url)
     await database.open()
-    await asyncio.gather(*(number_of_tables(database) for _ in range(40)))
+    await asyncio.gather(*(count_tables(database) for _ in range(40)))
     count = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
     async with database.reading() as connection:
         assert int(await connection.scalar(count) or 0) <= 8
     await database.close()
 
 
-def migrated(url: str, data: Path) -> subprocess.CompletedProcess[str]:
+def run_migrate(url: str, data: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "baobab", "migrate", "--data", str(data)]
     environment = {"BAOBAB_DATABASE_URL": url, "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-async def number_of_tables(database: Database) -> int:
+async def count_tables(database: Database) -> int:
     async with database.reading() as connection:
         await connection.execute(text("SELECT pg_sleep(0.01)"))
         return int(await connection.scalar(text("SELECT count(*) FROM pg_tables")) or 0)

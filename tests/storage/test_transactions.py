@@ -13,7 +13,7 @@ from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.tables import Instant
 from baobab.storage.transactions import Statements, TransactionRunner, build_runner
-from tests.columns import address, end
+from tests.backends import database_url, release_data
 
 _COUNT = "SELECT n FROM counted locked WHERE name IN ? FOR NO KEY UPDATE OF locked"
 
@@ -29,7 +29,7 @@ counted = Table(
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = database_at(address(tmp_path))
+    database = database_at(database_url(tmp_path))
     await database.open()
     async with database.writing() as connection:
         await connection.run_sync(counted.create)
@@ -38,7 +38,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     async with database.writing() as connection:
         await connection.run_sync(counted.drop)
     await database.close()
-    end(tmp_path)
+    release_data(tmp_path)
 
 
 @pytest.fixture
@@ -54,12 +54,12 @@ def durable(request: pytest.FixtureRequest) -> bool:
     return chosen
 
 
-async def sum_in(database: Database) -> int:
+async def read_sum(database: Database) -> int:
     async with database.reading() as connection:
         return int(await connection.scalar(select(func.sum(counted.c.n))) or 0)
 
 
-def raising(statements: Statements) -> int:
+def increment(statements: Statements) -> int:
     """One more on `a`, read first and written then."""
     ((number,),) = statements.rows(_COUNT, ["a"])
     statements.rows("UPDATE counted SET n = ? WHERE name = ?", number + 1, "a")
@@ -69,24 +69,24 @@ def raising(statements: Statements) -> int:
 async def test_what_was_done_is_there_for_everybody(
     database: Database, transactions: TransactionRunner, *, durable: bool
 ) -> None:
-    assert await transactions.run(raising, durable=durable) == 0
-    assert await transactions.run(raising, durable=durable) == 1
-    assert await sum_in(database) == 2
+    assert await transactions.run(increment, durable=durable) == 0
+    assert await transactions.run(increment, durable=durable) == 1
+    assert await read_sum(database) == 2
 
 
 async def test_what_fails_leaves_nothing_and_the_next_one_in(
     database: Database, transactions: TransactionRunner, *, durable: bool
 ) -> None:
     def failing(statements: Statements) -> None:
-        raising(statements)
+        increment(statements)
         raise LookupError
 
-    def broken(statements: Statements) -> None:
-        raising(statements)
+    def break_statement(statements: Statements) -> None:
+        increment(statements)
         statements.rows("SELECT n FROM nowhere")
 
     def twice(statements: Statements) -> None:
-        raising(statements)
+        increment(statements)
         statements.execute_many("INSERT INTO counted (name, n) VALUES (?, ?)", [("z", 1), ("z", 2)])
 
     for _ in range(2):
@@ -95,8 +95,8 @@ async def test_what_fails_leaves_nothing_and_the_next_one_in(
         with pytest.raises(IntegrityError):
             await transactions.run(twice, durable=durable)
         with pytest.raises(DatabaseUnavailable):
-            await transactions.run(broken, durable=durable)
-    assert await transactions.run(raising, durable=durable) == 0
+            await transactions.run(break_statement, durable=durable)
+    assert await transactions.run(increment, durable=durable) == 0
 
 
 async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, transactions: TransactionRunner) -> None:
@@ -108,17 +108,17 @@ async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, t
         await unit.commit()
 
     each = [(made, chosen) for made in (transactions, others) for chosen in (True, False)] * 20
-    running = [made.run(raising, durable=chosen) for made, chosen in each]
+    running = [made.run(increment, durable=chosen) for made, chosen in each]
     await asyncio.gather(*running, *[by_a_unit() for _ in range(20)])
     await others.close()
-    assert await sum_in(database) == 100
+    assert await read_sum(database) == 100
 
 
 async def test_who_finds_the_turn_taken_waits_for_it(database: Database, transactions: TransactionRunner) -> None:
-    await transactions.run(raising, durable=False)
+    await transactions.run(increment, durable=False)
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counted SET n = 10 WHERE name = 'a'"))
-        waiting = asyncio.create_task(transactions.run(raising, durable=False))
+        waiting = asyncio.create_task(transactions.run(increment, durable=False))
         await asyncio.sleep(0)
         assert await connection.scalar(text("SELECT n FROM counted WHERE name = 'a'")) == 10
     assert await waiting == 10
@@ -130,7 +130,7 @@ async def test_a_caller_who_is_cancelled_hears_of_it_when_the_transaction_is_ove
     for moments in range(1, 10):
         async with database.writing() as connection:
             await connection.execute(text("UPDATE counted SET n = n WHERE name = 'a'"))
-            asking = asyncio.create_task(transactions.run(raising, durable=durable))
+            asking = asyncio.create_task(transactions.run(increment, durable=durable))
             for _ in range(moments):
                 await asyncio.sleep(0)
             # Twice, as whoever waits for its end may be cancelled, too.
@@ -140,7 +140,7 @@ async def test_a_caller_who_is_cancelled_hears_of_it_when_the_transaction_is_ove
             assert not asking.done()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert await sum_in(database) == moments
+        assert await read_sum(database) == moments
 
 
 async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
@@ -166,15 +166,15 @@ async def test_a_file_that_is_none_is_unavailable(tmp_path: Path) -> None:
     made = build_runner(database_at(f"sqlite:///{tmp_path / 'rows.db'}"))
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable):
-            await made.run(raising)
+            await made.run(increment)
     await made.close()
 
 
 async def test_what_is_closed_is_unavailable(database: Database) -> None:
     made = build_runner(database)
-    await made.run(raising)
+    await made.run(increment)
     await made.close()
     await made.close()
     if database.dialect == "sqlite":
         with pytest.raises(DatabaseUnavailable):
-            await made.run(raising)
+            await made.run(increment)

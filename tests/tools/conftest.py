@@ -19,15 +19,15 @@ from baobab.tools.core.auth.tables import accounts, apps
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Services
+from tests.backends import prepare_data, read_database, release_data
 from tests.clock import FixedClock
-from tests.columns import begin, end, kept
 
 PASSWORD = "correct Horse 7!"
 _ENCODED: list[str] = []
 
 
 @dataclass
-class House:
+class ToolHarness:
     """Services and registry, used as a door uses them."""
 
     services: Services
@@ -36,16 +36,16 @@ class House:
     data: Path
     _requests: Any = field(default_factory=itertools.count)
 
-    async def use(self, tool: str, by: Caller = ANONYMOUS, *, ip: str | None = None, **arguments: Any) -> Any:
+    async def call(self, tool: str, by: Caller = ANONYMOUS, *, ip: str | None = None, **arguments: Any) -> Any:
         """Call a tool; each call from an address of its own unless one is named, so that limits do not interfere."""
         request = str(next(self._requests))
-        door = RequestContext("test", request, ip=ip or f"address {request}")
-        result = await self.registry.call(tool, arguments, by, door)
+        context = RequestContext("test", request, ip=ip or f"address {request}")
+        result = await self.registry.call(tool, arguments, by, context)
         # What does not fit the declared type would be a warning here, and warnings are errors.
         self.registry.find(tool).encode(result)
         return result
 
-    async def bearer(self, token: str, **headers: bytes) -> Caller:
+    async def authenticate(self, token: str, **headers: bytes) -> Caller:
         return await self.services.credentials.caller(b"Bearer " + token.encode(), **headers)
 
     async def sign_up(self, email: str) -> Account:
@@ -62,15 +62,15 @@ class House:
     async def join(self, organization_id: str, by: Account, email: str, role: str) -> Account:
         """Sign somebody up and make them a member."""
         who = await self.sign_up(email)
-        invited = await self.use("organisations_invite", by, organization_id=organization_id, email=email, role=role)
-        await self.use("organisations_accept_invitation", who, token=invited["token"])
+        invited = await self.call("organisations_invite", by, organization_id=organization_id, email=email, role=role)
+        await self.call("organisations_accept_invitation", who, token=invited["token"])
         return who
 
-    async def organisation(self, owner: Account, name: str = "Engines") -> str:
-        made: str = (await self.use("organisations_create", owner, name=name))["id"]
+    async def create_organisation(self, owner: Account, name: str = "Engines") -> str:
+        made: str = (await self.call("organisations_create", owner, name=name))["id"]
         return made
 
-    async def app(self, organization_id: str, app_id: str = "app_000000000001") -> str:
+    async def create_app_row(self, organization_id: str, app_id: str = "app_000000000001") -> str:
         """An app's row, where a test is about who may do what and not about apps."""
         now = self.clock.now()
         row = {"id": app_id, "organisation_id": organization_id, "name": app_id, "subdomain": app_id.replace("_", "-")}
@@ -80,14 +80,16 @@ class House:
             await connection.execute(insert(apps), {**row, **rest})
         return app_id
 
-    def kept(self) -> bytes:
+    def read_database(self) -> bytes:
         """Every byte that the database has written."""
-        return kept(self.data)
+        return read_database(self.data)
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     clock = FixedClock()
-    async with composition.open_application(load_settings(begin(tmp_path), data=tmp_path), clock=clock) as opened:
-        yield House(opened.services, opened.registry, clock, tmp_path)
-    end(tmp_path)
+    async with composition.open_application(
+        load_settings(prepare_data(tmp_path), data=tmp_path), clock=clock
+    ) as opened:
+        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    release_data(tmp_path)

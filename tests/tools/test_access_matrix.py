@@ -18,9 +18,9 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.moves.tables import moves_table
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS, Baobab
-from tests.installation import application_of
-from tests.jobs import settled
-from tests.people import Person, key, person
+from tests.installation import get_asgi_app
+from tests.jobs import run_due_jobs
+from tests.people import Person, create_key, create_person
 
 PASSWORD = "correct Horse 7!"
 DOCUMENT = "https://client.example/client.json"
@@ -284,31 +284,31 @@ class World:
     callers: dict[str, Caller]
     made: int = 0
 
-    async def use(self, method: str, path: str, headers: dict[str, str], **body: Any) -> Any:
+    async def request(self, method: str, path: str, headers: dict[str, str], **body: Any) -> Any:
         answer = await self.baobab.client.request(method, path, json=body, headers=headers)
         assert answer.is_success, answer.text
         return answer.json()
 
-    def new(self, kind: str) -> str:
+    def new_name(self, kind: str) -> str:
         self.made += 1
         return f"{kind}-{self.made}"
 
-    async def arguments(self, tool: str, caller: Caller) -> dict[str, Any]:
+    async def build_arguments(self, tool: str, caller: Caller) -> dict[str, Any]:
         """Arguments with which the call works for a caller who may; things that it uses up are made anew."""
         if tool.startswith("kv_"):
-            kv = self.baobab.house.services.regions["local"].kv
+            kv = self.baobab.application.services.regions["local"].kv
             await kv.put(self.app, "k", b"1", None, Tier.DURABLE, Quota())
         makes = getattr(self, f"for_{tool}", None)
         if makes is not None:
             made: dict[str, Any] = await makes(caller)
             return made
-        takes = self.baobab.house.registry.find(tool).arguments.model_fields
+        takes = self.baobab.application.registry.find(tool).arguments.model_fields
         known = {"organization_id": self.org, "app_id": self.app, "key": "k", "pattern": "user:{user.id}:**"}
-        example = dict(self.baobab.house.registry.find(tool).examples)
+        example = dict(self.baobab.application.registry.find(tool).examples)
         return example | {name: value for name, value in known.items() if name in takes and takes[name].is_required()}
 
     async def for_platform_signup(self, caller: Caller) -> dict[str, Any]:
-        return {"email": f"{self.new('new')}@example.com", "password": PASSWORD, "name": "New"}
+        return {"email": f"{self.new_name('new')}@example.com", "password": PASSWORD, "name": "New"}
 
     async def for_platform_login(self, caller: Caller) -> dict[str, Any]:
         return {"email": "known@example.com", "password": PASSWORD}
@@ -321,23 +321,23 @@ class World:
         return {"organization_id": self.org, "account_id": self.other_member.id, "role": "member"}
 
     async def for_organisations_remove_member(self, caller: Caller) -> dict[str, Any]:
-        leaving = await person(self.baobab, self.new("leaving"), role="member", of=self.org)
+        leaving = await create_person(self.baobab, self.new_name("leaving"), role="member", of=self.org)
         return {"organization_id": self.org, "account_id": leaving.id}
 
     async def for_organisations_withdraw_invitation(self, caller: Caller) -> dict[str, Any]:
-        path, email = f"/v1/organizations/{self.org}/invitations", f"{self.new('invited')}@example.com"
-        invited = await self.use("POST", path, self.owner.headers, email=email)
+        path, email = f"/v1/organizations/{self.org}/invitations", f"{self.new_name('invited')}@example.com"
+        invited = await self.request("POST", path, self.owner.headers, email=email)
         return {"organization_id": self.org, "invitation_id": invited["invitation"]["id"]}
 
     async def for_organisations_accept_invitation(self, caller: Caller) -> dict[str, Any]:
         path = f"/v1/organizations/{self.host_org}/invitations"
-        return {"token": (await self.use("POST", path, self.host.headers, email=caller.email))["token"]}
+        return {"token": (await self.request("POST", path, self.host.headers, email=caller.email))["token"]}
 
     async def for_api_keys_create(self, caller: Caller) -> dict[str, Any]:
         return {"name": "matrix"}
 
     async def for_api_keys_revoke(self, caller: Caller) -> dict[str, Any]:
-        made = await self.use("POST", "/api-keys", self.owner.headers, name="k", organization_id=self.org)
+        made = await self.request("POST", "/api-keys", self.owner.headers, name="k", organization_id=self.org)
         return {"key_id": made["key_id"]}
 
     async def for_api_keys_update(self, caller: Caller) -> dict[str, Any]:
@@ -356,7 +356,7 @@ class World:
         return {**await self.for_billing_delete_budget(caller), "most_usd": "1.50"}
 
     async def for_billing_delete_budget(self, caller: Caller) -> dict[str, Any]:
-        await self.baobab.house.services.part(Credits).set_budget(self.org, "app", self.app, "day", 1)
+        await self.baobab.application.services.part(Credits).set_budget(self.org, "app", self.app, "day", 1)
         return {"subject": "app", "subject_id": self.app, "period": "day", "org_id": self.org}
 
     async def for_gateway_response(self, caller: Caller) -> dict[str, Any]:
@@ -403,15 +403,15 @@ class World:
 
     async def for_kv_rotate_key(self, caller: Caller) -> dict[str, Any]:
         # Whoever may has just made the one that is in use void.
-        rotated = await self.use("POST", f"/v1/{self.app}/kv/_rotate_key", self.owner.headers)
+        rotated = await self.request("POST", f"/v1/{self.app}/kv/_rotate_key", self.owner.headers)
         self.callers["function key"].headers = {"authorization": f"Bearer {rotated['function_key']}"}
         return {"app_id": self.app}
 
     async def for_approvals_get(self, caller: Caller) -> dict[str, Any]:
         asking = {"name": "agent", "organization_id": self.org, "approval": "write"}
-        made = await self.use("POST", "/api-keys", self.owner.headers, **asking)
+        made = await self.request("POST", "/api-keys", self.owner.headers, **asking)
         agent = {"authorization": f"Bearer {made['key']}"}
-        refused = await self.baobab.client.post("/init", json={"name": self.new("app")}, headers=agent)
+        refused = await self.baobab.client.post("/init", json={"name": self.new_name("app")}, headers=agent)
         return {"approval_id": refused.json()["error"]["details"]["approval_id"]}
 
     async def for_approvals_approve(self, caller: Caller) -> dict[str, Any]:
@@ -421,37 +421,37 @@ class World:
         return await self.for_approvals_get(caller)
 
     async def for_images_job(self, caller: Caller) -> dict[str, Any]:
-        return await self.generation("images", "baobab/picture", caller)
+        return await self.start_generation("images", "baobab/picture", caller)
 
     async def for_images_content(self, caller: Caller) -> dict[str, Any]:
-        return await self.generation("images", "baobab/picture", caller)
+        return await self.start_generation("images", "baobab/picture", caller)
 
     async def for_videos_job(self, caller: Caller) -> dict[str, Any]:
-        return await self.generation("videos", "baobab/film", caller)
+        return await self.start_generation("videos", "baobab/film", caller)
 
     async def for_videos_content(self, caller: Caller) -> dict[str, Any]:
-        return await self.generation("videos", "baobab/film", caller)
+        return await self.start_generation("videos", "baobab/film", caller)
 
     async def for_agents_create(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": self.new("agent"), "graph_spec": ASKING}
+        return {"app_id": self.app, "name": self.new_name("agent"), "graph_spec": ASKING}
 
     async def for_agents_update(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": await self.agent(), "status": "disabled"}
+        return {"app_id": self.app, "name": await self.create_agent(), "status": "disabled"}
 
     async def for_agents_get(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": await self.agent()}
+        return {"app_id": self.app, "name": await self.create_agent()}
 
     async def for_agents_delete(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": await self.agent()}
+        return {"app_id": self.app, "name": await self.create_agent()}
 
     async def for_agents_runs_delete(self, caller: Caller) -> dict[str, Any]:
-        run = await self.run(caller)
-        await self.token(run)
-        await self.use("POST", f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/cancel", self.owner.headers)
+        run = await self.start_run(caller)
+        await self.get_token(run)
+        await self.request("POST", f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/cancel", self.owner.headers)
         return run
 
     async def for_agents_runs_webhook(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller)
+        return await self.start_run(caller)
 
     async def for_agents_webhook_secret_rotate(self, caller: Caller) -> dict[str, Any]:
         return {"app_id": self.app}
@@ -460,7 +460,7 @@ class World:
         return {"app_id": self.app}
 
     async def for_agents_threads_delete(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": await self.agent(), "thread_id": "t"}
+        return {"app_id": self.app, "name": await self.create_agent(), "thread_id": "t"}
 
     async def for_agents_users_erase(self, caller: Caller) -> dict[str, Any]:
         return {"app_id": self.app, "user_id": "nobody"}
@@ -469,57 +469,57 @@ class World:
         return {"app_id": self.app, "name": "any", "graph_spec": ASKING}
 
     async def for_agents_run(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": await self.agent(), "input": {}}
+        return {"app_id": self.app, "name": await self.create_agent(), "input": {}}
 
     async def for_agents_runs_list(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": await self.agent()}
+        return {"app_id": self.app, "name": await self.create_agent()}
 
     async def for_agents_runs_get(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller)
+        return await self.start_run(caller)
 
     async def for_agents_runs_cancel(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller)
+        return await self.start_run(caller)
 
     async def for_agents_runs_events_list(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller)
+        return await self.start_run(caller)
 
     async def for_agents_runs_events(self, caller: Caller) -> dict[str, Any]:
-        run = await self.run(caller)
-        await self.use("POST", f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/cancel", self.owner.headers)
+        run = await self.start_run(caller)
+        await self.request("POST", f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/cancel", self.owner.headers)
         return run
 
     async def for_agents_runs_resume(self, caller: Caller) -> dict[str, Any]:
-        run = await self.run(caller)
-        return {**run, "approved": True, "approval_token": await self.token(run)}
+        run = await self.start_run(caller)
+        return {**run, "approved": True, "approval_token": await self.get_token(run)}
 
     async def for_agents_runs_fork(self, caller: Caller) -> dict[str, Any]:
-        run = await self.run(caller)
+        run = await self.start_run(caller)
         # It waits: by then it has begun.
-        await self.token(run)
+        await self.get_token(run)
         return run
 
     async def for_agents_public_run(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "name": await self.agent(), "input": {}}
+        return {"app_id": self.app, "name": await self.create_agent(), "input": {}}
 
     async def for_agents_public_get(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller, named=False)
+        return await self.start_run(caller, named=False)
 
     async def for_agents_public_cancel(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller, named=False)
+        return await self.start_run(caller, named=False)
 
     async def for_agents_public_events_list(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller, named=False)
+        return await self.start_run(caller, named=False)
 
     async def for_agents_public_stream_token(self, caller: Caller) -> dict[str, Any]:
-        return await self.run(caller, named=False)
+        return await self.start_run(caller, named=False)
 
     async def for_mcp_servers_create(self, caller: Caller) -> dict[str, Any]:
         # No machine, and no name to ask anybody for.
-        return {"app_id": self.app, "name": self.new("tools"), "url": "http://192.0.2.1.invalid/mcp"}
+        return {"app_id": self.app, "name": self.new_name("tools"), "url": "http://192.0.2.1.invalid/mcp"}
 
     async def for_mcp_servers_probe(self, caller: Caller) -> dict[str, Any]:
         path, server = f"/v1/{self.app}/mcp-servers", await self.for_mcp_servers_create(caller)
-        made = await self.use("POST", path, self.owner.headers, name=server["name"], url=server["url"])
+        made = await self.request("POST", path, self.owner.headers, name=server["name"], url=server["url"])
         return {"app_id": self.app, "id": made["mcp_server"]["id"]}
 
     async def for_mcp_servers_delete(self, caller: Caller) -> dict[str, Any]:
@@ -529,16 +529,16 @@ class World:
         return {"app_id": self.app, "server_id": "nowhere", "tool": "search", "digest": "0" * 32, "arguments": {}}
 
     async def for_agents_public_resume(self, caller: Caller) -> dict[str, Any]:
-        run = await self.run(caller)
-        token = await self.token(run)
+        run = await self.start_run(caller)
+        token = await self.get_token(run)
         return {"app_id": self.app, "id": run["id"], "approved": True, "approval_token": token}
 
     async def for_agents_public_events(self, caller: Caller) -> dict[str, Any]:
-        app = await self.baobab.house.services.directory.app(self.app)
-        anon, name = {"apikey": app.anon_key}, await self.agent()
+        app = await self.baobab.application.services.directory.app(self.app)
+        anon, name = {"apikey": app.anon_key}, await self.create_agent()
         path = f"/v1/{self.app}/public"
-        begun = await self.use("POST", f"{path}/agents/{name}/runs", anon, input={})
-        await self.use("POST", f"{path}/runs/{begun['run_id']}/cancel", anon)
+        begun = await self.request("POST", f"{path}/agents/{name}/runs", anon, input={})
+        await self.request("POST", f"{path}/runs/{begun['run_id']}/cancel", anon)
         return {"app_id": self.app, "id": begun["run_id"], "token": begun["stream_token"]}
 
     async def for_agents_public_socket(self, caller: Caller) -> dict[str, Any]:
@@ -547,44 +547,46 @@ class World:
     async def for_interrupt(self, caller: Caller) -> dict[str, Any]:
         return {"app_id": self.app, "reason": "Go on?"}
 
-    async def agent(self) -> str:
+    async def create_agent(self) -> str:
         """An agent that anybody may run, and that asks before it ends."""
-        name = self.new("agent")
+        name = self.new_name("agent")
         made = {"name": name, "graph_spec": ASKING, "visibility": "public", "safety_acknowledged": True}
-        await self.use("POST", f"/v1/{self.app}/agents", self.owner.headers, **made)
+        await self.request("POST", f"/v1/{self.app}/agents", self.owner.headers, **made)
         return name
 
-    async def run(self, caller: Caller, *, named: bool = True) -> dict[str, Any]:
+    async def start_run(self, caller: Caller, *, named: bool = True) -> dict[str, Any]:
         """A run of the caller's own, where it may have one, that waits for a decision or soon will."""
-        name = await self.agent()
+        name = await self.create_agent()
         path = f"/v1/{self.app}/agents/{name}/runs"
         answer = await caller.client.post(path, json={"input": {}}, headers=caller.headers)
-        begun = answer.json() if answer.is_success else await self.use("POST", path, self.owner.headers, input={})
+        begun = answer.json() if answer.is_success else await self.request("POST", path, self.owner.headers, input={})
         run = {"app_id": self.app, "id": begun["run_id"]}
         return {**run, "name": name} if named else run
 
-    async def token(self, run: dict[str, Any]) -> str:
-        await settled(self.baobab.house)
+    async def get_token(self, run: dict[str, Any]) -> str:
+        await run_due_jobs(self.baobab.application)
         path = f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/events.json"
-        token: str = (await self.use("GET", path, self.owner.headers))["events"][-1]["payload"]["approval_token"]
+        token: str = (await self.request("GET", path, self.owner.headers))["events"][-1]["payload"]["approval_token"]
         return token
 
-    async def generation(self, kind: str, model: str, caller: Caller) -> dict[str, Any]:
+    async def start_generation(self, kind: str, model: str, caller: Caller) -> dict[str, Any]:
         """A job of the caller's own, where it may have one: files are for who submitted them."""
         path, asked = f"/v1/{self.app}/{kind}/completions", {"model": model, "prompt": "A tree"}
         begun = await caller.client.post(path, json=asked, headers=caller.headers)
         return {"app_id": self.app, "job_id": begun.json().get("job_id", "none")}
 
     async def for_apps_delete(self, caller: Caller) -> dict[str, Any]:
-        made = await self.use("POST", "/init", self.owner.headers, name=self.new("app"), organization_id=self.org)
+        made = await self.request(
+            "POST", "/init", self.owner.headers, name=self.new_name("app"), organization_id=self.org
+        )
         return {"app_id": made["app_id"]}
 
     async def for_moves_get(self, caller: Caller) -> dict[str, Any]:
-        now, move = self.baobab.house.services.clock.now(), self.baobab.house.services.ids.uuid()
+        now, move = self.baobab.application.services.clock.now(), self.baobab.application.services.ids.uuid()
         row = {"id": move, "app_id": self.app, "organisation_id": self.org, "source_region": "there"}
         state = {"current_step": "completed", "source_replica_state": "active", "completed_at": now, "retry_count": 0}
         times = {"created_at": now, "step_started_at": now, "progress": {}, "dest_region": "local"}
-        async with self.baobab.house.services.database.writing() as connection:
+        async with self.baobab.application.services.database.writing() as connection:
             await connection.execute(insert(moves_table), row | state | times)
         return {"app_id": self.app, "migration_id": move}
 
@@ -600,38 +602,38 @@ class World:
     async def for_oauth_request(self, caller: Caller) -> dict[str, Any]:
         client: dict[str, Any] = {"client_id": DOCUMENT, "client_name": "Agent", "code_challenge": "c" * 43}
         asked: dict[str, Any] = {"redirect_uri": "http://localhost/", "redirect_given": True, "state": None}
-        sealed = seal(self.baobab.house.services, **client, **asked, scopes=None, resource=None, issuer=ADDRESS)
+        sealed = seal(self.baobab.application.services, **client, **asked, scopes=None, resource=None, issuer=ADDRESS)
         return {"request": sealed}
 
     async def for_oauth_decide(self, caller: Caller) -> dict[str, Any]:
         return {**await self.for_oauth_request(caller), "decision": "approve"}
 
     async def for_oauth_programs_revoke(self, caller: Caller) -> dict[str, Any]:
-        return {"program_id": self.baobab.house.services.ids.uuid()}
+        return {"program_id": self.baobab.application.services.ids.uuid()}
 
-    async def outcome_without_route(self, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
-        house = self.baobab.house
+    async def call_without_route(self, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
+        application = self.baobab.application
         # Who may not call a tool is told so only where the arguments have the right names.
-        required = house.registry.find(tool).input_schema.get("required", ())
+        required = application.registry.find(tool).input_schema.get("required", ())
         arguments = {**dict.fromkeys(required, "x"), **arguments}
         header = caller.headers.get("authorization")
-        who = await house.services.credentials.caller(header.encode() if header else None)
+        who = await application.services.credentials.caller(header.encode() if header else None)
         try:
-            await house.registry.call(tool, arguments, who, RequestContext("test", "matrix"))
+            await application.registry.call(tool, arguments, who, RequestContext("test", "matrix"))
         except BaobabError as error:
             return str(error.status)
         return "ok"
 
-    async def outcome(self, tool: str, caller: Caller) -> str:
-        arguments = await self.arguments(tool, caller)
-        rest = self.baobab.house.registry.find(tool).rest
+    async def call_tool(self, tool: str, caller: Caller) -> str:
+        arguments = await self.build_arguments(tool, caller)
+        rest = self.baobab.application.registry.find(tool).rest
         if rest is None:
-            return await self.outcome_without_route(tool, arguments, caller)
+            return await self.call_without_route(tool, arguments, caller)
 
-        def filled(found: re.Match[str]) -> str:
+        def fill_parameter(found: re.Match[str]) -> str:
             return str(arguments[found[1]])
 
-        path = re.sub(r"\{(\w+)(?::path)?\}", filled, rest.path)
+        path = re.sub(r"\{(\w+)(?::path)?\}", fill_parameter, rest.path)
         answer = await caller.client.request(
             rest.method,
             httpx.URL(path),
@@ -641,7 +643,7 @@ class World:
         )
         if tool in ("config_secure", "config_access_mode"):
             path = f"/v1/{self.app}/config/access-mode"
-            await self.use("PATCH", path, self.owner.headers, access_mode="public")
+            await self.request("PATCH", path, self.owner.headers, access_mode="public")
         # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
         if answer.is_success or answer.status_code in (409, 426, 502):
             return "ok"
@@ -655,46 +657,46 @@ def settings(settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 async def world(baobab: Baobab) -> AsyncIterator[World]:
-    async with world_of(baobab) as made:
+    async with open_world(baobab) as made:
         yield made
 
 
 @asynccontextmanager
-async def world_of(baobab: Baobab) -> AsyncIterator[World]:
+async def open_world(baobab: Baobab) -> AsyncIterator[World]:
     """An organisation with an app, people and credentials of every kind, and strangers to them."""
     client = baobab.client
 
-    async def organisation(of: Person, name: str) -> str:
+    async def create_organisation(of: Person, name: str) -> str:
         made = await client.post("/v1/organizations", json={"name": name}, headers=of.headers)
         organisation_id: str = made.json()["id"]
         return organisation_id
 
-    async def app(of: Person, org: str) -> str:
+    async def create_app(of: Person, org: str) -> str:
         body = {"name": "shop", "organization_id": org}
         app_id: str = (await client.post("/init", json=body, headers=of.headers)).json()["app_id"]
         return app_id
 
-    owner, stranger, host = [await person(baobab, name) for name in ("owner", "stranger", "host")]
-    org, stranger_org, host_org = [await organisation(who, "Team") for who in (owner, stranger, host)]
-    member, admin = [await person(baobab, role, role=role, of=org) for role in ("member", "admin")]
-    here, elsewhere = await app(owner, org), await app(stranger, stranger_org)
+    owner, stranger, host = [await create_person(baobab, name) for name in ("owner", "stranger", "host")]
+    org, stranger_org, host_org = [await create_organisation(who, "Team") for who in (owner, stranger, host)]
+    member, admin = [await create_person(baobab, role, role=role, of=org) for role in ("member", "admin")]
+    here, elsewhere = await create_app(owner, org), await create_app(stranger, stranger_org)
     rotated = await client.post(f"/v1/{here}/kv/_rotate_key", headers=owner.headers)
     function_key = rotated.json()["function_key"]
     credentials = {
         "anonymous": {},
-        "gateway key": await key(baobab, owner.headers, scopes=["ai:gateway"]),
-        "substrate key": await key(baobab, owner.headers, scopes=["substrate"]),
-        "user": await baobab.user(here, owner.id),
-        "user of another app": await baobab.user(elsewhere, owner.id),
-        "app key": await key(baobab, owner.headers, key_scope="app", target_app_id=here),
-        "key of another app": await key(baobab, stranger.headers, key_scope="app", target_app_id=elsewhere),
+        "gateway key": await create_key(baobab, owner.headers, scopes=["ai:gateway"]),
+        "substrate key": await create_key(baobab, owner.headers, scopes=["substrate"]),
+        "user": await baobab.user_headers(here, owner.id),
+        "user of another app": await baobab.user_headers(elsewhere, owner.id),
+        "app key": await create_key(baobab, owner.headers, key_scope="app", target_app_id=here),
+        "key of another app": await create_key(baobab, stranger.headers, key_scope="app", target_app_id=elsewhere),
         "function key": {"authorization": f"Bearer {function_key}"},
         "member": member.headers,
         "admin": admin.headers,
         "owner": owner.headers,
-        "owner's key": await key(baobab, owner.headers, organization_id=org),
+        "owner's key": await create_key(baobab, owner.headers, organization_id=org),
         "stranger": stranger.headers,
-        "stranger's key": await key(baobab, stranger.headers, organization_id=stranger_org),
+        "stranger's key": await create_key(baobab, stranger.headers, organization_id=stranger_org),
     }
     signed_up = {"email": "known@example.com", "password": PASSWORD, "name": "Known"}
     assert (await client.post("/platform/signup", json=signed_up)).status_code == 201
@@ -702,18 +704,18 @@ async def world_of(baobab: Baobab) -> AsyncIterator[World]:
     callers = {}
     for number, (name, headers) in enumerate(credentials.items()):
         # An address each: limits that count addresses must not decide the table.
-        transport = httpx.ASGITransport(app=application_of(client), client=(f"192.0.2.{number}", 1))
+        transport = httpx.ASGITransport(app=get_asgi_app(client), client=(f"192.0.2.{number}", 1))
         # Who has no address cannot be invited; the invitation of somebody else must not help them either.
         email = addresses.get(name, f"nobody-{number}@example.com")
         callers[name] = Caller(name, headers, email, httpx.AsyncClient(transport=transport, base_url=ADDRESS))
-    other_member = await person(baobab, "other-member", role="member", of=org)
+    other_member = await create_person(baobab, "other-member", role="member", of=org)
     yield World(baobab, org, here, owner, other_member, host, host_org, callers)
     for caller in callers.values():
         await caller.client.aclose()
 
 
 def test_every_tool_has_a_row_in_the_table_and_every_row_a_tool(baobab: Baobab) -> None:
-    assert POLICY.keys() == baobab.house.registry.tools.keys()
+    assert POLICY.keys() == baobab.application.registry.tools.keys()
 
 
 @pytest.mark.parametrize("row", sorted(set(POLICY.values())))
@@ -726,7 +728,7 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world: Any) -> 
     wrong = []
     for tool, row in POLICY.items():
         # A quick machine asks more of one app in a minute than an app may be asked; that is not what this is about.
-        world.baobab.house.services.limits._windows.clear()
+        world.baobab.application.services.limits._windows.clear()
         for name, wanted in zip(CALLERS, row.split(), strict=True):
             found = await world.outcome(tool, world.callers[name])
             if found != wanted:
@@ -736,7 +738,7 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world: Any) -> 
 
 async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_of_caller(world: Any) -> None:
     """What MCP shows to a caller it may at least try: nobody is shown a tool that no one of their kind can use."""
-    registry, credentials = world.baobab.house.registry, world.baobab.house.services.credentials
+    registry, credentials = world.baobab.application.registry, world.baobab.application.services.credentials
     for name in ("user", "app key", "function key", "owner", "owner's key"):
         header = world.callers[name].headers["authorization"].encode()
         shown = {tool.name for tool in registry.visible_to(await credentials.caller(header))}

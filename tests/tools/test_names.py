@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import Baobab
-from tests.people import person
+from tests.people import create_person
 
 UNSEEN = {
     "right to left": "pay\u202egnp",
@@ -16,7 +16,7 @@ UNSEEN = {
 
 @pytest.mark.parametrize("name", UNSEEN.values(), ids=UNSEEN)
 async def test_a_name_with_what_cannot_be_seen_is_refused_whatever_it_names(baobab: Baobab, name: str) -> None:
-    app, ada = await baobab.app(), await person(baobab, "ada")
+    app, ada = await baobab.create_app(), await create_person(baobab, "ada")
     key = (await baobab.client.post("/api-keys", json={"name": "k"}, headers=baobab.owner)).json()["key_id"]
     graph = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
     given = {"email": "x@example.com", "password": "A long enough password 1!", "name": name}

@@ -21,11 +21,11 @@ from baobab.settings import load_settings
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.oauth.errors import InvalidGrant
+from tests.backends import prepare_data, release_data
 from tests.clock import FixedClock
-from tests.columns import begin, end
-from tests.installation import forget_rate_limits
-from tests.tools.conftest import House
-from tests.tools.oauth.conftest import Flow, answered
+from tests.installation import reset_rate_limits
+from tests.tools.conftest import ToolHarness
+from tests.tools.oauth.conftest import Flow, parse_redirect
 
 RANK = {"member": 0, "admin": 1, "owner": 2}
 LIMITS: dict[str, dict[str, Any]] = {
@@ -99,23 +99,23 @@ class Rights(RuleBasedStateMachine):
         clock, path = FixedClock(), Path(self.folder.name)
         opened = await self.stack.enter_async_context(
             composition.open_application(
-                load_settings({**begin(path), "BAOBAB_PLAN": "enterprise"}, data=path), clock=clock
+                load_settings({**prepare_data(path), "BAOBAB_PLAN": "enterprise"}, data=path), clock=clock
             )
         )
-        self.house = House(opened.services, opened.registry, clock, path)
-        self.owner = await self.house.sign_up("owner@example.com")
-        self.team = await self.house.organisation(self.owner)
+        self.harness = ToolHarness(opened.services, opened.registry, clock, path)
+        self.owner = await self.harness.sign_up("owner@example.com")
+        self.team = await self.harness.create_organisation(self.owner)
         self.app, self.other = [
-            (await self.house.use("apps_init", self.owner, name=name, organization_id=self.team))["app_id"]
+            (await self.harness.call("apps_init", self.owner, name=name, organization_id=self.team))["app_id"]
             for name in ("shop", "other")
         ]
-        self.flow, self.clock, self.nights = Flow(self.house), clock, 0
-        self.people = [await self.house.sign_up(f"person{n}@example.com") for n in range(3)]
+        self.flow, self.clock, self.nights = Flow(self.harness), clock, 0
+        self.people = [await self.harness.sign_up(f"person{n}@example.com") for n in range(3)]
 
     def teardown(self) -> None:
         self.runner.run(self.stack.aclose())
         self.runner.close()
-        end(Path(self.folder.name))
+        release_data(Path(self.folder.name))
         self.folder.cleanup()
 
     # -- What is done --------------------------------------------------------------------------------------------------
@@ -127,41 +127,45 @@ class Rights(RuleBasedStateMachine):
     def join(self, who: int, role: str) -> None:
         if self.roles[who] is None:
             email = f"person{who}@example.com"
-            invited = self.use("organisations_invite", self.owner, organization_id=self.team, email=email, role=role)
-            self.use("organisations_accept_invitation", self.people[who], token=invited["token"])
+            invited = self.call_tool(
+                "organisations_invite", self.owner, organization_id=self.team, email=email, role=role
+            )
+            self.call_tool("organisations_accept_invitation", self.people[who], token=invited["token"])
             self.roles[who] = role
 
     @rule(who=people)
     def remove(self, who: int) -> None:
         if self.roles[who] is not None:
             gone = {"organization_id": self.team, "account_id": self.people[who].account_id}
-            self.use("organisations_remove_member", self.owner, **gone)
+            self.call_tool("organisations_remove_member", self.owner, **gone)
             self.roles[who] = None
-            self.void(lambda credential: credential.person == who)
+            self.void_credentials(lambda credential: credential.person == who)
 
     @rule(who=people, role=roles)
     def change_role(self, who: int, role: str) -> None:
         before = self.roles[who]
         if before is not None:
             changed = {"organization_id": self.team, "account_id": self.people[who].account_id, "role": role}
-            self.use("organisations_set_role", self.owner, **changed)
+            self.call_tool("organisations_set_role", self.owner, **changed)
             self.roles[who] = role
             if role == "member":
-                self.void(lambda credential: credential.person == who and credential.kind in ("app", "function"))
+                self.void_credentials(
+                    lambda credential: credential.person == who and credential.kind in ("app", "function")
+                )
             if RANK[role] < RANK[before]:
-                self.void(lambda credential: credential.person == who and credential.kind == "invitation")
+                self.void_credentials(lambda credential: credential.person == who and credential.kind == "invitation")
 
     @rule(source=sources, kind=st.sampled_from(["account", "app"]), held_to=limits)
     def make_key(self, source: tuple[str, int], kind: str, held_to: str) -> None:
-        found = self.source(source)
+        found = self.resolve_source(source)
         if found is None:
             return
         caller, who, maker = found
         asked = {"key_scope": "app", "target_app_id": self.app} if kind == "app" else {"organization_id": self.team}
         inherited = maker.held_to if maker else frozenset[str]()
-        may = self.is_account(maker) and self.rank(who) >= (1 if kind == "app" else 0)
+        may = self.is_account(maker) and self.get_rank(who) >= (1 if kind == "app" else 0)
         may = may and not inherited & {"reads", "kv", "this app", "other app"}
-        made = self.attempt(may, "api_keys_create", caller, name="k", **asked, **LIMITS[held_to])
+        made = self.check_call(may, "api_keys_create", caller, name="k", **asked, **LIMITS[held_to])
         if made is not None:
             every = inherited | ({held_to} - {"none"})
             key = Credential(kind, made["key"], made["key_id"], who, maker, every)
@@ -171,28 +175,28 @@ class Rights(RuleBasedStateMachine):
 
     @rule(source=sources)
     def rotate(self, source: tuple[str, int]) -> None:
-        found = self.source(source)
+        found = self.resolve_source(source)
         if found is None:
             return
         caller, who, maker = found
-        may = self.rank(who) >= 1 and (
+        may = self.get_rank(who) >= 1 and (
             maker is None or (maker.kind in ("account", "app", "program") and not maker.held_to)
         )
-        made = self.attempt(may, "kv_rotate_key", caller, app_id=self.app)
+        made = self.check_call(may, "kv_rotate_key", caller, app_id=self.app)
         if made is not None:
-            self.void(lambda credential: credential.kind == "function")
+            self.void_credentials(lambda credential: credential.kind == "function")
             self.handed_out.append(Credential("function", made["function_key"], "", who, maker))
 
     @rule(source=sources, role=roles)
     def invite(self, source: tuple[str, int], role: str) -> None:
-        found = self.source(source)
+        found = self.resolve_source(source)
         if found is None:
             return
         caller, who, maker = found
-        may = self.is_account(maker) and not (maker and maker.held_to) and self.rank(who) >= max(1, RANK[role])
+        may = self.is_account(maker) and not (maker and maker.held_to) and self.get_rank(who) >= max(1, RANK[role])
         email = f"guest{len(self.handed_out)}@example.com"
         asked = {"organization_id": self.team, "email": email, "role": role}
-        made = self.attempt(may, "organisations_invite", caller, **asked)
+        made = self.check_call(may, "organisations_invite", caller, **asked)
         if made is not None:
             self.handed_out.append(Credential("invitation", made["token"], email, who, maker, role=role))
 
@@ -202,9 +206,9 @@ class Rights(RuleBasedStateMachine):
         if open_ones:
             invitation = open_ones[n % len(open_ones)]
             if invitation.id not in self.guests:
-                self.guests[invitation.id] = self.runner.run(self.house.sign_up(invitation.id))
+                self.guests[invitation.id] = self.runner.run(self.harness.sign_up(invitation.id))
             guest = self.guests[invitation.id]
-            self.attempt(invitation.lives, "organisations_accept_invitation", guest, token=invitation.text)
+            self.check_call(invitation.lives, "organisations_accept_invitation", guest, token=invitation.text)
             invitation.lives = False
 
     @rule(n=st.integers(0, 30), keep_made=st.booleans())
@@ -214,34 +218,34 @@ class Rights(RuleBasedStateMachine):
         keys = [key for key in self.handed_out if key.kind in kinds and key.ends_at > now]
         if keys:
             key = keys[n % len(keys)]
-            self.attempt(key.lives, "api_keys_revoke", self.owner, key_id=key.id, keep_made=keep_made)
+            self.check_call(key.lives, "api_keys_revoke", self.owner, key_id=key.id, keep_made=keep_made)
             if key.lives:
                 key.lives = False
                 if not keep_made:
-                    self.void(lambda credential: self.comes_from(credential, key))
+                    self.void_credentials(lambda credential: self.comes_from(credential, key))
 
     @rule(n=st.integers(0, 30))
     def let_a_program_in_by_a_key(self, n: int) -> None:
-        if found := self.source(("credential", n)):
-            request = self.flow.ask(self.runner.run(self.flow.client()))
+        if found := self.resolve_source(("credential", n)):
+            request = self.flow.build_request(self.runner.run(self.flow.register_client()))
             asked = {"request": request, "decision": "approve", "organization_id": self.team}
-            assert not self.tried("oauth_decide", found[0], **asked)
+            assert not self.is_allowed("oauth_decide", found[0], **asked)
 
     @rule(who=people, narrowed=st.sampled_from(sorted(NARROWED)))
     def let_a_program_in(self, who: int, narrowed: str) -> None:
-        client = self.runner.run(self.flow.client())
+        client = self.runner.run(self.flow.register_client())
         words = {"{app}": self.app, "{other}": self.other, "{today}": self.clock.now().date().isoformat()}
         given = {
             name: words.get(value, value) if isinstance(value, str) else value
             for name, value in NARROWED[narrowed].items()
         }
-        asked = {"request": self.flow.ask(client), "decision": "approve", "approval": "none", **given}
+        asked = {"request": self.flow.build_request(client), "decision": "approve", "approval": "none", **given}
         given_by = self.people[who]
-        decided = self.attempt(self.rank(who) >= 0, "oauth_decide", given_by, organization_id=self.team, **asked)
+        decided = self.check_call(self.get_rank(who) >= 0, "oauth_decide", given_by, organization_id=self.team, **asked)
         if decided is not None:
-            code = {"client_id": client["client_id"], "code": answered(decided)["code"]}
-            made = self.runner.run(self.flow.endpoint("oauth_exchange", **code))
-            listed = self.use("oauth_programs_list", given_by)["programs"]
+            code = {"client_id": client["client_id"], "code": parse_redirect(decided)["code"]}
+            made = self.runner.run(self.flow.call_endpoint("oauth_exchange", **code))
+            listed = self.call_tool("oauth_programs_list", given_by)["programs"]
             program_id = next(program["id"] for program in listed if program["client_id"] == client["client_id"])
             program = Credential(
                 "program", made["access_token"], program_id, who, None, frozenset({narrowed} - {"none"})
@@ -257,7 +261,7 @@ class Rights(RuleBasedStateMachine):
         if program := self.program(n):
             token = {"client_id": program.client_id, "refresh_token": program.refresh_token}
             try:
-                made = self.runner.run(self.flow.endpoint("oauth_refresh", **token))
+                made = self.runner.run(self.flow.call_endpoint("oauth_refresh", **token))
             except InvalidGrant:
                 assert not program.lives or program.ends_at <= self.clock.time(), program
                 return
@@ -271,9 +275,9 @@ class Rights(RuleBasedStateMachine):
         program = self.program(n)
         if program is not None and program.ends_at > self.clock.time():
             may = program.lives and program.person == who
-            self.attempt(may, "oauth_programs_revoke", self.people[who], program_id=program.id)
+            self.check_call(may, "oauth_programs_revoke", self.people[who], program_id=program.id)
             if may:
-                self.void(lambda credential: credential is program or self.comes_from(credential, program))
+                self.void_credentials(lambda credential: credential is program or self.comes_from(credential, program))
 
     @rule()
     def let_an_hour_pass(self) -> None:
@@ -303,12 +307,12 @@ class Rights(RuleBasedStateMachine):
         if not hasattr(self, "people"):
             return
         for who, person in enumerate(self.people):
-            assert self.held(person) == self.rights_of_role(self.roles[who]), f"person {who}"
+            assert self.probe_rights(person) == self.rights_of_role(self.roles[who]), f"person {who}"
         for credential in self.handed_out[-8:]:
             if credential.kind == "invitation":
                 continue
-            caller = self.caller(credential)
-            assert (set() if caller is None else self.held(caller)) == self.rights(credential), credential
+            caller = self.authenticate(credential)
+            assert (set() if caller is None else self.probe_rights(caller)) == self.rights(credential), credential
 
     def rights(self, credential: Credential) -> set[str]:
         if not credential.lives or credential.good_until <= self.clock.time():
@@ -330,32 +334,34 @@ class Rights(RuleBasedStateMachine):
     def rights_of_role(role: str | None) -> set[str]:
         return set() if role is None else {"read", "write"} if role == "member" else set(PROBES)
 
-    def held(self, caller: Caller) -> set[str]:
-        return {right for right, (tool, given) in PROBES.items() if self.tried(tool, caller, app_id=self.app, **given)}
+    def probe_rights(self, caller: Caller) -> set[str]:
+        return {
+            right for right, (tool, given) in PROBES.items() if self.is_allowed(tool, caller, app_id=self.app, **given)
+        }
 
     # -- How it is done ------------------------------------------------------------------------------------------------
 
-    def use(self, tool: str, by: Caller, **arguments: Any) -> Any:
-        forget_rate_limits(self.house.services)
-        return self.runner.run(self.house.use(tool, by, **arguments))
+    def call_tool(self, tool: str, by: Caller, **arguments: Any) -> Any:
+        reset_rate_limits(self.harness.services)
+        return self.runner.run(self.harness.call(tool, by, **arguments))
 
-    def tried(self, tool: str, by: Caller, **arguments: Any) -> bool:
+    def is_allowed(self, tool: str, by: Caller, **arguments: Any) -> bool:
         try:
-            self.use(tool, by, **arguments)
+            self.call_tool(tool, by, **arguments)
         except BaobabError as error:
             if error.status not in (401, 403, 404, 409):
                 raise
             return False
         return True
 
-    def attempt(self, may: bool, tool: str, by: Caller, **arguments: Any) -> Any:
+    def check_call(self, may: bool, tool: str, by: Caller, **arguments: Any) -> Any:
         """What the tool answers to one who may; None where it must refuse, and does."""
         if may:
-            return self.use(tool, by, **arguments)
-        assert not self.tried(tool, by, **arguments), f"{tool} by {by}"
+            return self.call_tool(tool, by, **arguments)
+        assert not self.is_allowed(tool, by, **arguments), f"{tool} by {by}"
         return None
 
-    def source(self, source: tuple[str, int]) -> tuple[Caller, int, Credential | None] | None:
+    def resolve_source(self, source: tuple[str, int]) -> tuple[Caller, int, Credential | None] | None:
         """Who acts, which person that is, and with which credential."""
         kind, n = source
         if kind == "person":
@@ -369,17 +375,17 @@ class Rights(RuleBasedStateMachine):
         if not usable:
             return None
         credential = usable[n % len(usable)]
-        caller = self.caller(credential)
+        caller = self.authenticate(credential)
         assert caller is not None, credential
         return caller, credential.person, credential
 
-    def caller(self, credential: Credential) -> Caller | None:
+    def authenticate(self, credential: Credential) -> Caller | None:
         try:
-            return self.runner.run(self.house.bearer(credential.text))
+            return self.runner.run(self.harness.authenticate(credential.text))
         except BaobabError:
             return None
 
-    def rank(self, who: int) -> int:
+    def get_rank(self, who: int) -> int:
         role = self.roles[who]
         return -1 if role is None else RANK[role]
 
@@ -394,7 +400,7 @@ class Rights(RuleBasedStateMachine):
             maker = maker.maker
         return maker is key
 
-    def void(self, which: Any) -> None:
+    def void_credentials(self, which: Any) -> None:
         for credential in self.handed_out:
             if which(credential):
                 credential.lives = False

@@ -20,11 +20,11 @@ from dbos import DBOS, DBOSClient  # noqa: E402 - what its import costs is one o
 
 _IMPORT_CPU = time.process_time() - _BEFORE
 
-from tests.bench.job_process import Starts, obey  # noqa: E402
+from tests.bench.job_process import StartTimes, serve_commands  # noqa: E402
 
 _QUEUE, _VERSION = "bench", "1"
 
-starts = Starts()
+starts = StartTimes()
 
 
 @DBOS.workflow(name="note")
@@ -91,7 +91,7 @@ async def main(url: str, role: str, polling: str, concurrency: str) -> None:
     launched = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
     jobs = DbosJobs(url)
     await jobs.open()
-    await obey(jobs, starts, import_cpu=_IMPORT_CPU, **launched)
+    await serve_commands(jobs, starts, import_cpu=_IMPORT_CPU, **launched)
 
 
 if __name__ == "__main__":

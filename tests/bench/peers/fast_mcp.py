@@ -25,7 +25,7 @@ Key = Annotated[str, Field(min_length=1, max_length=1024)]
 engine = SqliteEngine(Path(sys.argv[1]))
 
 
-class Got(BaseModel):
+class ValueAnswer(BaseModel):
     value: Any
 
 
@@ -40,23 +40,23 @@ server = FastMCP("peer", lifespan=_lifespan)
 
 
 @server.tool
-async def kv_get(app_id: AppId, key: Key, touch: bool = False) -> Got:
+async def kv_get(app_id: AppId, key: Key, touch: bool = False) -> ValueAnswer:
     """Read the value stored under a key."""
     raw = await engine.get(app_id, key, touch)
     if raw is None:
         raise ToolError("There is nothing under this key.")
-    return Got(value=from_json(raw))
+    return ValueAnswer(value=from_json(raw))
 
 
 for number in range(_OTHERS):
 
     @server.tool(name=f"other_{number}")
-    async def other(app_id: AppId, key: Key, limit: Annotated[int, Field(ge=1, le=100)] = 20) -> Got:
+    async def other(app_id: AppId, key: Key, limit: Annotated[int, Field(ge=1, le=100)] = 20) -> ValueAnswer:
         """Stand beside the tool that is called, as most tools do.
 
         limit: how many.
         """
-        return Got(value=[app_id, key, limit])
+        return ValueAnswer(value=[app_id, key, limit])
 
 
 if __name__ == "__main__":

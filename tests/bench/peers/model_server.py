@@ -27,46 +27,45 @@ _GOOGLES = b":streamGenerateContent"
 _TOKENS = re.compile(rb'"(?:max_tokens|max_completion_tokens|max_output_tokens|maxOutputTokens)": *(\d+)')
 
 
-def _message(**choice: object) -> dict[str, object]:
+def _build_message(**choice: object) -> dict[str, object]:
     kind = "chat.completion" if "message" in choice else "chat.completion.chunk"
     shared = {"id": _ID, "object": kind, "created": 1741569952, "model": "gpt-4o-mini-2024-07-18"}
     answered = [{"index": 0, **choice, "logprobs": None}] if choice else []
     return {**shared, "service_tier": "default", "system_fingerprint": "fp_06737a9306", "choices": answered}
 
 
-def _bytes(told: object) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode()
+def _encode_json(payload: object) -> bytes:
+    return json.dumps(payload, separators=(",", ":")).encode()
 
 
-def _head(kind: bytes, further: bytes) -> bytes:
+def _response_head(kind: bytes, further: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n%b\r\n\r\n" % (kind, further)
 
 
-def _event(payload: bytes) -> bytes:
+def _encode_event(payload: bytes) -> bytes:
     event = b"data: " + payload + b"\n\n"
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-_ANSWER = _bytes(
+_ANSWER = _encode_json(
     {
-        **_message(
+        **_build_message(
             message={"role": "assistant", "content": "Hello! How may I assist you today?"}, finish_reason="stop"
         ),
         "usage": _USAGE,
     }
 )
-_WHOLE = _head(b"application/json", b"content-length: %d" % len(_ANSWER)) + _ANSWER
-_BEGIN = _head(b"text/event-stream; charset=utf-8", b"transfer-encoding: chunked")
-_WORD = {**_message(delta={"content": " tree"}, finish_reason=None), "usage": None}
-_STOP = {**_message(delta={}, finish_reason="stop"), "usage": None}
-_TOKEN = _event(_bytes(_WORD))
-_END = (
-    _event(_bytes(_STOP)) + _event(_bytes({**_message(), "usage": _USAGE})) + _event(b"[DONE]") + b"0\r\n\r\n"
-)  # fmt: skip
+_WHOLE = _response_head(b"application/json", b"content-length: %d" % len(_ANSWER)) + _ANSWER
+_BEGIN = _response_head(b"text/event-stream; charset=utf-8", b"transfer-encoding: chunked")
+_WORD = {**_build_message(delta={"content": " tree"}, finish_reason=None), "usage": None}
+_STOP = {**_build_message(delta={}, finish_reason="stop"), "usage": None}
+_TOKEN = _encode_event(_encode_json(_WORD))
+_TALLY = {**_build_message(), "usage": _USAGE}
+_END = b"".join((*map(_encode_event, (_encode_json(_STOP), _encode_json(_TALLY), b"[DONE]")), b"0\r\n\r\n"))
 
 
-def _named(**told: object) -> bytes:
-    event = b"event: %b\ndata: %b\n\n" % (str(told["type"]).encode(), _bytes(told))
+def _encode_named_event(**told: object) -> bytes:
+    event = b"event: %b\ndata: %b\n\n" % (str(told["type"]).encode(), _encode_json(told))
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
@@ -84,24 +83,26 @@ _CLAUDES: dict[str, Any] = {
     "content": [], "stop_reason": None, "stop_sequence": None, "usage": _COUNTED,
 }  # fmt: skip
 _MESSAGES = _Stream(
-    _named(type="message_start", message=_CLAUDES)
-    + _named(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
-    _named(type="content_block_delta", index=0, delta={"type": "text_delta", "text": " tree"}),
-    _named(type="content_block_stop", index=0)
-    + _named(type="message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage=_COUNTED)
-    + _named(type="message_stop")
+    _encode_named_event(type="message_start", message=_CLAUDES)
+    + _encode_named_event(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
+    _encode_named_event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": " tree"}),
+    _encode_named_event(type="content_block_stop", index=0)
+    + _encode_named_event(
+        type="message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage=_COUNTED
+    )
+    + _encode_named_event(type="message_stop")
     + b"0\r\n\r\n",
 )
 
 
-def _gemini(**candidate: object) -> bytes:
+def _gemini_event(**candidate: object) -> bytes:
     counted = {"promptTokenCount": 24, "candidatesTokenCount": 9, "totalTokenCount": 33}
     content = {"parts": [{"text": " tree"}], "role": "model"}
     shared = {"usageMetadata": counted, "modelVersion": "gemini-2.5-flash", "responseId": "mAitaLmkHPPlz7IPvtfUqQ4"}
-    return _event(_bytes({"candidates": [{"content": content, **candidate, "index": 0}], **shared}))
+    return _encode_event(_encode_json({"candidates": [{"content": content, **candidate, "index": 0}], **shared}))
 
 
-_GEMINI = _Stream(b"", _gemini(), _gemini(finishReason="STOP") + b"0\r\n\r\n")
+_GEMINI = _Stream(b"", _gemini_event(), _gemini_event(finishReason="STOP") + b"0\r\n\r\n")
 _CHAT = _Stream(b"", _TOKEN, _END)
 
 
@@ -134,13 +135,13 @@ class _Connection(asyncio.Protocol):
         stream = _GEMINI if _GOOGLES in asked else _MESSAGES if b"/messages" in asked else _CHAT
         self._write(_BEGIN + stream.begin)
         self._pieces = iter([stream.token] * int(tokens[1]) + [stream.end])
-        self._go_on()
+        self._send_next()
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         piece = next(self._pieces, None)
         if piece is not None:
             self._write(piece)
-            asyncio.get_running_loop().call_later(_PACE, self._go_on)
+            asyncio.get_running_loop().call_later(_PACE, self._send_next)
 
     def _write(self, piece: bytes) -> None:
         # uvloop's is one by its methods only.

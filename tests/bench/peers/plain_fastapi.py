@@ -28,7 +28,7 @@ class Put(BaseModel):
     ttl: int | None = None
 
 
-class Got(BaseModel):
+class ValueAnswer(BaseModel):
     value: Any
 
 
@@ -39,19 +39,19 @@ async def _lifespan(_: FastAPI) -> AsyncIterator[None]:
     await engine.close()
 
 
-async def caller(authorization: Annotated[str, Header()]) -> str:
+async def check_key(authorization: Annotated[str, Header()]) -> str:
     if not authorization.startswith("Bearer bb_sk_"):
         raise HTTPException(401)
     return authorization
 
 
-async def app_of(app_id: str) -> str:
+async def check_app(app_id: str) -> str:
     if not app_id.startswith("app_"):
         raise HTTPException(404)
     return app_id
 
 
-async def allowed(app_id: Annotated[str, Depends(app_of)], who: Annotated[str, Depends(caller)]) -> str:
+async def check_access(app_id: Annotated[str, Depends(check_app)], who: Annotated[str, Depends(check_key)]) -> str:
     return f"{app_id}:{who}"
 
 
@@ -60,21 +60,23 @@ app = FastAPI(lifespan=_lifespan)
 for number in range(_OTHERS):
 
     @app.get(f"/v1/{{app_id}}/other{number}/{{item}}")
-    async def other(app_id: str, item: str, who: Annotated[str, Depends(allowed)]) -> dict[str, str]:
+    async def other(app_id: str, item: str, who: Annotated[str, Depends(check_access)]) -> dict[str, str]:
         return {"app": app_id, "item": item, "who": who}
 
 
 @app.get("/v1/{app_id}/kv/{key:path}")
-async def get(app_id: Annotated[str, Depends(app_of)], key: str, who: Annotated[str, Depends(allowed)]) -> Got:
+async def get(
+    app_id: Annotated[str, Depends(check_app)], key: str, who: Annotated[str, Depends(check_access)]
+) -> ValueAnswer:
     raw = await engine.get(app_id, key)
     if raw is None:
         raise HTTPException(404)
-    return Got(value=from_json(raw))
+    return ValueAnswer(value=from_json(raw))
 
 
 @app.put("/v1/{app_id}/kv/{key:path}", status_code=204)
 async def put(
-    app_id: Annotated[str, Depends(app_of)], key: str, body: Put, who: Annotated[str, Depends(allowed)]
+    app_id: Annotated[str, Depends(check_app)], key: str, body: Put, who: Annotated[str, Depends(check_access)]
 ) -> Response:
     await engine.put(app_id, key, to_json(body.value), body.ttl, Tier.DURABLE, _NO_QUOTA)
     return Response(status_code=204)

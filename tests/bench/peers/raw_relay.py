@@ -11,13 +11,13 @@ _UPSTREAM = web.AppKey("upstream", str)
 _SESSION = web.AppKey("session", aiohttp.ClientSession)
 
 
-async def _open(app: web.Application) -> AsyncIterator[None]:
+async def _open_session(app: web.Application) -> AsyncIterator[None]:
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as app[_SESSION]:
         yield
 
 
-async def _pass_on(request: web.Request) -> web.StreamResponse:
+async def _forward(request: web.Request) -> web.StreamResponse:
     headers = {"content-type": "application/json", "authorization": "Bearer sk-bench"}
     sent = request.app[_SESSION].post(request.app[_UPSTREAM] + request.path, data=await request.read(), headers=headers)
     async with sent as answer:
@@ -32,16 +32,16 @@ async def _pass_on(request: web.Request) -> web.StreamResponse:
         return response
 
 
-def _application(upstream: str) -> web.Application:
+def _build_application(upstream: str) -> web.Application:
     app = web.Application()
     app[_UPSTREAM] = upstream
-    app.cleanup_ctx.append(_open)
-    app.router.add_post("/v1/chat/completions", _pass_on)
+    app.cleanup_ctx.append(_open_session)
+    app.router.add_post("/v1/chat/completions", _forward)
     return app
 
 
 if __name__ == "__main__":
-    made = _application(sys.argv[1])
+    made = _build_application(sys.argv[1])
     web.run_app(
         made, host="127.0.0.1", port=int(sys.argv[2]), access_log=None, print=None, loop=uvloop.new_event_loop()
     )

@@ -18,13 +18,13 @@ class StockGraph:
     def __init__(self, nodes: int) -> None:
         graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
         for index in range(nodes):
-            graph.add_node(f"n{index}", _step)
+            graph.add_node(f"n{index}", _run_step)
             graph.add_edge(f"n{index - 1}" if index else START, f"n{index}")
         graph.add_edge(f"n{nodes - 1}", END)
         self._graph = graph
         self._nodes = nodes
 
-    async def steps(self, folder: Path, runs: int) -> tuple[float, float]:
+    async def measure_steps(self, folder: Path, runs: int) -> tuple[float, float]:
         """CPU seconds and seconds of a step."""
         async with AsyncSqliteSaver.from_conn_string(str(folder / "stock.db")) as saver:
             made = self._graph.compile(checkpointer=saver)
@@ -36,5 +36,5 @@ class StockGraph:
             return (time.process_time() - cpu_began) / steps, (time.perf_counter() - began) / steps
 
 
-async def _step(state: State) -> State:
+async def _run_step(state: State) -> State:
     return {"state": {"found": {"value": state["steps"]}}, "steps": 1}

@@ -9,7 +9,7 @@ from agno.tools.mcp import MCPTools, StreamableHTTPClientParams
 model = OpenAILike(id=checks.MODEL, base_url=checks.V1, api_key=checks.KEY)
 
 
-def served():
+def build_server():
     return MCPTools(
         transport="streamable-http",
         server_params=StreamableHTTPClientParams(url=checks.MCP, headers=checks.HEADERS),
@@ -21,7 +21,7 @@ async def ask(text, **parts):
 
 
 async def call(check):
-    async with served() as server:
+    async with build_server() as server:
         return await ask(check.command, tools=[server])
 
 
@@ -31,7 +31,7 @@ async def chat():
 
 async def stream():
     events = Agent(model=model, telemetry=False).arun(checks.CHAT, stream=True)
-    return checks.joined([event.content async for event in events if event.content])
+    return checks.join_pieces([event.content async for event in events if event.content])
 
 
 async def tools():
@@ -49,7 +49,7 @@ async def turns():
 
 
 async def connect():
-    async with served() as server:
+    async with build_server() as server:
         return list(server.get_async_functions() or server.functions)
 
 

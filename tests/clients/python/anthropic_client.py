@@ -22,7 +22,7 @@ def stream():
     with client.messages.stream(
         model=checks.MODEL, max_tokens=200, messages=[{"role": "user", "content": checks.CHAT}]
     ) as answer:
-        return checks.joined(list(answer.text_stream))
+        return checks.join_pieces(list(answer.text_stream))
 
 
 def tools():

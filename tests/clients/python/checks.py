@@ -59,7 +59,7 @@ def weather(city: str) -> str:
     return f"Rain in {city}."
 
 
-def joined(pieces: list[str]) -> str:
+def join_pieces(pieces: list[str]) -> str:
     """The text of a stream, which must have come in more than one piece."""
     assert len(pieces) > 1, pieces
     return "".join(pieces)
@@ -84,16 +84,16 @@ def run(*checks: Callable[[], Any], call: Callable[[Call], Any] | None = None) -
     asyncio.run(_run((*checks, *(_checks_of(call) if call else ()))))
 
 
-def run_session(connected: Callable[[], AbstractAsyncContextManager[Any]], **options: Any) -> None:
+def run_session(open_session: Callable[[], AbstractAsyncContextManager[Any]], **options: Any) -> None:
     """Make the checks of an MCP SDK; connected: a session of it; options: what its `call_tool` takes besides."""
 
     async def connect() -> list[str]:
-        async with connected() as session:
+        async with open_session() as session:
             listed = await session.list_tools()
             return [tool.name for tool in getattr(listed, "tools", listed)]
 
     async def call(wanted: Call) -> str:
-        async with connected() as session:
+        async with open_session() as session:
             answer = await session.call_tool(wanted.tool, wanted.arguments, **options)
             return answer.content[0].text
 

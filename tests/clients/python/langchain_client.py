@@ -23,7 +23,7 @@ def chat():
 
 
 def stream():
-    return checks.joined([chunk.text for chunk in model.stream(checks.CHAT) if chunk.text])
+    return checks.join_pieces([chunk.text for chunk in model.stream(checks.CHAT) if chunk.text])
 
 
 async def tools():

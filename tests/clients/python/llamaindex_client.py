@@ -16,7 +16,7 @@ model = OpenAILike(
 )
 
 
-def served():
+def fetch_tools():
     return McpToolSpec(client=BasicMCPClient(checks.MCP, headers=checks.HEADERS)).to_tool_list_async()
 
 
@@ -25,7 +25,7 @@ async def ask(text, tools):
 
 
 async def call(check):
-    return await ask(check.command, await served())
+    return await ask(check.command, await fetch_tools())
 
 
 async def chat():
@@ -33,7 +33,7 @@ async def chat():
 
 
 async def stream():
-    return checks.joined(
+    return checks.join_pieces(
         [piece.delta async for piece in await model.astream_chat([ChatMessage(checks.CHAT)]) if piece.delta]
     )
 
@@ -55,7 +55,7 @@ async def turns():
 
 
 async def connect():
-    return [tool.metadata.name for tool in await served()]
+    return [tool.metadata.name for tool in await fetch_tools()]
 
 
 checks.run(chat, stream, tools, structured, turns, connect, call=call)

@@ -8,7 +8,7 @@ from mcp.client.streamable_http import streamablehttp_client
 
 
 @asynccontextmanager
-async def connected():
+async def open_session():
     async with (
         streamablehttp_client(checks.MCP, headers=checks.HEADERS) as (read, write, _),
         ClientSession(read, write) as session,
@@ -17,4 +17,4 @@ async def connected():
         yield session
 
 
-checks.run_session(connected)
+checks.run_session(open_session)

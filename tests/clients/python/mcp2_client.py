@@ -9,10 +9,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 
 @asynccontextmanager
-async def connected():
+async def open_session():
     http = httpx2.AsyncClient(headers=checks.HEADERS)
     async with http, Client(streamable_http_client(checks.MCP, http_client=http)) as client:
         yield client
 
 
-checks.run_session(connected)
+checks.run_session(open_session)

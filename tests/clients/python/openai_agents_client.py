@@ -8,7 +8,7 @@ from openai import AsyncOpenAI
 model = OpenAIResponsesModel(checks.MODEL, AsyncOpenAI(base_url=checks.V1, api_key=checks.KEY))
 
 
-def served():
+def build_server():
     return MCPServerStreamableHttp(params={"url": checks.MCP, "headers": checks.HEADERS})
 
 
@@ -17,7 +17,7 @@ async def ask(text, session=None, **parts):
 
 
 async def call(check):
-    async with served() as server:
+    async with build_server() as server:
         return await ask(check.command, mcp_servers=[server])
 
 
@@ -28,7 +28,7 @@ async def chat():
 async def stream():
     events = Runner.run_streamed(Agent(name="matrix", model=model), checks.CHAT).stream_events()
     data = [event.data async for event in events if event.type == "raw_response_event"]
-    return checks.joined([piece.delta for piece in data if piece.type == "response.output_text.delta"])
+    return checks.join_pieces([piece.delta for piece in data if piece.type == "response.output_text.delta"])
 
 
 async def tools():
@@ -45,7 +45,7 @@ async def turns():
 
 
 async def connect():
-    async with served() as server:
+    async with build_server() as server:
         return [tool.name for tool in await server.list_tools()]
 
 

@@ -29,7 +29,7 @@ def stream():
     chunks = client.chat.completions.create(
         model=checks.MODEL, messages=[{"role": "user", "content": checks.CHAT}], stream=True
     )
-    return checks.joined([text for chunk in chunks if chunk.choices and (text := chunk.choices[0].delta.content)])
+    return checks.join_pieces([text for chunk in chunks if chunk.choices and (text := chunk.choices[0].delta.content)])
 
 
 def tools():
@@ -54,7 +54,7 @@ def turns():
     return f"{first.output_text} {second.output_text}"
 
 
-def refusal():
+def request_refusal():
     messages = [{"role": "user", "content": checks.REFUSED}]
     try:
         client.chat.completions.create(model=checks.MODEL, messages=messages, temperature=0.5)
@@ -64,11 +64,11 @@ def refusal():
 
 
 def refused():
-    return str(refusal())
+    return str(request_refusal())
 
 
 def param():
-    return f"the field is {refusal().param}."
+    return f"the field is {request_refusal().param}."
 
 
 def embeddings():

@@ -23,7 +23,7 @@ async def chat():
 
 async def stream():
     async with Agent(model).run_stream(checks.CHAT) as answer:
-        return checks.joined([piece async for piece in answer.stream_text(delta=True, debounce_by=None)])
+        return checks.join_pieces([piece async for piece in answer.stream_text(delta=True, debounce_by=None)])
 
 
 async def tools():

@@ -31,7 +31,7 @@ def chat():
 
 
 def stream():
-    return checks.joined([piece.content for piece in model.generate_stream([user(checks.CHAT)]) if piece.content])
+    return checks.join_pieces([piece.content for piece in model.generate_stream([user(checks.CHAT)]) if piece.content])
 
 
 @tool

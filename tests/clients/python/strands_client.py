@@ -12,7 +12,7 @@ def agent(*tools):
     return Agent(model=model, tools=list(tools), callback_handler=None)
 
 
-def served():
+def build_server():
     return MCPClient(url=checks.MCP, headers=checks.HEADERS)
 
 
@@ -21,7 +21,7 @@ async def ask(agent, text):
 
 
 async def call(check):
-    with served() as server:
+    with build_server() as server:
         return await ask(agent(*server.list_tools_sync()), check.command)
 
 
@@ -30,7 +30,7 @@ async def chat():
 
 
 async def stream():
-    return checks.joined([event["data"] async for event in agent().stream_async(checks.CHAT) if "data" in event])
+    return checks.join_pieces([event["data"] async for event in agent().stream_async(checks.CHAT) if "data" in event])
 
 
 async def tools():
@@ -51,7 +51,7 @@ async def turns():
 
 
 def connect():
-    with served() as server:
+    with build_server() as server:
         return [found.tool_name for found in server.list_tools_sync()]
 
 

@@ -14,13 +14,13 @@ from baobab.logs import configure
 from baobab.server import Server
 from baobab.settings import load_settings
 from tests.e2e.profile.fixtures import FIXTURES
-from tests.e2e.profile.telling import TELLING
+from tests.e2e.profile.notifications import NOTIFICATIONS
 
 _GRACE_SECONDS = 2
 KEY = "bb_sk_" + "E" * 40
 
 
-class Signed:
+class AuthenticatedApp:
     """The suite sends no credential; ours lets nobody in without one."""
 
     def __init__(self, application: Any) -> None:
@@ -48,10 +48,10 @@ def main() -> None:
 async def serve(port: int, folder: Path, *, sessions: bool) -> None:
     settings = load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PORT": str(port)}, data=folder)
     server = Server(settings, extensions=FIXTURES, sessions=sessions)
-    async with server.open() as house:
-        TELLING.services = house.services
+    async with server.open() as application:
+        NOTIFICATIONS.services = application.services
         config = uvicorn.Config(
-            Signed(server.rest_app), port=port, http=GuardedProtocol, lifespan="off", log_config=None,
+            AuthenticatedApp(server.rest_app), port=port, http=GuardedProtocol, lifespan="off", log_config=None,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )  # fmt: skip
         await uvicorn.Server(config).serve()

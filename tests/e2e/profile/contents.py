@@ -3,8 +3,8 @@
 import mcp_types as types
 
 from baobab.mcp_server.extension import Context
-from tests.e2e.profile.media import PICTURE, SOUND, embedded
-from tests.e2e.profile.toolbox import Toolbox, said
+from tests.e2e.profile.media import PICTURE, SOUND, embed_text
+from tests.e2e.profile.toolbox import Toolbox, text_result
 
 CONTENTS = Toolbox()
 Call = types.CallToolRequestParams
@@ -42,7 +42,7 @@ _IN_HEADER = {
 
 @CONTENTS.tool("Answers a text.")
 async def test_simple_text(ctx: Context, params: Call) -> Result:
-    return said("This is a simple text response for testing.")
+    return text_result("This is a simple text response for testing.")
 
 
 @CONTENTS.tool("Answers a picture.")
@@ -57,25 +57,25 @@ async def test_audio_content(ctx: Context, params: Call) -> Result:
 
 @CONTENTS.tool("Answers a resource.")
 async def test_embedded_resource(ctx: Context, params: Call) -> Result:
-    return Result(content=[embedded("test://embedded-resource", "This is an embedded resource content.")])
+    return Result(content=[embed_text("test://embedded-resource", "This is an embedded resource content.")])
 
 
 @CONTENTS.tool("Answers a text, a picture and a resource.")
 async def test_multiple_content_types(ctx: Context, params: Call) -> Result:
-    resource = embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json")
+    resource = embed_text("test://mixed-content-resource", '{"test":"data","value":123}', "application/json")
     return Result(content=[types.TextContent(text="Multiple content types test:"), PICTURE, resource])
 
 
 @CONTENTS.tool("Always fails.")
 async def test_error_handling(ctx: Context, params: Call) -> Result:
-    return said("This tool intentionally returns an error for testing", is_error=True)
+    return text_result("This tool intentionally returns an error for testing", is_error=True)
 
 
 @CONTENTS.tool("Has a schema with keywords of JSON Schema 2020-12.", _EVERY_KEYWORD)
 async def json_schema_2020_12_tool(ctx: Context, params: Call) -> Result:
-    return said("Taken.")
+    return text_result("Taken.")
 
 
 @CONTENTS.tool("Takes an argument that travels in a header too.", _IN_HEADER)
 async def test_custom_header(ctx: Context, params: Call) -> Result:
-    return said(f"Region: {(params.arguments or {}).get('region')}")
+    return text_result(f"Region: {(params.arguments or {}).get('region')}")

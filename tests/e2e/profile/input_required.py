@@ -6,7 +6,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from baobab.mcp_server.extension import Context
-from tests.e2e.profile.toolbox import Answer, Toolbox, said
+from tests.e2e.profile.toolbox import Answer, Toolbox, text_result
 
 Call = types.CallToolRequestParams
 Needed = types.InputRequiredResult
@@ -14,17 +14,17 @@ Needed = types.InputRequiredResult
 _ROOTS = types.ListRootsRequest()
 
 
-def form(message: str, field: str, kind: str = "string") -> types.ElicitRequest:
+def build_form(message: str, field: str, kind: str = "string") -> types.ElicitRequest:
     schema = {"type": "object", "properties": {field: {"type": kind}}, "required": [field]}
     return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
-def question(text: str, max_tokens: int) -> types.CreateMessageRequest:
+def build_question(text: str, max_tokens: int) -> types.CreateMessageRequest:
     asked = types.SamplingMessage(role="user", content=types.TextContent(text=text))
     return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[asked], max_tokens=max_tokens))
 
 
-def filled(params: Any, key: str, field: str) -> Any:
+def read_answer(params: Any, key: str, field: str) -> Any:
     """What a person has entered; None where they have not."""
     answer = (params.input_responses or {}).get(key)
     if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
@@ -41,9 +41,9 @@ class InputRequired(Toolbox):
     ) -> types.GetPromptResult | Needed | None:
         if params.name != "test_input_required_result_prompt":
             return None
-        context = filled(params, "user_context", "context")
+        context = read_answer(params, "user_context", "context")
         if context is None:
-            return Needed(input_requests={"user_context": form("What context should the prompt use?", "context")})
+            return Needed(input_requests={"user_context": build_form("What context should the prompt use?", "context")})
         text = types.TextContent(text=f"Use this context: {context}")
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
 
@@ -53,17 +53,17 @@ INPUT_REQUIRED = InputRequired()
 
 @INPUT_REQUIRED.tool("Needs a name.")
 async def test_input_required_result_elicitation(ctx: Context, params: Call) -> Answer:
-    name = filled(params, "user_name", "name")
+    name = read_answer(params, "user_name", "name")
     if name is None:
-        return Needed(input_requests={"user_name": form("What is your name?", "name")})
-    return said(f"Hello, {name}!")
+        return Needed(input_requests={"user_name": build_form("What is your name?", "name")})
+    return text_result(f"Hello, {name}!")
 
 
 @INPUT_REQUIRED.tool("Needs an answer of the client's model.")
 async def test_input_required_result_sampling(ctx: Context, params: Call) -> Answer:
     answer = (params.input_responses or {}).get("capital_question")
     if not isinstance(answer, types.CreateMessageResult):
-        return Needed(input_requests={"capital_question": question("What is the capital of France?", 100)})
+        return Needed(input_requests={"capital_question": build_question("What is the capital of France?", 100)})
     return types.CallToolResult(content=[answer.content])
 
 
@@ -72,14 +72,14 @@ async def test_input_required_result_list_roots(ctx: Context, params: Call) -> A
     answer = (params.input_responses or {}).get("client_roots")
     if not isinstance(answer, types.ListRootsResult):
         return Needed(input_requests={"client_roots": _ROOTS})
-    return said("Roots: " + ", ".join(str(root.uri) for root in answer.roots))
+    return text_result("Roots: " + ", ".join(str(root.uri) for root in answer.roots))
 
 
 @INPUT_REQUIRED.tool("Needs a confirmation, and its own state back.")
 async def test_input_required_result_request_state(ctx: Context, params: Call) -> Answer:
-    if params.request_state != "asked" or filled(params, "confirm", "ok") is None:
-        return Needed(input_requests={"confirm": form("Please confirm", "ok", "boolean")}, request_state="asked")
-    return said("state-ok")
+    if params.request_state != "asked" or read_answer(params, "confirm", "ok") is None:
+        return Needed(input_requests={"confirm": build_form("Please confirm", "ok", "boolean")}, request_state="asked")
+    return text_result("state-ok")
 
 
 @INPUT_REQUIRED.tool("Needs its own state back, unchanged.")
@@ -90,27 +90,27 @@ async def test_input_required_result_tampered_state(ctx: Context, params: Call) 
 @INPUT_REQUIRED.tool("Needs three things at once.")
 async def test_input_required_result_multiple_inputs(ctx: Context, params: Call) -> Answer:
     needed = {
-        "user_name": form("What is your name?", "name"),
-        "greeting": question("Generate a greeting", 50),
+        "user_name": build_form("What is your name?", "name"),
+        "greeting": build_question("Generate a greeting", 50),
         "client_roots": _ROOTS,
     }
     if needed.keys() - (params.input_responses or {}).keys():
         return Needed(input_requests=needed, request_state="asked")
-    return said(f"All is there, {filled(params, 'user_name', 'name')}.")
+    return text_result(f"All is there, {read_answer(params, 'user_name', 'name')}.")
 
 
 @INPUT_REQUIRED.tool("Needs one thing after another.")
 async def test_input_required_result_multi_round(ctx: Context, params: Call) -> Answer:
     if params.request_state is None:
         return Needed(
-            input_requests={"step1": form("Step 1: What is your name?", "name")}, request_state="asked for a name"
+            input_requests={"step1": build_form("Step 1: What is your name?", "name")}, request_state="asked for a name"
         )
     if params.request_state == "asked for a name":
         return Needed(
-            input_requests={"step2": form("Step 2: What is your favorite color?", "color")},
-            request_state=f"{filled(params, 'step1', 'name')} likes",
+            input_requests={"step2": build_form("Step 2: What is your favorite color?", "color")},
+            request_state=f"{read_answer(params, 'step1', 'name')} likes",
         )
-    return said(f"{params.request_state} {filled(params, 'step2', 'color')}.")
+    return text_result(f"{params.request_state} {read_answer(params, 'step2', 'color')}.")
 
 
 @INPUT_REQUIRED.tool("Needs what the client has declared that it can give.")
@@ -118,13 +118,13 @@ async def test_input_required_result_capabilities(ctx: Context, params: Call) ->
     able = ctx.session.client_capabilities or types.ClientCapabilities()
     needed: dict[str, types.InputRequest] = {}
     if able.elicitation is not None:
-        needed["user_name"] = form("What is your name?", "name")
+        needed["user_name"] = build_form("What is your name?", "name")
     if able.sampling is not None:
-        needed["greeting"] = question("Generate a greeting", 50)
+        needed["greeting"] = build_question("Generate a greeting", 50)
     if able.roots is not None:
         needed["client_roots"] = _ROOTS
     if not needed.keys() - (params.input_responses or {}).keys():
-        return said("All is there.")
+        return text_result("All is there.")
     return Needed(input_requests=needed)
 
 
@@ -134,7 +134,7 @@ async def test_missing_capability(ctx: Context, params: Call) -> Answer:
     if able is None or able.sampling is None:
         required: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "This tool asks the client's model.", required)
-    return said("The client can sample.")
+    return text_result("The client can sample.")
 
 
 @INPUT_REQUIRED.tool("Reports progress, then needs a name.")

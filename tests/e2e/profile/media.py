@@ -9,5 +9,5 @@ PICTURE = types.ImageContent(data=PNG, mime_type="image/png")
 SOUND = types.AudioContent(data=WAV, mime_type="audio/wav")
 
 
-def embedded(uri: str, text: str, mime_type: str = "text/plain") -> types.EmbeddedResource:
+def embed_text(uri: str, text: str, mime_type: str = "text/plain") -> types.EmbeddedResource:
     return types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text, mime_type=mime_type))

@@ -7,13 +7,13 @@ import mcp_types as types
 from baobab.mcp_server.extension import Context, Extension, Method
 
 
-async def _taken(ctx: Context, params: types.RequestParams) -> types.EmptyResult:
+async def _accept(ctx: Context, params: types.RequestParams) -> types.EmptyResult:
     return types.EmptyResult()
 
 
 class EarlierMethods(Extension):
     methods: Mapping[str, tuple[type[types.RequestParams], Method]] = {
-        "logging/setLevel": (types.SetLevelRequestParams, _taken),
-        "resources/subscribe": (types.SubscribeRequestParams, _taken),
-        "resources/unsubscribe": (types.UnsubscribeRequestParams, _taken),
+        "logging/setLevel": (types.SetLevelRequestParams, _accept),
+        "resources/subscribe": (types.SubscribeRequestParams, _accept),
+        "resources/unsubscribe": (types.UnsubscribeRequestParams, _accept),
     }

@@ -3,19 +3,23 @@
 import mcp_types as types
 
 from baobab.mcp_server.extension import Context, Extension
-from tests.e2e.profile.media import PICTURE, embedded
+from tests.e2e.profile.media import PICTURE, embed_text
 
 
-def _takes(*names: str) -> list[types.PromptArgument]:
+def _build_arguments(*names: str) -> list[types.PromptArgument]:
     return [types.PromptArgument(name=name, description=f"The {name} to use.", required=True) for name in names]
 
 
 _PROMPTS = (
     types.Prompt(name="test_simple_prompt", description="A text."),
     types.Prompt(
-        name="test_prompt_with_arguments", description="A text made of arguments.", arguments=_takes("arg1", "arg2")
+        name="test_prompt_with_arguments",
+        description="A text made of arguments.",
+        arguments=_build_arguments("arg1", "arg2"),
     ),
-    types.Prompt(name="test_prompt_with_embedded_resource", description="A resource.", arguments=_takes("resourceUri")),
+    types.Prompt(
+        name="test_prompt_with_embedded_resource", description="A resource.", arguments=_build_arguments("resourceUri")
+    ),
     types.Prompt(name="test_prompt_with_image", description="A picture."),
 )
 
@@ -28,15 +32,15 @@ class Prompts(Extension):
         given = params.arguments or {}
         match params.name:
             case "test_simple_prompt":
-                return _messages(types.TextContent(text="This is a simple prompt for testing."))
+                return _build_messages(types.TextContent(text="This is a simple prompt for testing."))
             case "test_prompt_with_arguments":
                 text = f"Prompt with arguments: arg1='{given.get('arg1')}', arg2='{given.get('arg2')}'"
-                return _messages(types.TextContent(text=text))
+                return _build_messages(types.TextContent(text=text))
             case "test_prompt_with_embedded_resource":
-                resource = embedded(given.get("resourceUri", ""), "Embedded resource content for testing.")
-                return _messages(resource, types.TextContent(text="Please process the embedded resource above."))
+                resource = embed_text(given.get("resourceUri", ""), "Embedded resource content for testing.")
+                return _build_messages(resource, types.TextContent(text="Please process the embedded resource above."))
             case "test_prompt_with_image":
-                return _messages(PICTURE, types.TextContent(text="Please analyze the image above."))
+                return _build_messages(PICTURE, types.TextContent(text="Please analyze the image above."))
         return None
 
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult | None:
@@ -47,5 +51,5 @@ class Prompts(Extension):
         return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))
 
 
-def _messages(*contents: types.ContentBlock) -> types.GetPromptResult:
+def _build_messages(*contents: types.ContentBlock) -> types.GetPromptResult:
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content) for content in contents])

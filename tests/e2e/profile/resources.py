@@ -29,20 +29,20 @@ class Resources(Extension):
     ) -> types.ReadResourceResult | None:
         match str(params.uri).removeprefix("test://").split("/"):
             case ["static-text"]:
-                return _text(params.uri, "This is the content of the static text resource.")
+                return _read_text(params.uri, "This is the content of the static text resource.")
             case ["static-binary"]:
-                return _read(types.BlobResourceContents(uri=params.uri, mime_type="image/png", blob=PNG))
+                return _build_result(types.BlobResourceContents(uri=params.uri, mime_type="image/png", blob=PNG))
             case ["watched-resource"]:
-                return _text(params.uri, "Watched resource content")
+                return _read_text(params.uri, "Watched resource content")
             case ["template", name, "data"]:
                 said = f'{{"id":"{name}","templateTest":true,"data":"Data for ID: {name}"}}'
-                return _text(params.uri, said, "application/json")
+                return _read_text(params.uri, said, "application/json")
         return None
 
 
-def _text(uri: str, text: str, mime_type: str = _TEXT) -> types.ReadResourceResult:
-    return _read(types.TextResourceContents(uri=uri, mime_type=mime_type, text=text))
+def _read_text(uri: str, text: str, mime_type: str = _TEXT) -> types.ReadResourceResult:
+    return _build_result(types.TextResourceContents(uri=uri, mime_type=mime_type, text=text))
 
 
-def _read(content: types.TextResourceContents | types.BlobResourceContents) -> types.ReadResourceResult:
+def _build_result(content: types.TextResourceContents | types.BlobResourceContents) -> types.ReadResourceResult:
     return types.ReadResourceResult(contents=[content], ttl_ms=FRESH_MS, cache_scope="private")

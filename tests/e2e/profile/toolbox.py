@@ -33,11 +33,11 @@ class Toolbox(Extension):
         return None if handler is None else await handler(ctx, params)
 
 
-def texts(**described: str) -> dict[str, Any]:
+def text_schema(**described: str) -> dict[str, Any]:
     """The schema of a tool that takes texts and needs all of them."""
     properties = {name: {"type": "string", "description": description} for name, description in described.items()}
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def said(text: str, *, is_error: bool = False) -> types.CallToolResult:
+def text_result(text: str, *, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=is_error)

@@ -13,18 +13,18 @@ from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import migrate
 from baobab.storage.transactions import build_runner
-from tests.columns import begin, end
+from tests.backends import prepare_data, release_data
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    variables = begin(tmp_path)
+    variables = prepare_data(tmp_path)
     database = database_at(variables.get("BAOBAB_DATABASE_URL") or f"sqlite:///{tmp_path / 'baobab.db'}")
     await database.open()
     await migrate(database)
     yield database
     await database.close()
-    end(tmp_path)
+    release_data(tmp_path)
 
 
 async def test_the_official_suite_passes_whole(database: Database) -> None:

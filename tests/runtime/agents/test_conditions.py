@@ -35,7 +35,7 @@ DATA = {
 }
 
 
-def value(rule: Any) -> Any:
+def evaluate(rule: Any) -> Any:
     return Condition(rule).evaluate(DATA)
 
 
@@ -131,7 +131,7 @@ GONE, LIST, OBJECT, LARGE = ({"var": f"state.{name}"} for name in ("gone", "list
     ids=json.dumps,
 )
 def test_an_operation_means_what_the_page_says(rule: Any, expected: Any) -> None:
-    result = value(rule)
+    result = evaluate(rule)
     assert (result, type(result)) == (expected, type(expected))
 
 
@@ -153,10 +153,10 @@ def test_a_condition_holds_when_its_value_counts_as_true(rule: Any, holds: bool)
 
 def test_what_an_operation_does_not_need_is_not_worked_out() -> None:
     fails = {"/": [1, 0]}
-    assert value({"if": [True, 1, fails]}) == 1
-    assert value({"and": [0, fails]}) == 0
-    assert value({"or": [1, fails]}) == 1
-    assert value({"var": ["state.n", fails]}) == 5
+    assert evaluate({"if": [True, 1, fails]}) == 1
+    assert evaluate({"and": [0, fails]}) == 0
+    assert evaluate({"or": [1, fails]}) == 1
+    assert evaluate({"var": ["state.n", fails]}) == 5
 
 
 def test_a_condition_tells_what_it_asks_for() -> None:
@@ -219,7 +219,7 @@ def test_a_rule_has_a_depth() -> None:
 )
 def test_what_cannot_be_worked_out_fails_and_says_why(rule: Any, message: str) -> None:
     with pytest.raises(ConditionFailed, match=f"^{message}$"):
-        value(rule)
+        evaluate(rule)
 
 
 def test_results_have_a_bound() -> None:
@@ -315,6 +315,6 @@ def test_a_rule_and_its_double_negation_agree(rule: Any) -> None:
         holds = Condition(rule).is_met(DATA)
     except ConditionError:
         return
-    assert value({"!!": [rule]}) is holds
-    assert value({"!": [{"!": [rule]}]}) is holds
-    assert value({"if": [rule, "yes", "no"]}) == ("yes" if holds else "no")
+    assert evaluate({"!!": [rule]}) is holds
+    assert evaluate({"!": [{"!": [rule]}]}) is holds
+    assert evaluate({"if": [rule, "yes", "no"]}) == ("yes" if holds else "no")

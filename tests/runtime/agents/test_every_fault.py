@@ -22,13 +22,13 @@ SOUND: dict[str, Any] = {
 }
 
 
-class Shelf:
+class FakeOffers:
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         return ToolOffer("read_only", "end_user") if ref.name == "kv_get" else f"there is no tool {ref.name}"
 
 
-def said(graph: Any) -> dict[Path, str]:
-    return {issue.path: issue.message for issue in validate_graph(graph, Shelf())[1]}
+def list_issues(graph: Any) -> dict[Path, str]:
+    return {issue.path: issue.message for issue in validate_graph(graph, FakeOffers())[1]}
 
 
 def test_every_fault_is_said_at_once() -> None:
@@ -43,7 +43,7 @@ def test_every_fault_is_said_at_once() -> None:
         "edges": [{"from": "ask", "to": "call", "wen": {}}, {"from": "call", "to": "done"}],
         "limts": {},
     }
-    told = said(spec)
+    told = list_issues(spec)
     assert "did you mean" in told["limts",] or "limits" in told["limts",]
     assert "system_prompt" in told["nodes", "ask", "promt"]
     assert told["nodes", "call", "tool_ref"] == "is required"
@@ -70,24 +70,24 @@ def test_every_fault_is_said_at_once() -> None:
 )
 def test_one_broken_part_hides_no_other_and_makes_nothing_up(broken: dict[str, Any], where: Path) -> None:
     graph = {name: value for name, value in (copy.deepcopy(SOUND) | broken).items() if value is not ...}
-    assert list(said(graph)) == [where]
+    assert list(list_issues(graph)) == [where]
     graph["nodes"]["end"] = {"type": "end", "output_template": "{{ state."}
     graph["nodes"]["ask"]["temprature"] = 1
-    assert set(said(graph)) == {where, ("nodes", "end", "output_template"), ("nodes", "ask", "temprature")}
+    assert set(list_issues(graph)) == {where, ("nodes", "end", "output_template"), ("nodes", "ask", "temprature")}
 
 
 def test_null_for_what_may_be_left_out_of_a_graph_leaves_it_out() -> None:
     graph = copy.deepcopy(SOUND) | {"limits": {"max_steps": None, "timeout_seconds": 60}}
     graph["nodes"]["ask"] |= {"system_prompt": None, "on_denied": None, "model": None}
     graph["edges"][0]["when"] = None
-    spec, issues = validate_graph(graph, Shelf())
+    spec, issues = validate_graph(graph, FakeOffers())
     assert issues == []
     assert spec is not None
     assert spec.limits.max_steps == 50
-    assert said(graph | {"entry": None}) == {("entry",): "must be text"}
+    assert list_issues(graph | {"entry": None}) == {("entry",): "must be text"}
 
 
 def test_the_schemas_of_a_graph_are_bounded_together() -> None:
     graph = copy.deepcopy(SOUND)
     graph["nodes"]["ask"]["output_schema"] = {"allOf": [{}] * 5000}
-    assert "values together" in said(graph)["nodes", "ask", "output_schema"]
+    assert "values together" in list_issues(graph)["nodes", "ask", "output_schema"]

@@ -16,10 +16,10 @@ from baobab.runtime.agents.graph_schema import graph_schema
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue
 from baobab.runtime.agents.spec import GraphSpec, LlmNode, Override, ToolRef
 from baobab.runtime.agents.validation import ToolOffer, narrow_offer, validate_graph
-from tests.docs.blocks import blocks
+from tests.docs.blocks import find_blocks
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()
-EXAMPLES = [json.loads(block) for block in blocks(PAGE, "json")]
+EXAMPLES = [json.loads(block) for block in find_blocks(PAGE, "json")]
 
 Path_ = tuple[str | int, ...]
 
@@ -36,7 +36,7 @@ OFFERS = {
 }
 
 
-class Shelf:
+class FakeOffers:
     """The tools of an app; what is asked for is written down."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Shelf:
         return OFFERS.get(ref.name, f"there is no tool {ref.name}")
 
 
-def graph(
+def build_graph(
     *edges: tuple[str, str] | tuple[str, str, dict[str, Any]],
     nodes: dict[str, Any] | None = None,
     **fields: Any,
@@ -65,11 +65,11 @@ def graph(
     }
 
 
-def said(value: Any) -> list[tuple[Path_, str]]:
-    return [(issue.path, issue.message) for issue in validate_graph(value, Shelf())[1]]
+def list_issues(value: Any) -> list[tuple[Path_, str]]:
+    return [(issue.path, issue.message) for issue in validate_graph(value, FakeOffers())[1]]
 
 
-def changed(path: Sequence[str | int], value: Any) -> dict[str, Any]:
+def change_graph(path: Sequence[str | int], value: Any) -> dict[str, Any]:
     """A graph of all kinds of nodes that is right, but for one value."""
     spec = copy.deepcopy(ALL_KINDS)
     part: Any = spec
@@ -86,7 +86,7 @@ WIDER_MODE = (
 WIDER_EXPOSURE = "must not widen: the tool is developer_only, and no graph opens it to users; leave the override out"
 
 IF = {"==": [{"var": "input.x"}, 1]}
-ALL_KINDS = graph(
+ALL_KINDS = build_graph(
     ("ask", "call"),
     ("call", "each"),
     ("each", "other"),
@@ -117,7 +117,7 @@ ALL_KINDS = graph(
 
 @pytest.mark.parametrize("spec", EXAMPLES, ids=lambda spec: "-".join(spec["nodes"]))
 def test_every_example_of_the_page_is_right(spec: dict[str, Any]) -> None:
-    accepted, issues = validate_graph(spec, Shelf())
+    accepted, issues = validate_graph(spec, FakeOffers())
     assert issues == []
     assert accepted is not None
     assert accepted.entry == spec["entry"]
@@ -131,7 +131,7 @@ def test_the_page_has_every_field_of_every_node_in_an_example() -> None:
 
 
 def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
-    spec, issues = validate_graph(graph(nodes={"end": {"type": "end"}}), Shelf())
+    spec, issues = validate_graph(build_graph(nodes={"end": {"type": "end"}}), FakeOffers())
     assert (spec is not None, issues) == (True, [])
     assert spec is not None
     assert spec.limits.model_dump() == {
@@ -191,7 +191,7 @@ def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
     ],
 )
 def test_a_field_that_is_not_right_is_named_with_its_path(path: Path_, value: Any, message: str | None) -> None:
-    ((where, told),) = said(changed(path, value))
+    ((where, told),) = list_issues(change_graph(path, value))
     assert where[: len(path)] == path
     assert message is None or (where, told) == (path, message)
 
@@ -209,19 +209,21 @@ def test_a_field_that_is_not_right_is_named_with_its_path(path: Path_, value: An
 )
 def test_limits_end_where_the_page_says(field: str, least: int, most: int) -> None:
     for value in (least, most):
-        assert said(changed(("limits",), {field: value})) == []
-    assert said(changed(("limits",), {field: least - 1})) == [(("limits", field), f"must be at least {least}")]
-    assert said(changed(("limits",), {field: most + 1})) == [(("limits", field), f"must be at most {most}")]
+        assert list_issues(change_graph(("limits",), {field: value})) == []
+    assert list_issues(change_graph(("limits",), {field: least - 1})) == [
+        (("limits", field), f"must be at least {least}")
+    ]
+    assert list_issues(change_graph(("limits",), {field: most + 1})) == [(("limits", field), f"must be at most {most}")]
 
 
 def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
     names = ["llm", "nodes", "a:b", "ünï cödé", "🌳", "type", "__start__", "[key]", "x.y"]
     chain = [*pairwise(names), (names[-1], "end")]
-    spec = graph(*chain, nodes={name: {"type": "llm", "output_key": "k"} for name in names})
-    assert said(spec) == []
+    spec = build_graph(*chain, nodes={name: {"type": "llm", "output_key": "k"} for name in names})
+    assert list_issues(spec) == []
     spec["nodes"]["llm"]["llm"] = 1
     spec["nodes"]["[key]"]["x"] = 1
-    assert said(spec) == [
+    assert list_issues(spec) == [
         (("nodes", "llm", "llm"), f"is not a field here; the fields are {', '.join(LlmNode.model_fields)}"),
         (("nodes", "[key]", "x"), f"is not a field here; the fields are {', '.join(LlmNode.model_fields)}"),
     ]
@@ -233,30 +235,30 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (graph(("a", "end"), entry="b"), [(("entry",), 'there is no node "b"')]),
+        (build_graph(("a", "end"), entry="b"), [(("entry",), 'there is no node "b"')]),
         (
-            graph(("a", "end"), ("a", "b", IF), nodes={"b": {"type": "end"}}),
+            build_graph(("a", "end"), ("a", "b", IF), nodes={"b": {"type": "end"}}),
             [(("edges", 1), 'is never taken: an edge without when leaves "a" before it')],
         ),
-        (graph(("a", "end", IF), ("a", "end", IF)), [(("edges", 1), "is listed twice")]),
-        (graph(("a", "end"), ("end", "a")), [(("edges", 1, "from"), '"end" is an end: nothing follows it')]),
+        (build_graph(("a", "end", IF), ("a", "end", IF)), [(("edges", 1), "is listed twice")]),
+        (build_graph(("a", "end"), ("end", "a")), [(("edges", 1, "from"), '"end" is an end: nothing follows it')]),
         (
-            graph(("a", "end"), ("b", "end")),
+            build_graph(("a", "end"), ("b", "end")),
             [(("nodes", "b"), 'cannot be reached from the entry "a"')],
         ),
         (
-            graph(("a", "b", IF), ("a", "end")),
+            build_graph(("a", "b", IF), ("a", "end")),
             [(("nodes", "b"), "no edge leaves it, and it is not of type end")],
         ),
         (
-            graph(("a", "b"), nodes={"b": {"type": "llm", "output_key": "b"}}),
+            build_graph(("a", "b"), nodes={"b": {"type": "llm", "output_key": "b"}}),
             [
                 (("nodes",), "there is no node of type end"),
                 (("nodes", "b"), "no edge leaves it, and it is not of type end"),
             ],
         ),
         (
-            {**graph(("a", "end")), "edges": [{"from": "a", "to": "z"}, {"from": "y", "to": "end"}]},
+            {**build_graph(("a", "end")), "edges": [{"from": "a", "to": "z"}, {"from": "y", "to": "end"}]},
             [
                 (("entry",), "no node of type end can be reached from here"),
                 (("edges", 0, "to"), 'there is no node "z"'),
@@ -267,7 +269,7 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
     ],
 )
 def test_edges_must_lead_from_the_entry_to_an_end(spec: dict[str, Any], expected: list[tuple[Path_, str]]) -> None:
-    assert said(spec) == expected
+    assert list_issues(spec) == expected
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_edges_must_lead_from_the_entry_to_an_end(spec: dict[str, Any], expected
     ],
 )
 def test_a_cycle_that_can_be_left_is_allowed(edges: list[Any]) -> None:
-    assert said(graph(*edges)) == []
+    assert list_issues(build_graph(*edges)) == []
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_a_cycle_that_can_be_left_is_allowed(edges: list[Any]) -> None:
 )
 def test_a_cycle_that_cannot_be_left_is_named(edges: list[Any], at: str, cycle: str) -> None:
     told = (("nodes", at), f"the cycle {cycle} is never left: no edge of it leads to an end")
-    assert [issue for issue in said(graph(*edges)) if "cycle" in issue[1]] == [told]
+    assert [issue for issue in list_issues(build_graph(*edges)) if "cycle" in issue[1]] == [told]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------
@@ -337,7 +339,7 @@ CRM = ("tools", "mcp_servers", 0)
     ],
 )
 def test_tools_are_listed_there_and_only_narrowed(path: Path_, value: Any, expected: tuple[Path_, str]) -> None:
-    assert said(changed(path, value)) == [expected]
+    assert list_issues(change_graph(path, value)) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -353,21 +355,21 @@ def test_tools_are_listed_there_and_only_narrowed(path: Path_, value: Any, expec
     ],
 )
 def test_an_override_may_narrow_or_say_what_is_so_already(path: Path_, value: Any) -> None:
-    assert said(changed(path, value)) == []
+    assert list_issues(change_graph(path, value)) == []
 
 
 def test_a_reference_cannot_take_back_what_its_server_narrowed() -> None:
-    spec = changed((*CRM, "tool_overrides"), {"export": {"mode_override": "read_write"}})
+    spec = change_graph((*CRM, "tool_overrides"), {"export": {"mode_override": "read_write"}})
     spec["nodes"]["ask"]["tools"][0]["mode_override"] = "read_only"
     where = ("nodes", "ask", "tools", 0, "mode_override")
-    assert said(spec) == [(where, WIDER_MODE)]
+    assert list_issues(spec) == [(where, WIDER_MODE)]
 
 
 def test_a_function_need_not_be_there_before_a_node_uses_it() -> None:
-    assert said(graph(("a", "end"), tools={"functions": ["later"]})) == []
-    spec = changed(("tools", "functions"), ["later"])
+    assert list_issues(build_graph(("a", "end"), tools={"functions": ["later"]})) == []
+    spec = change_graph(("tools", "functions"), ["later"])
     spec["nodes"]["each"]["tool_ref"]["name"] = "later"
-    assert said(spec) == [(("nodes", "each", "tool_ref"), "there is no tool later")]
+    assert list_issues(spec) == [(("nodes", "each", "tool_ref"), "there is no tool later")]
 
 
 def test_each_tool_is_asked_about_once() -> None:
@@ -375,8 +377,8 @@ def test_each_tool_is_asked_about_once() -> None:
     names = [f"n{index}" for index in range(50)]
     nodes = {name: {"type": "llm", "output_key": "k", "tools": refs} for name in names}
     chain = [*pairwise(names), (names[-1], "end")]
-    shelf = Shelf()
-    assert validate_graph(graph(*chain, nodes=nodes, tools={"builtin": ["kv_get", "kv_put"]}), shelf)[1] == []
+    shelf = FakeOffers()
+    assert validate_graph(build_graph(*chain, nodes=nodes, tools={"builtin": ["kv_get", "kv_put"]}), shelf)[1] == []
     assert sorted(shelf.asked) == ["kv_get", "kv_put"]
 
 
@@ -425,7 +427,7 @@ def test_of_several_overrides_the_narrowest_counts() -> None:
 def test_templates_and_conditions_are_read_before_they_are_needed(
     path: Path_, value: Any, where: Path_, message: str
 ) -> None:
-    ((at, told),) = said(changed(path, value))
+    ((at, told),) = list_issues(change_graph(path, value))
     assert at == (*path, *where)
     assert told.startswith(message)
 
@@ -441,29 +443,29 @@ def test_templates_and_conditions_are_read_before_they_are_needed(
     ],
 )
 def test_what_may_be_there_may_be_named(path: Path_, value: Any) -> None:
-    assert said(changed(path, value)) == []
+    assert list_issues(change_graph(path, value)) == []
 
 
 def test_a_key_that_one_way_writes_may_be_named_after_the_ways_meet() -> None:
-    spec = graph(("a", "b", IF), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "end"))
+    spec = build_graph(("a", "b", IF), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "end"))
     spec["nodes"]["d"]["input_template"] = "{{ state.b }}"
-    assert said(spec) == []
+    assert list_issues(spec) == []
     spec["nodes"]["c"]["input_template"] = "{{ state.b }}"
-    assert said(spec) == [
+    assert list_issues(spec) == [
         (("nodes", "c", "input_template"), "state.b is not written yet: no node that writes it comes before")
     ]
 
 
 def test_in_a_cycle_a_node_may_name_what_is_written_later() -> None:
-    spec = graph(("a", "b"), ("b", "a", IF), ("b", "end"))
+    spec = build_graph(("a", "b"), ("b", "a", IF), ("b", "end"))
     spec["nodes"]["a"]["input_template"] = "{{ state.b }}"
-    assert said(spec) == []
+    assert list_issues(spec) == []
 
 
 # --- hostile ----------------------------------------------------------------------------------------------------
 
 
-def nested(depth: int) -> Any:
+def nest_list(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
         value = [value]
@@ -473,9 +475,9 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize(
     ("value", "path", "message"),
     [
-        (nested(5000), (0,) * 33, "must be nested at most 32 deep"),
-        (graph(nodes={f"n{index}": {"type": "end"} for index in range(201)}), ("nodes",), "at most 200 entries"),
-        (graph(nodes={f"n{index}": {"type": "end"} for index in range(10_000)}), (), "at most 20000 values"),
+        (nest_list(5000), (0,) * 33, "must be nested at most 32 deep"),
+        (build_graph(nodes={f"n{index}": {"type": "end"} for index in range(201)}), ("nodes",), "at most 200 entries"),
+        (build_graph(nodes={f"n{index}": {"type": "end"} for index in range(10_000)}), (), "at most 20000 values"),
         ([0] * 1_000_000, (), "at most 20000 values"),
         (dict.fromkeys(map(str, range(1_000_000))), (), "at most 20000 values"),
         ({"entry": "x" * 1_000_001}, (), "at most 1000000 characters"),
@@ -494,22 +496,25 @@ def nested(depth: int) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_graph_at_all_is_refused_with_one_issue(value: Any, path: Path_, message: str) -> None:
-    ((where, told),) = said(value)
+    ((where, told),) = list_issues(value)
     assert where == path
     assert message in told
 
 
 def test_a_long_name_is_cut_in_messages() -> None:
-    spec = changed(("nodes", "ask", "input_template"), "{{ state." + "x" * 90_000 + " }}")
-    ((_, told),) = said(spec)
+    spec = change_graph(("nodes", "ask", "input_template"), "{{ state." + "x" * 90_000 + " }}")
+    ((_, told),) = list_issues(spec)
     assert len(told) < 200
 
 
 def test_there_are_at_most_a_hundred_issues_in_the_same_order_each_time() -> None:
-    spec = graph(*[(f"n{index}", "end") for index in range(199)])
-    assert len(said(spec)) == MAX_ISSUES
-    assert said(spec) == said(json.loads(json.dumps(spec)))
-    assert len(said(changed(("nodes", "end"), {"type": "end", **{f"x{index}": 1 for index in range(500)}}))) == 100
+    spec = build_graph(*[(f"n{index}", "end") for index in range(199)])
+    assert len(list_issues(spec)) == MAX_ISSUES
+    assert list_issues(spec) == list_issues(json.loads(json.dumps(spec)))
+    assert (
+        len(list_issues(change_graph(("nodes", "end"), {"type": "end", **{f"x{index}": 1 for index in range(500)}})))
+        == 100
+    )
 
 
 ANY_JSON = st.recursive(
@@ -536,13 +541,13 @@ WHERE = st.sampled_from(
 
 @given(ANY_JSON)
 def test_any_json_gets_issues_and_never_an_exception(value: Any) -> None:
-    assert validate_graph(value, Shelf())[1]
+    assert validate_graph(value, FakeOffers())[1]
 
 
 @given(WHERE, ANY_JSON)
 @settings(max_examples=200)
 def test_any_json_within_a_graph_gets_issues_or_none_and_never_an_exception(path: Path_, value: Any) -> None:
-    spec, issues = validate_graph(changed(path, value), Shelf())
+    spec, issues = validate_graph(change_graph(path, value), FakeOffers())
     assert (spec is None) == bool(issues)
     for issue in issues:
         assert isinstance(issue, Issue)
@@ -563,17 +568,17 @@ def test_any_json_within_a_graph_gets_issues_or_none_and_never_an_exception(path
     ],
 )
 def test_what_was_probably_meant_is_told(path: Path_, value: Any, told: str) -> None:
-    assert any(told in message for _, message in said(changed(path, value)))
+    assert any(told in message for _, message in list_issues(change_graph(path, value)))
 
 
 @pytest.mark.parametrize("text", ['{"input.x": 1}', "{{ input.x }}", '{{ "{{" }} input.x }}', "a { b }", "{inputs}"])
 def test_braces_that_are_no_slip_are_left_alone(text: str) -> None:
-    assert said(changed(("nodes", "ask", "system_prompt"), text)) == []
+    assert list_issues(change_graph(("nodes", "ask", "system_prompt"), text)) == []
 
 
 @pytest.mark.parametrize("version", [1, "1"])
 def test_the_version_is_a_number_or_a_text(version: Any) -> None:
-    assert said(changed(("spec_version",), version)) == []
+    assert list_issues(change_graph(("spec_version",), version)) == []
 
 
 def test_every_field_of_the_schema_that_is_not_plain_says_what_it_is() -> None:

@@ -24,12 +24,12 @@ QUIETLY = settings(max_examples=150)
 LABEL = "[baobab/echo, the built-in model]"
 
 
-def ask(prompt: Any, **request: Any) -> ChatCompletion:
+def ask_echo(prompt: Any, **request: Any) -> ChatCompletion:
     """The answer to one message of a user."""
-    return told([{"role": "user", "content": prompt}], **request)
+    return complete_both_ways([{"role": "user", "content": prompt}], **request)
 
 
-def told(messages: list[dict[str, Any]], **request: Any) -> ChatCompletion:
+def complete_both_ways(messages: list[dict[str, Any]], **request: Any) -> ChatCompletion:
     """Both forms of the answer, which must be the same, as the client's types read them."""
     whole = {"model": "baobab/echo", "messages": messages, **request}
     answer = complete_chat(whole, completion_id="chatcmpl-1", created=1_800_000_000)
@@ -46,28 +46,30 @@ def told(messages: list[dict[str, Any]], **request: Any) -> ChatCompletion:
         choice.message.content for choice in parsed.choices
     ]
     assert [choice.finish_reason for choice in joined.choices] == [choice.finish_reason for choice in parsed.choices]
-    assert [calls(choice.message) for choice in joined.choices] == [calls(choice.message) for choice in parsed.choices]
+    assert [list_calls(choice.message) for choice in joined.choices] == [
+        list_calls(choice.message) for choice in parsed.choices
+    ]
     assert joined.usage == parsed.usage
     json.dumps(answer, allow_nan=False, ensure_ascii=False).encode()
     return parsed
 
 
-def said(answer: ChatCompletion) -> str:
+def answer_text(answer: ChatCompletion) -> str:
     content = answer.choices[0].message.content
     assert content is not None
     return content
 
 
-def calls(message: Any) -> list[tuple[str, str, str]]:
+def list_calls(message: Any) -> list[tuple[str, str, str]]:
     return [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []]
 
 
-def wishes(answer: ChatCompletion) -> list[tuple[str, Any]]:
+def list_requested_calls(answer: ChatCompletion) -> list[tuple[str, Any]]:
     """Names and arguments of the calls that the model asks for."""
-    return [(name, json.loads(arguments)) for _, name, arguments in calls(answer.choices[0].message)]
+    return [(name, json.loads(arguments)) for _, name, arguments in list_calls(answer.choices[0].message)]
 
 
-def agent(prompt: str, results: Mapping[str, str], *, most: int = 20, **request: Any) -> tuple[list[Any], str]:
+def run_agent(prompt: str, results: Mapping[str, str], *, most: int = 20, **request: Any) -> tuple[list[Any], str]:
     """Every step's calls, and the last text, of an agent whose tools always answer the same."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
     steps: list[Any] = []
@@ -78,9 +80,10 @@ def agent(prompt: str, results: Mapping[str, str], *, most: int = 20, **request:
         message = ChatCompletionMessage.model_validate(answer["choices"][0]["message"])
         if not message.tool_calls:
             return steps, message.content or ""
-        steps.append([(name, json.loads(arguments)) for _, name, arguments in calls(message)])
+        steps.append([(name, json.loads(arguments)) for _, name, arguments in list_calls(message)])
         messages.append(message.model_dump(exclude_none=True))
         messages += [
-            {"role": "tool", "tool_call_id": call_id, "content": results[name]} for call_id, name, _ in calls(message)
+            {"role": "tool", "tool_call_id": call_id, "content": results[name]}
+            for call_id, name, _ in list_calls(message)
         ]
     return steps, "never ended"

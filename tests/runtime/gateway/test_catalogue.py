@@ -17,26 +17,26 @@ TODAY = FixedClock(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp())
 INSTALLED = Catalogue(TODAY)
 
 
-def entry(provider: str = "openai", **fields: Any) -> dict[str, Any]:
+def build_entry(provider: str = "openai", **fields: Any) -> dict[str, Any]:
     priced = {"input_cost_per_token": "1e-06", "output_cost_per_token": "2e-06"}
     return {"litellm_provider": provider, "mode": "chat", **priced, **fields}
 
 
-def catalogue(entries: Mapping[str, Mapping[str, Any]], *providers: str, clock: FixedClock = TODAY) -> Catalogue:
+def build_catalogue(entries: Mapping[str, Mapping[str, Any]], *providers: str, clock: FixedClock = TODAY) -> Catalogue:
     return Catalogue(clock, providers or None, lambda: entries)
 
 
-def ids(made: Catalogue) -> list[str]:
+def list_ids(made: Catalogue) -> list[str]:
     return [model.id for model in made.list_models()]
 
 
-def found(made: Catalogue, name: str) -> Model:
+def find_model(made: Catalogue, name: str) -> Model:
     model = made.find_model(name)
     assert model is not None, name
     return model
 
 
-def server(id_: str) -> Model:
+def build_model(id_: str) -> Model:
     return Model(id_, id_, "chat", Price(0, 0), None, None, f"openai/{id_}", "corp", frozenset(["local"]))
 
 
@@ -55,7 +55,7 @@ def server(id_: str) -> Model:
     ],
 )
 def test_a_vendors_model_is_its_own_and_asked_of_the_vendor(id_: str, provider: str, litellm: str) -> None:
-    model = found(INSTALLED, id_)
+    model = find_model(INSTALLED, id_)
 
     assert (model.id, model.provider, model.litellm) == (id_, provider, litellm)
 
@@ -74,7 +74,7 @@ def test_videos_of_the_documented_families_are_sold_by_the_second(family: str) -
 
 
 def test_every_id_is_a_vendor_and_a_model_and_listed_once() -> None:
-    listed = ids(INSTALLED)
+    listed = list_ids(INSTALLED)
 
     assert len(listed) == len(set(listed)) > 300
     assert all(id_ == id_.lower() and id_.count("/") == 1 for id_ in listed)
@@ -92,24 +92,24 @@ def test_every_model_says_who_calls_it_and_how() -> None:
     ["gpt-4o-mini", "GPT-4o-mini", "openai/GPT-4o-mini", "openai/gpt-4o-mini"],
 )
 def test_a_model_is_found_by_the_name_its_vendor_gives_it(name: str) -> None:
-    assert found(INSTALLED, name).id == "openai/gpt-4o-mini"
+    assert find_model(INSTALLED, name).id == "openai/gpt-4o-mini"
 
 
 def test_a_model_is_found_by_litellms_name_of_it() -> None:
-    assert found(INSTALLED, "gemini/gemini-2.5-pro").id == "google/gemini-2.5-pro"
+    assert find_model(INSTALLED, "gemini/gemini-2.5-pro").id == "google/gemini-2.5-pro"
 
 
 def test_a_version_may_be_written_with_dots_or_dashes() -> None:
-    made = catalogue({"claude-x-4-5": entry("anthropic")})
+    made = build_catalogue({"claude-x-4-5": build_entry("anthropic")})
 
-    assert found(made, "anthropic/claude-x-4.5") == found(made, "claude-x-4-5")
+    assert find_model(made, "anthropic/claude-x-4.5") == find_model(made, "claude-x-4-5")
 
 
 def test_a_name_that_two_models_have_finds_neither() -> None:
-    made = catalogue({"gpt-9": entry(), "xai/gpt-9": entry("xai")})
+    made = build_catalogue({"gpt-9": build_entry(), "xai/gpt-9": build_entry("xai")})
 
     assert made.find_model("gpt-9") is None
-    assert found(made, "x-ai/gpt-9").provider == "xai"
+    assert find_model(made, "x-ai/gpt-9").provider == "xai"
 
 
 def test_an_unknown_name_finds_nothing() -> None:
@@ -118,38 +118,40 @@ def test_an_unknown_name_finds_nothing() -> None:
 
 
 def test_fine_tunes_and_sizes_of_images_are_not_models() -> None:
-    assert ids(catalogue({"ft:gpt-9": entry(), "low/1024-x-1024/gpt-image-9": entry(), "gpt-9": entry()})) == [
-        "openai/gpt-9"
-    ]
+    assert list_ids(
+        build_catalogue(
+            {"ft:gpt-9": build_entry(), "low/1024-x-1024/gpt-image-9": build_entry(), "gpt-9": build_entry()}
+        )
+    ) == ["openai/gpt-9"]
 
 
 def test_the_models_of_resellers_are_not_listed() -> None:
     resold = {
-        "azure/gpt-9": entry("azure"),
-        "bedrock/anthropic.claude-9": entry("bedrock"),
-        "vertex_ai/gemini-9": entry("vertex_ai-language-models"),
-        "deepinfra/anthropic/claude-9": entry("deepinfra"),
-        "dashscope/deepseek-v9": entry("dashscope"),
+        "azure/gpt-9": build_entry("azure"),
+        "bedrock/anthropic.claude-9": build_entry("bedrock"),
+        "vertex_ai/gemini-9": build_entry("vertex_ai-language-models"),
+        "deepinfra/anthropic/claude-9": build_entry("deepinfra"),
+        "dashscope/deepseek-v9": build_entry("dashscope"),
     }
 
-    assert ids(catalogue(resold)) == []
+    assert list_ids(build_catalogue(resold)) == []
 
 
 # Who serves it
 
 
 OPEN = {
-    "novita/meta-llama/llama-9-70b-instruct": entry("novita", input_cost_per_token="3e-06"),
-    "together_ai/meta-llama/Meta-Llama-9-70B-Instruct-Turbo": entry("together_ai", input_cost_per_token="2e-06"),
-    "fireworks_ai/accounts/fireworks/models/llama-v9-70b-instruct": entry("fireworks_ai"),
-    "groq/llama-9-70b-instruct": entry("groq", input_cost_per_token="4e-06"),
+    "novita/meta-llama/llama-9-70b-instruct": build_entry("novita", input_cost_per_token="3e-06"),
+    "together_ai/meta-llama/Meta-Llama-9-70B-Instruct-Turbo": build_entry("together_ai", input_cost_per_token="2e-06"),
+    "fireworks_ai/accounts/fireworks/models/llama-v9-70b-instruct": build_entry("fireworks_ai"),
+    "groq/llama-9-70b-instruct": build_entry("groq", input_cost_per_token="4e-06"),
 }
 
 
 def test_the_spellings_of_hosts_are_one_model() -> None:
-    made = catalogue(OPEN)
+    made = build_catalogue(OPEN)
 
-    assert ids(made) == ["meta-llama/llama-9-70b-instruct"]
+    assert list_ids(made) == ["meta-llama/llama-9-70b-instruct"]
     assert [model.provider for model in made.list_deployments("meta-llama/llama-9-70b-instruct")] == [
         "groq",
         "together_ai",
@@ -159,20 +161,22 @@ def test_the_spellings_of_hosts_are_one_model() -> None:
 
 
 def test_the_first_host_that_can_be_called_serves_at_its_own_price() -> None:
-    model = found(catalogue(OPEN, "novita", "together_ai"), "meta-llama/llama-9-70b-instruct")
+    model = find_model(build_catalogue(OPEN, "novita", "together_ai"), "meta-llama/llama-9-70b-instruct")
 
     assert model.litellm == "together_ai/meta-llama/Meta-Llama-9-70B-Instruct-Turbo"
     assert model.price.prompt == 2_000_000_000
 
 
 def test_a_vendor_comes_before_the_hosts_of_its_model() -> None:
-    both = {"novita/deepseek/deepseek-v9": entry("novita"), "deepseek/deepseek-v9": entry("deepseek")}
+    both = {"novita/deepseek/deepseek-v9": build_entry("novita"), "deepseek/deepseek-v9": build_entry("deepseek")}
 
-    assert found(catalogue(both), "deepseek/deepseek-v9").provider == "deepseek"
+    assert find_model(build_catalogue(both), "deepseek/deepseek-v9").provider == "deepseek"
 
 
 def test_only_models_that_can_be_called_are_listed() -> None:
-    assert ids(catalogue({"gpt-9": entry(), "claude-9": entry("anthropic")}, "anthropic")) == ["anthropic/claude-9"]
+    assert list_ids(build_catalogue({"gpt-9": build_entry(), "claude-9": build_entry("anthropic")}, "anthropic")) == [
+        "anthropic/claude-9"
+    ]
 
 
 def test_without_providers_nothing_is_listed() -> None:
@@ -180,29 +184,29 @@ def test_without_providers_nothing_is_listed() -> None:
 
 
 def test_what_a_server_offers_is_listed_in_place_of_what_it_offered_before() -> None:
-    made = catalogue({"gpt-9": entry()})
+    made = build_catalogue({"gpt-9": build_entry()})
 
-    made.register_models("corp", [server("corp/one"), server("corp/two")])
-    made.register_models("corp", [server("corp/two")])
+    made.register_models("corp", [build_model("corp/one"), build_model("corp/two")])
+    made.register_models("corp", [build_model("corp/two")])
 
-    assert ids(made) == ["corp/two", "openai/gpt-9"]
-    assert found(made, "two").provider == "corp"
+    assert list_ids(made) == ["corp/two", "openai/gpt-9"]
+    assert find_model(made, "two").provider == "corp"
 
 
 def test_a_server_cannot_take_the_name_of_a_vendors_model() -> None:
-    made = catalogue({"gpt-9": entry()})
+    made = build_catalogue({"gpt-9": build_entry()})
 
-    made.register_models("corp", [server("corp/gpt-9"), server("openai/gpt-9")])
+    made.register_models("corp", [build_model("corp/gpt-9"), build_model("openai/gpt-9")])
 
-    assert found(made, "gpt-9").provider == found(made, "openai/gpt-9").provider == "openai"
+    assert find_model(made, "gpt-9").provider == find_model(made, "openai/gpt-9").provider == "openai"
 
 
 # What it costs
 
 
 def test_prices_are_exact() -> None:
-    assert found(INSTALLED, "openai/gpt-4o-mini").price == Price(150_000_000, 600_000_000, cached=75_000_000)
-    assert found(INSTALLED, "openai/text-embedding-3-small").price == Price(20_000_000, 0)
+    assert find_model(INSTALLED, "openai/gpt-4o-mini").price == Price(150_000_000, 600_000_000, cached=75_000_000)
+    assert find_model(INSTALLED, "openai/text-embedding-3-small").price == Price(20_000_000, 0)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +214,10 @@ def test_prices_are_exact() -> None:
     [("1.5e-07", 150_000_000), ("2.9999999999999997e-07", 300_000_000), ("0.000003", 3_000_000_000), ("1e-15", 1)],
 )
 def test_a_price_is_whole_nano_dollars_for_a_million_tokens(dollars: str, nanos: int) -> None:
-    assert found(catalogue({"gpt-9": entry(input_cost_per_token=dollars)}), "openai/gpt-9").price.prompt == nanos
+    assert (
+        find_model(build_catalogue({"gpt-9": build_entry(input_cost_per_token=dollars)}), "openai/gpt-9").price.prompt
+        == nanos
+    )
 
 
 def test_everything_in_the_installed_map_costs_something() -> None:
@@ -236,13 +243,13 @@ def test_everything_in_the_installed_map_costs_something() -> None:
     ],
 )
 def test_what_has_no_price_or_one_that_cannot_be_charged_is_not_sold(fields: dict[str, Any]) -> None:
-    assert ids(catalogue({"gpt-9": entry(**fields)})) == []
+    assert list_ids(build_catalogue({"gpt-9": build_entry(**fields)})) == []
 
 
 def test_an_image_is_sold_by_the_image_or_by_its_tokens() -> None:
-    made = catalogue(
+    made = build_catalogue(
         {
-            "gpt-image-9": entry(mode="image_generation", output_cost_per_image_token="3e-05"),
+            "gpt-image-9": build_entry(mode="image_generation", output_cost_per_image_token="3e-05"),
             "recraft/recraftv9": {
                 "litellm_provider": "recraft",
                 "mode": "image_generation",
@@ -251,8 +258,8 @@ def test_an_image_is_sold_by_the_image_or_by_its_tokens() -> None:
         }
     )
 
-    assert found(made, "openai/gpt-image-9").price == Price(1_000_000_000, 30_000_000_000)
-    assert found(made, "recraft/recraftv9").price == Price(0, 0, unit=40_000_000)
+    assert find_model(made, "openai/gpt-image-9").price == Price(1_000_000_000, 30_000_000_000)
+    assert find_model(made, "recraft/recraftv9").price == Price(0, 0, unit=40_000_000)
 
 
 def test_writing_to_a_cache_has_its_own_price_where_there_is_one() -> None:
@@ -261,9 +268,9 @@ def test_writing_to_a_cache_has_its_own_price_where_there_is_one() -> None:
         "cache_creation_input_token_cost_above_1hr": "2e-06",
         "cache_creation_input_token_cost_above_200k_tokens": "2.5e-06",
     }
-    made = catalogue({"gpt-9": entry(**written), "gpt-8": entry(cache_creation_input_token_cost="0")})
+    made = build_catalogue({"gpt-9": build_entry(**written), "gpt-8": build_entry(cache_creation_input_token_cost="0")})
 
-    dear, plain = found(made, "openai/gpt-9"), found(made, "openai/gpt-8")
+    dear, plain = find_model(made, "openai/gpt-9"), find_model(made, "openai/gpt-8")
 
     assert (dear.price.cache_write, dear.price.cache_write_hour) == (1_250_000_000, 2_000_000_000)
     assert made.get_price(dear, prompt_tokens=200_001).cache_write == 2_500_000_000
@@ -271,7 +278,7 @@ def test_writing_to_a_cache_has_its_own_price_where_there_is_one() -> None:
     assert (plain.price.cache_write, plain.price.cache_write_hour) == (None, None)
 
 
-LONG = entry(
+LONG = build_entry(
     input_cost_per_token_above_200k_tokens="3e-06",
     output_cost_per_token_above_200k_tokens="4e-06",
     input_cost_per_token_above_200k_tokens_priority="9e-06",
@@ -293,9 +300,9 @@ BRACKETS = {
 def test_a_long_prompt_makes_the_whole_call_dearer(
     priced: dict[str, Any], tokens: int, prompt: int, completion: int
 ) -> None:
-    made = catalogue({"gpt-9": priced})
+    made = build_catalogue({"gpt-9": priced})
 
-    price = made.get_price(found(made, "openai/gpt-9"), prompt_tokens=tokens)
+    price = made.get_price(find_model(made, "openai/gpt-9"), prompt_tokens=tokens)
 
     assert (price.prompt, price.completion) == (prompt * 10**9, completion * 10**9)
 
@@ -317,7 +324,7 @@ def test_a_markup_is_held_to_its_bounds(percent: int, held_to: int) -> None:
 
 
 def test_a_model_says_what_it_can_and_how_much_it_reads() -> None:
-    model = found(INSTALLED, "openai/gpt-4o-mini")
+    model = find_model(INSTALLED, "openai/gpt-4o-mini")
 
     assert model.features >= {"tools", "vision", "json_schema", "streaming"}
     assert (model.context_window, model.max_output) == (128_000, 16_384)
@@ -326,7 +333,7 @@ def test_a_model_says_what_it_can_and_how_much_it_reads() -> None:
 
 @pytest.mark.parametrize("fields", [{"mode": "responses"}, {"supported_endpoints": ["/v1/responses"]}])
 def test_a_model_without_chat_completions_at_its_vendor_says_so(fields: dict[str, Any]) -> None:
-    model = found(catalogue({"gpt-9": entry(**fields)}), "openai/gpt-9")
+    model = find_model(build_catalogue({"gpt-9": build_entry(**fields)}), "openai/gpt-9")
 
     assert model.modality == "chat"
     assert "responses_only" in model.features
@@ -334,19 +341,19 @@ def test_a_model_without_chat_completions_at_its_vendor_says_so(fields: dict[str
 
 def test_a_model_is_gone_on_the_day_after_its_deprecation_date() -> None:
     clock = FixedClock(datetime(2026, 3, 31, 23, 59, tzinfo=UTC).timestamp())
-    made = catalogue({"gpt-9": entry(deprecation_date="2026-03-31")}, clock=clock)
-    assert ids(made) == ["openai/gpt-9"]
+    made = build_catalogue({"gpt-9": build_entry(deprecation_date="2026-03-31")}, clock=clock)
+    assert list_ids(made) == ["openai/gpt-9"]
 
     clock.advance(60)
 
-    assert ids(made) == []
+    assert list_ids(made) == []
     assert made.find_model("gpt-9") is None
 
 
 def test_another_host_serves_when_the_first_gives_a_model_up() -> None:
-    made = catalogue({**OPEN, "groq/llama-9-70b-instruct": entry("groq", deprecation_date="2026-01-01")})
+    made = build_catalogue({**OPEN, "groq/llama-9-70b-instruct": build_entry("groq", deprecation_date="2026-01-01")})
 
-    assert found(made, "meta-llama/llama-9-70b-instruct").provider == "together_ai"
+    assert find_model(made, "meta-llama/llama-9-70b-instruct").provider == "together_ai"
 
 
 def test_nothing_is_read_before_the_first_question() -> None:

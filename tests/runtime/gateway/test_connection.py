@@ -16,7 +16,7 @@ from baobab.runtime.addresses import Target
 from baobab.runtime.gateway.connection import HttpAnswer, IncompleteAnswer, NoAnswer, RequestNotSent
 from baobab.runtime.gateway.connection_pool import ConnectionPool, dial_host
 from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
-from tests.certificates import certificate
+from tests.certificates import create_certificate
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -30,7 +30,7 @@ TO_THE_END = b"HTTP/1.1 200 OK\r\nx-kind: one\r\n\r\n" + BODY
 HINTED = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" + WHOLE
 
 
-class Site:
+class FakeSite:
     """A server that does as it is told, and how many have connected to it."""
 
     def __init__(self, serve: Serve) -> None:
@@ -41,11 +41,11 @@ class Site:
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connected += 1
-        serving = asyncio.create_task(self._served(reader, writer))
+        serving = asyncio.create_task(self._handle_connection(reader, writer))
         self._serving.add(serving)
         await asyncio.wait([serving])
 
-    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await self._serve(reader, writer)
@@ -60,7 +60,7 @@ class Site:
 
 
 class Client:
-    def __init__(self, site: Site, connections: ConnectionPool, url: str) -> None:
+    def __init__(self, site: FakeSite, connections: ConnectionPool, url: str) -> None:
         self.site = site
         self.connections = connections
         self.target = Target.parse(url, https_only=False)
@@ -72,7 +72,7 @@ class Client:
             self.target, headers, content, RetryTimeouts(silence, between, seconds)
         )
 
-    async def read(self, content: bytes = b"{}", **headers: str) -> bytes:
+    async def read_answer(self, content: bytes = b"{}", **headers: str) -> bytes:
         answer = await self.connections.post_request(self.target, headers, content, RetryTimeouts(60, 60, 60))
         try:
             return b"".join([piece async for piece in answer])
@@ -81,10 +81,10 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def meeting(
+async def connect_client(
     serve: Serve, *, tls: ssl.SSLContext | None = None, server_side: ssl.SSLContext | None = None
 ) -> AsyncIterator[Client]:
-    site = Site(serve)
+    site = FakeSite(serve)
     server = await asyncio.start_server(site, "127.0.0.1", 0, ssl=server_side)
     connections = ConnectionPool(dial_host, tls=tls)
     try:
@@ -95,19 +95,19 @@ async def meeting(
         await site.close()
 
 
-async def request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     """The head and the body of the next request; IncompleteReadError when there is none."""
     head = await reader.readuntil(b"\r\n\r\n")
     lengths = [line for line in head.split(b"\r\n") if line.startswith(b"content-length: ")]
     return head, await reader.readexactly(int(lengths[0].split()[1]))
 
 
-def saying(*pieces: bytes, close: bool = False) -> Serve:
+def serve_pieces(*pieces: bytes, close: bool = False) -> Serve:
     """To each request the same, piece by piece."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            await request(reader)
+            await read_request(reader)
             for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
@@ -127,25 +127,25 @@ def test_an_answer_is_the_same_however_its_bytes_come(answer: bytes, cuts: set[i
     ends = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
     pieces = [answer[start:end] for start, end in itertools.pairwise(ends)]
 
-    async def heard() -> tuple[int, str | None, bytes]:
-        async with meeting(saying(*pieces, close=answer is TO_THE_END)) as client:
+    async def fetch_answer() -> tuple[int, str | None, bytes]:
+        async with connect_client(serve_pieces(*pieces, close=answer is TO_THE_END)) as client:
             found = await client.post()
             body = b"".join([piece async for piece in found])
             found.close()
             return found.status, found.headers.get("x-kind"), body
 
-    assert asyncio.run(heard()) == (200, "one", BODY)
+    assert asyncio.run(fetch_answer()) == (200, "one", BODY)
 
 
 async def test_the_request_is_what_was_asked() -> None:
     seen = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.append(await request(reader))
+        seen.append(await read_request(reader))
         writer.write(WHOLE)
 
-    async with meeting(serve) as client:
-        await client.read(b'{"a": 1}', authorization="Bearer key")
+    async with connect_client(serve) as client:
+        await client.read_answer(b'{"a": 1}', authorization="Bearer key")
         authority = client.target.authority.encode()
     head = b"POST /v1/chat?x=1 HTTP/1.1\r\nhost: %b\r\ncontent-length: 8\r\nauthorization: Bearer key\r\n\r\n"
     assert seen == [(head % authority, b'{"a": 1}')]
@@ -153,12 +153,12 @@ async def test_the_request_is_what_was_asked() -> None:
 
 @pytest.mark.parametrize("answer", [WHOLE, CHUNKED, HINTED, b"HTTP/1.1 204 No Content\r\n\r\n"])
 async def test_a_connection_is_used_again(answer: bytes) -> None:
-    async with meeting(saying(answer)) as client:
+    async with connect_client(serve_pieces(answer)) as client:
         for _ in range(3):
-            await client.read()
+            await client.read_answer()
         assert client.site.connected == 1
         # Not by two at once.
-        await asyncio.gather(client.read(), client.read())
+        await asyncio.gather(client.read_answer(), client.read_answer())
         assert client.site.connected == 2
 
 
@@ -172,8 +172,8 @@ async def test_a_connection_is_used_again(answer: bytes) -> None:
     ],
 )
 async def test_a_connection_that_will_not_do_is_not_used_again(answer: bytes) -> None:
-    async with meeting(saying(answer)) as client:
-        assert [await client.read() for _ in range(3)] == [BODY] * 3
+    async with connect_client(serve_pieces(answer)) as client:
+        assert [await client.read_answer() for _ in range(3)] == [BODY] * 3
         assert client.site.connected == 3
 
 
@@ -181,22 +181,22 @@ async def test_what_comes_when_nothing_was_asked_ends_the_connection() -> None:
     said = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request(reader)
+        await read_request(reader)
         writer.write(WHOLE)
         await said.wait()
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine")
         await reader.read()
 
-    async with meeting(serve) as client:
-        assert await client.read() == BODY
+    async with connect_client(serve) as client:
+        assert await client.read_answer() == BODY
         said.set()
         await client.site.somebody_left.wait()
-        assert await client.read() == BODY
+        assert await client.read_answer() == BODY
         assert client.site.connected == 2
 
 
 async def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along() -> None:
-    async with meeting(saying(WHOLE[:-1])) as client:
+    async with connect_client(serve_pieces(WHOLE[:-1])) as client:
         answer = await client.post()
         answer.close()
         await client.site.somebody_left.wait()
@@ -216,52 +216,52 @@ async def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along(
     ],
 )
 async def test_what_is_no_answer_is_told_as_none(said: bytes) -> None:
-    async with meeting(saying(said, close=True)) as client:
+    async with connect_client(serve_pieces(said, close=True)) as client:
         with pytest.raises(NoAnswer):
             await client.post()
 
 
 async def test_a_head_without_end_is_not_waited_for() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request(reader)
+        await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nx: ")
         while True:
             writer.write(b"a" * 2**14)
             await writer.drain()
 
-    async with meeting(serve) as client:
+    async with connect_client(serve) as client:
         with pytest.raises(NoAnswer):
             await client.post()
 
 
 @pytest.mark.parametrize("said", [WHOLE[:-1], CHUNKED[:-2], CHUNKED.replace(b"\r\nc;", b"\r\nzz")])
 async def test_half_an_answer_is_told_as_half(said: bytes) -> None:
-    async with meeting(saying(said, close=True)) as client:
+    async with connect_client(serve_pieces(said, close=True)) as client:
         with pytest.raises(IncompleteAnswer):
-            await client.read()
+            await client.read_answer()
 
 
 async def test_silence_is_heard_before_the_answer_and_within_it() -> None:
-    async with meeting(saying(b"", WHOLE[:100])) as client:
+    async with connect_client(serve_pieces(b"", WHOLE[:100])) as client:
         answer = await client.post(between=0.05)
         with pytest.raises(TimeoutError):
             [piece async for piece in answer]
         answer.close()
-    async with meeting(saying(b"HTTP/1.1 100 Continue\r\n\r\n")) as client:
+    async with connect_client(serve_pieces(b"HTTP/1.1 100 Continue\r\n\r\n")) as client:
         with pytest.raises(TimeoutError):
             await client.post(silence=0.05)
 
 
 async def test_an_answer_that_goes_on_for_ever_ends_in_time() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request(reader)
+        await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
             writer.write(b".")
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    async with meeting(serve) as client:
+    async with connect_client(serve) as client:
         answer = await client.post(seconds=0.2)
         with pytest.raises(TimeoutError):
             [piece async for piece in answer]
@@ -274,12 +274,12 @@ async def test_a_long_request_arrives_whole() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            heard.append((await request(reader))[1])
+            heard.append((await read_request(reader))[1])
             writer.write(WHOLE)
 
-    async with meeting(serve) as client:
-        assert await client.read(content) == BODY
-        assert await client.read() == BODY
+    async with connect_client(serve) as client:
+        assert await client.read_answer(content) == BODY
+        assert await client.read_answer() == BODY
         assert client.site.connected == 1
     assert heard == [content, b"{}"]
 
@@ -291,7 +291,7 @@ async def test_who_is_refused_early_sends_no_more() -> None:
         # Until the other side leaves, with the rest unsent.
         await asyncio.Event().wait()
 
-    async with meeting(serve) as client:
+    async with connect_client(serve) as client:
         answer = await client.post(b"x" * 2**26)
         assert answer.status == 413
         assert b"".join([piece async for piece in answer]) == BODY
@@ -306,7 +306,7 @@ async def test_who_does_not_read_lets_the_server_wait() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
-        await request(reader)
+        await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % 2**26)
         while sent < 2**26:
             writer.write(b"x" * 2**16)
@@ -315,7 +315,7 @@ async def test_who_does_not_read_lets_the_server_wait() -> None:
             more.set()
         await reader.read()
 
-    async with meeting(serve) as client:
+    async with connect_client(serve) as client:
         answer = await client.post()
         with contextlib.suppress(TimeoutError):
             while sent < 2**26:
@@ -329,7 +329,7 @@ async def test_who_does_not_read_lets_the_server_wait() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nx-admin: yes", "a\nb", "a\0b", "\N{SNOWMAN}"])
 async def test_a_key_with_a_line_in_it_is_not_sent(value: str) -> None:
-    async with meeting(saying(WHOLE)) as client:
+    async with connect_client(serve_pieces(WHOLE)) as client:
         with pytest.raises(RequestNotSent):
             await client.post(authorization=value)
         assert client.site.connected == 0
@@ -339,11 +339,11 @@ async def test_who_is_cancelled_leaves_nothing_open() -> None:
     asked = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request(reader)
+        await read_request(reader)
         asked.set()
         await reader.read()
 
-    async with meeting(serve) as client:
+    async with connect_client(serve) as client:
         asking = asyncio.create_task(client.post())
         await asked.wait()
         asking.cancel()
@@ -353,23 +353,23 @@ async def test_who_is_cancelled_leaves_nothing_open() -> None:
 
 
 async def test_nobody_there_is_told_as_such() -> None:
-    async with meeting(saying(WHOLE)) as client:
+    async with connect_client(serve_pieces(WHOLE)) as client:
         pass
     with pytest.raises(ConnectionRefusedError):
         await ConnectionPool(dial_host).post_request(client.target, {}, b"{}", RetryTimeouts(1, 1, 1))
 
 
 async def test_tls_verifies_whom_it_talks_to(tmp_path: Path) -> None:
-    certificate_file, key_file = certificate("localhost", tmp_path)
+    certificate_file, key_file = create_certificate("localhost", tmp_path)
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificate_file, key_file)
     trusting = ssl.create_default_context(cafile=str(certificate_file))
     known, strange = ("localhost", trusting, True), ("127.0.0.1", trusting, False)
     for host, tls, trusted in (known, strange, ("localhost", None, False)):
-        async with meeting(saying(WHOLE), tls=tls, server_side=server_side) as client:
+        async with connect_client(serve_pieces(WHOLE), tls=tls, server_side=server_side) as client:
             client.target = replace(client.target, scheme="https", host=host)
             if trusted:
-                assert await client.read(b"x" * 2**20) == BODY
+                assert await client.read_answer(b"x" * 2**20) == BODY
             else:
                 with pytest.raises(ssl.SSLError):
-                    await client.read()
+                    await client.read_answer()

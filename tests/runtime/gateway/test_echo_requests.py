@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
 from baobab.runtime.gateway.builtin.echo import BadParameter, ContextTooLong, complete_chat, stream_chat
-from tests.runtime.gateway.echo import LABEL, QUIETLY, TOOLS, ask, told
+from tests.runtime.gateway.echo import LABEL, QUIETLY, TOOLS, ask_echo, complete_both_ways
 
 
 def test_hostile_texts_come_to_an_end() -> None:
-    ask('{"a":' * 2_000, response_format={"type": "json_object"})
+    ask_echo('{"a":' * 2_000, response_format={"type": "json_object"})
 
 
 # Bad requests
@@ -98,7 +98,7 @@ def test_every_call_must_have_its_result() -> None:
     ]
     for more in ([], [{"role": "user", "content": "go on"}]):
         with pytest.raises(BadParameter, match="results of calls are missing: call_2"):
-            told(messages + more)
+            complete_both_ways(messages + more)
 
 
 def test_parameters_that_are_null_are_as_good_as_absent() -> None:
@@ -113,5 +113,5 @@ def test_parameters_that_are_null_are_as_good_as_absent() -> None:
 
 def test_more_than_the_context_window_is_refused() -> None:
     with pytest.raises(ContextTooLong) as refused:
-        ask("word " * CONTEXT_WINDOW)
+        ask_echo("word " * CONTEXT_WINDOW)
     assert (refused.value.param, refused.value.code) == ("messages", "context_length_exceeded")

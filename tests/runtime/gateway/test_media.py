@@ -29,33 +29,33 @@ from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.pictures import inline_pictures
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.upstream import Upstream as Provided
-from tests.certificates import certificate
+from tests.certificates import create_certificate
 from tests.clock import FixedClock
-from tests.runtime.gateway.upstream import Upstream, upstream
+from tests.runtime.gateway.upstream import Upstream, start_upstream
 from tests.runtime.gateway.upstream_media import FILM, PICTURE, SECRETS, TEXT, fields_of
-from tests.runtime.test_egress import LOOPBACK, names
+from tests.runtime.test_egress import LOOPBACK, build_resolver
 
 # What the library's own types make of themselves when they are first used; nobody here can mend it.
 CATALOGUE = Catalogue(FixedClock())
 KEY = "sk-of-the-installation"
 
 
-def model(name: str, **changes: Any) -> Model:
+def find_model(name: str, **changes: Any) -> Model:
     found = CATALOGUE.find_model(name)
     assert found is not None
     return replace(found, **changes)
 
 
-def asked(prompt: str = "A baobab", provider: dict[str, Any] | None = None, **parameters: Any) -> MediaRequest:
+def build_request(prompt: str = "A baobab", provider: dict[str, Any] | None = None, **parameters: Any) -> MediaRequest:
     return MediaRequest(prompt, parameters, provider or {})
 
 
 @dataclass
-class Studio:
+class MediaScene:
     media: Media
     fake: Upstream
 
-    async def done(self, which: Model, request: MediaRequest) -> tuple[Progress, list[bytes]]:
+    async def finish_job(self, which: Model, request: MediaRequest) -> tuple[Progress, list[bytes]]:
         """The job at its end, and its files."""
         progress = await self.media.start_job(which, request, "job-1")
         for _ in range(5):
@@ -69,54 +69,56 @@ class Studio:
         return progress, files
 
     @property
-    def sent(self) -> dict[str, Any]:
+    def first_fields(self) -> dict[str, Any]:
         """The fields of the first request that the upstream received."""
         first = self.fake.requests[0]
         return fields_of(first.headers["content-type"], first.body)
 
 
 @contextlib.asynccontextmanager
-async def studio(outgoing: Egress | None = None, **patience: float) -> AsyncIterator[Studio]:
+async def open_media(outgoing: Egress | None = None, **patience: float) -> AsyncIterator[MediaScene]:
     outgoing = outgoing or Egress()
-    async with upstream() as fake:
+    async with start_upstream() as fake:
         bases = {"openai": "/v1", "gemini": "/v1beta", "fal_ai": "", "runwayml": "/v1", "recraft": "/v1"}
         providers = [Provider(name, fake.url + path, KEY, "translated") for name, path in bases.items()]
         media = Media(CATALOGUE, providers, outgoing, **patience)
-        yield Studio(media, fake)
+        yield MediaScene(media, fake)
         await media.close()
         await outgoing.close()
 
 
-def behaving(name: str) -> Model:
+def image_model(name: str) -> Model:
     """An image model of OpenAI's wire that behaves so."""
-    return model("openai/gpt-image-2", litellm=f"openai/{name}")
+    return find_model("openai/gpt-image-2", litellm=f"openai/{name}")
 
 
-def filming(name: str) -> Model:
+def video_model(name: str) -> Model:
     """A video model of OpenAI's wire that behaves so."""
-    veo = model("google/veo-3.1-generate-001")
+    veo = find_model("google/veo-3.1-generate-001")
     return replace(veo, id="openai/sora-9", provider="openai", litellm=f"openai/{name}")
 
 
-def drawing(name: str) -> Model:
+def google_image_model(name: str) -> Model:
     """An image model of Google's wire that behaves so."""
-    return model("google/gemini-2.5-flash-image", litellm=f"gemini/gemini-2.5-flash-image-{name}")
+    return find_model("google/gemini-2.5-flash-image", litellm=f"gemini/gemini-2.5-flash-image-{name}")
 
 
 # -- Images -----------------------------------------------------------------------------------------------------------
 
 
 async def test_images_are_there_at_once_and_cost_what_the_answer_says_was_used() -> None:
-    async with studio() as made:
-        drawn = model("openai/gpt-image-2")
-        progress, files = await made.done(drawn, asked(n=2, size="1024x1024", provider={"quality": "low"}))
+    async with open_media() as made:
+        drawn = find_model("openai/gpt-image-2")
+        progress, files = await made.finish_job(
+            drawn, build_request(n=2, size="1024x1024", provider={"quality": "low"})
+        )
         assert progress.status == "completed"
         assert progress.units == 2
         assert files == [PICTURE, PICTURE]
         assert [rendering.content_type for rendering in progress.renderings] == ["image/png", "image/png"]
         # 10 tokens of text, 50 of images, 1000 made: at 5, 8 and 30 dollars a million.
         assert progress.cost == 10 * 5_000 + 50 * 8_000 + 1000 * 30_000
-        assert made.sent == {
+        assert made.first_fields == {
             "model": "gpt-image-2",
             "prompt": "A baobab",
             "n": 2,
@@ -128,8 +130,8 @@ async def test_images_are_there_at_once_and_cost_what_the_answer_says_was_used()
 
 
 async def test_images_by_address_are_fetched() -> None:
-    async with studio() as made:
-        progress, files = await made.done(behaving("url"), asked())
+    async with open_media() as made:
+        progress, files = await made.finish_job(image_model("url"), build_request())
         assert progress.status == "completed"
         assert files == [PICTURE]
         # The address holds what it needs: the key does not go along.
@@ -145,8 +147,8 @@ async def test_images_by_address_are_fetched() -> None:
     ],
 )
 async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> None:
-    async with studio() as made:
-        assert await made.done(behaving(behaviour), asked()) == (Progress("failed", "", error=why), [])
+    async with open_media() as made:
+        assert await made.finish_job(image_model(behaviour), build_request()) == (Progress("failed", "", error=why), [])
 
 
 @pytest.mark.parametrize(
@@ -154,12 +156,12 @@ async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> No
     [
         (
             "google/imagen-3.0-generate-001",
-            asked(aspect_ratio="16:9", n=2),
+            build_request(aspect_ratio="16:9", n=2),
             {"instances": [{"prompt": "A baobab"}], "parameters": {"sampleCount": 2, "aspectRatio": "16:9"}},
         ),
         (
             "google/gemini-3-pro-image",
-            asked(size="1024x1536"),
+            build_request(size="1024x1536"),
             {
                 "contents": [{"parts": [{"text": "A baobab"}]}],
                 "generationConfig": {
@@ -170,12 +172,12 @@ async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> No
         ),
         (
             "runwayml/gen4_image",
-            asked(size="1280x720", seed=7),
+            build_request(size="1280x720", seed=7),
             {"model": "gen4_image", "promptText": "A baobab", "ratio": "1280:720", "seed": 7},
         ),
         (
             "recraft/recraftv3",
-            asked(size="1024x1024", n=2, provider={"style": "realistic_image"}),
+            build_request(size="1024x1024", n=2, provider={"style": "realistic_image"}),
             {"model": "recraftv3", "prompt": "A baobab", "size": "1024x1024", "n": 2, "style": "realistic_image"},
         ),
     ],
@@ -183,26 +185,26 @@ async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> No
 async def test_nothing_that_is_asked_of_an_image_is_left_out(
     name: str, request_: MediaRequest, sent: dict[str, Any]
 ) -> None:
-    async with studio() as made:
+    async with open_media() as made:
         # What comes of it is another matter: not all of these wires are answered here.
         with contextlib.suppress(UpstreamFailed, ModelNotFound):
-            await made.media.start_job(model(name), request_, "job-1")
-        assert made.sent == sent
+            await made.media.start_job(find_model(name), request_, "job-1")
+        assert made.first_fields == sent
 
 
 async def test_without_a_usage_the_most_is_what_it_costs() -> None:
-    async with studio() as made:
-        progress, _ = await made.done(behaving("no-usage"), asked())
+    async with open_media() as made:
+        progress, _ = await made.finish_job(image_model("no-usage"), build_request())
         assert progress.cost is None
 
 
 async def test_a_gemini_makes_an_image_of_the_shape_that_is_asked_for() -> None:
-    async with studio() as made:
-        drawn = model("google/gemini-3-pro-image")
-        progress, files = await made.done(drawn, asked(aspect_ratio="16:9", size="2K"))
+    async with open_media() as made:
+        drawn = find_model("google/gemini-3-pro-image")
+        progress, files = await made.finish_job(drawn, build_request(aspect_ratio="16:9", size="2K"))
         assert progress.status == "completed"
         assert files == [PICTURE]
-        assert made.sent["generationConfig"]["imageConfig"] == {"aspectRatio": "16:9", "imageSize": "2K"}
+        assert made.first_fields["generationConfig"]["imageConfig"] == {"aspectRatio": "16:9", "imageSize": "2K"}
         # 10 tokens of text at 2 dollars a million, 10 written at 12, 1290 of an image at 120.
         assert progress.cost == 10 * 2_000 + 10 * 12_000 + 1290 * 120_000
 
@@ -218,11 +220,11 @@ async def test_a_gemini_makes_an_image_of_the_shape_that_is_asked_for() -> None:
         ("drop-first", UpstreamFailed),
     ],
 )
-@pytest.mark.parametrize("which", [behaving, drawing, filming])
+@pytest.mark.parametrize("which", [image_model, google_image_model, video_model])
 async def test_what_an_upstream_refuses_is_told_in_our_words(which: Any, name: str, error: type[Exception]) -> None:
-    async with studio() as made:
+    async with open_media() as made:
         with pytest.raises(error) as refused:
-            await made.media.start_job(which(name), asked(), "job-1")
+            await made.media.start_job(which(name), build_request(), "job-1")
         assert type(refused.value) is error
         # What is wrong with a request is the sender's to mend; all else is not theirs to know.
         assert ("upstream says" in str(refused.value)) is (error is RequestRefused)
@@ -230,32 +232,32 @@ async def test_what_an_upstream_refuses_is_told_in_our_words(which: Any, name: s
         assert len(made.fake.requests) == 1
 
 
-@pytest.mark.parametrize("which", [behaving, drawing, filming])
+@pytest.mark.parametrize("which", [image_model, google_image_model, video_model])
 async def test_half_an_answer_is_none(which: Any) -> None:
-    async with studio() as made:
+    async with open_media() as made:
         with pytest.raises(UpstreamFailed):
-            await made.media.start_job(which("malformed-json"), asked(), "job-1")
+            await made.media.start_job(which("malformed-json"), build_request(), "job-1")
 
 
 async def test_an_upstream_that_is_too_slow_with_an_image_is_not_asked_once_more() -> None:
-    async with studio(image_seconds=0.2) as made:
-        progress = await made.media.start_job(behaving("slow-first:30"), asked(), "job-1")
+    async with open_media(image_seconds=0.2) as made:
+        progress = await made.media.start_job(image_model("slow-first:30"), build_request(), "job-1")
         assert progress == Progress("failed", "", error="The model's provider did not answer in time.")
 
 
 async def test_an_upstream_that_is_too_slow_with_a_video_may_be_asked_again() -> None:
-    async with studio(video_seconds=0.2) as made:
+    async with open_media(video_seconds=0.2) as made:
         with pytest.raises(UpstreamTimeout):
-            await made.media.start_job(filming("slow-first:30"), asked(), "job-1")
+            await made.media.start_job(video_model("slow-first:30"), build_request(), "job-1")
 
 
 # -- Images that callers point at -------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
-async def pictures(folder: Path) -> AsyncIterator[tuple[str, Egress]]:
+async def serve_pictures(folder: Path) -> AsyncIterator[tuple[str, Egress]]:
     """A site of pictures at an https address, and a client that may go there."""
-    certificate_file, key_file = certificate("a.test", folder)
+    certificate_file, key_file = create_certificate("a.test", folder)
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificate_file, key_file)
     trusting = ssl.create_default_context(cafile=str(certificate_file))
@@ -272,14 +274,14 @@ async def pictures(folder: Path) -> AsyncIterator[tuple[str, Egress]]:
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_side).start()
-        client = Egress(LOOPBACK, resolver=names(a_test="127.0.0.1"), tls=trusting)
+        client = Egress(LOOPBACK, resolver=build_resolver(a_test="127.0.0.1"), tls=trusting)
         yield f"https://a.test:{runner.addresses[0][1]}", client
     finally:
         await runner.cleanup()
 
 
 async def test_pictures_of_a_conversation_are_fetched_here_where_the_provider_fetches_none(tmp_path: Path) -> None:
-    async with pictures(tmp_path) as (site, client):
+    async with serve_pictures(tmp_path) as (site, client):
         picture = {"type": "image_url", "image_url": {"url": f"{site}/one", "detail": "low"}}
         body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]}
         files = RemoteFiles(client)
@@ -297,13 +299,13 @@ async def test_pictures_of_a_conversation_are_fetched_here_where_the_provider_fe
 
 
 async def test_images_to_edit_are_fetched_here_and_sent_as_bytes(tmp_path: Path) -> None:
-    async with pictures(tmp_path) as (site, client), studio(client) as made:
-        request = asked(input_images=[f"{site}/one", f"{site}/two"], mask=f"{site}/mask", n=2)
-        progress, files = await made.done(model("openai/gpt-image-2"), request)
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
+        request = build_request(input_images=[f"{site}/one", f"{site}/two"], mask=f"{site}/mask", n=2)
+        progress, files = await made.finish_job(find_model("openai/gpt-image-2"), request)
         assert progress.status == "completed"
         assert files == [PICTURE, PICTURE]
         assert made.fake.requests[0].path == "/v1/images/edits"
-        assert made.sent == {
+        assert made.first_fields == {
             "model": "gpt-image-2",
             "prompt": "A baobab",
             "n": "2",
@@ -313,11 +315,11 @@ async def test_images_to_edit_are_fetched_here_and_sent_as_bytes(tmp_path: Path)
 
 
 async def test_a_gemini_is_shown_the_images(tmp_path: Path) -> None:
-    async with pictures(tmp_path) as (site, client), studio(client) as made:
-        drawn = model("google/gemini-2.5-flash-image")
-        progress, _ = await made.done(drawn, asked(input_images=[f"{site}/one"]))
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
+        drawn = find_model("google/gemini-2.5-flash-image")
+        progress, _ = await made.finish_job(drawn, build_request(input_images=[f"{site}/one"]))
         assert progress.status == "completed"
-        assert made.sent["contents"][0]["parts"][0]["inlineData"]["mimeType"] == "image/png"
+        assert made.first_fields["contents"][0]["parts"][0]["inlineData"]["mimeType"] == "image/png"
 
 
 @pytest.mark.parametrize(
@@ -337,9 +339,9 @@ async def test_a_gemini_is_shown_the_images(tmp_path: Path) -> None:
 async def test_an_image_that_is_none_or_is_inside_is_refused_before_anybody_is_asked(
     tmp_path: Path, url: str, name: str
 ) -> None:
-    async with pictures(tmp_path) as (site, client), studio(client) as made:
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
         with pytest.raises(RequestRefused) as refused:
-            await made.media.start_job(model(name), asked(input_images=[url.format(site=site)]), "job-1")
+            await made.media.start_job(find_model(name), build_request(input_images=[url.format(site=site)]), "job-1")
         assert refused.value.details == {"param": "input_images"}
         assert not made.fake.requests
 
@@ -348,26 +350,26 @@ async def test_an_image_that_is_none_or_is_inside_is_refused_before_anybody_is_a
 
 
 async def test_a_video_is_begun_looked_after_and_streamed() -> None:
-    async with studio() as made:
-        request = asked(duration=8, resolution="1080p", aspect_ratio="9:16")
-        progress, files = await made.done(filming("sora-9"), request)
+    async with open_media() as made:
+        request = build_request(duration=8, resolution="1080p", aspect_ratio="9:16")
+        progress, files = await made.finish_job(video_model("sora-9"), request)
         assert progress.status == "completed"
         assert progress.units == 8
         assert progress.renderings[0].content_type == "video/mp4"
         assert files == [FILM]
-        assert made.sent == {"model": "sora-9", "prompt": "A baobab", "seconds": "8", "size": "1080x1920"}
+        assert made.first_fields == {"model": "sora-9", "prompt": "A baobab", "seconds": "8", "size": "1080x1920"}
         assert made.fake.requests[0].headers["idempotency-key"] == "job-1"
         assert {request.headers["authorization"] for request in made.fake.requests} == {f"Bearer {KEY}"}
 
 
 async def test_any_process_can_look_after_a_video() -> None:
-    async with studio() as first:
-        begun = await first.media.start_job(filming("sora-9"), asked(), "job-1")
+    async with open_media() as first:
+        begun = await first.media.start_job(video_model("sora-9"), build_request(), "job-1")
         assert begun.status == "pending"
         elsewhere = Media(CATALOGUE, [Provider("openai", f"{first.fake.url}/v1", KEY, "openai")], Egress())
-        looked = await elsewhere.check_job(filming("sora-9"), begun.handle)
+        looked = await elsewhere.check_job(video_model("sora-9"), begun.handle)
         assert looked.status == "in_progress"
-        assert (await elsewhere.check_job(filming("sora-9"), looked.handle)).status == "completed"
+        assert (await elsewhere.check_job(video_model("sora-9"), looked.handle)).status == "completed"
         await elsewhere.close()
 
 
@@ -376,7 +378,7 @@ async def test_any_process_can_look_after_a_video() -> None:
     [
         (
             "google/veo-3.1-generate-001",
-            asked(aspect_ratio="16:9", resolution="1080p", duration=4),
+            build_request(aspect_ratio="16:9", resolution="1080p", duration=4),
             {
                 "instances": [{"prompt": "A baobab"}],
                 "parameters": {"aspectRatio": "16:9", "resolution": "1080p", "durationSeconds": 4},
@@ -384,7 +386,7 @@ async def test_any_process_can_look_after_a_video() -> None:
         ),
         (
             "bytedance/seedance-2.0",
-            asked(aspect_ratio="16:9", resolution="480p", seed=7, generate_audio=False),
+            build_request(aspect_ratio="16:9", resolution="480p", seed=7, generate_audio=False),
             {
                 "prompt": "A baobab",
                 "aspect_ratio": "16:9",
@@ -396,18 +398,18 @@ async def test_any_process_can_look_after_a_video() -> None:
         ),
         (
             "runwayml/gen4.5",
-            asked(aspect_ratio="9:16", seed=7),
+            build_request(aspect_ratio="9:16", seed=7),
             {"model": "gen4.5", "promptText": "A baobab", "ratio": "720:1280", "duration": 5, "seed": 7},
         ),
     ],
 )
 async def test_each_wire_gets_the_fields_that_it_knows(name: str, request_: MediaRequest, sent: dict[str, Any]) -> None:
-    async with studio() as made:
-        progress, files = await made.done(model(name), request_)
+    async with open_media() as made:
+        progress, files = await made.finish_job(find_model(name), request_)
         assert progress.status == "completed"
         assert progress.units == int(request_.parameters.get("duration", 5))
         assert files == [FILM]
-        assert made.sent == sent
+        assert made.first_fields == sent
         fetched = next(request for request in made.fake.requests if request.path == "/files/film.mp4")
         # The key goes to Google, which asks for it, and to no store of anybody's.
         assert ("x-goog-api-key" in fetched.headers) == name.startswith("google/")
@@ -415,19 +417,21 @@ async def test_each_wire_gets_the_fields_that_it_knows(name: str, request_: Medi
 
 
 async def test_images_of_a_video_are_vetted_and_passed_on(tmp_path: Path) -> None:
-    async with pictures(tmp_path) as (site, client), studio(client) as made:
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
         frames = [{"url": f"{site}/one", "frame": "first"}, {"url": f"{site}/two", "frame": "last"}]
-        await made.media.start_job(model("bytedance/seedance-2.0-image-to-video"), asked(frame_images=frames), "job-1")
-        assert made.sent["image_url"] == f"{site}/one"
-        assert made.sent["end_image_url"] == f"{site}/two"
-    async with pictures(tmp_path) as (site, client), studio(client) as made:
-        await made.media.start_job(filming("sora-9"), asked(input_images=[f"{site}/one"]), "job-1")
-        assert made.sent["input_reference"] == [PICTURE]
+        await made.media.start_job(
+            find_model("bytedance/seedance-2.0-image-to-video"), build_request(frame_images=frames), "job-1"
+        )
+        assert made.first_fields["image_url"] == f"{site}/one"
+        assert made.first_fields["end_image_url"] == f"{site}/two"
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
+        await made.media.start_job(video_model("sora-9"), build_request(input_images=[f"{site}/one"]), "job-1")
+        assert made.first_fields["input_reference"] == [PICTURE]
 
 
 async def test_a_video_that_fails_says_why_and_nothing_that_is_somebodys() -> None:
-    async with studio() as made:
-        progress, _ = await made.done(filming("failing"), asked())
+    async with open_media() as made:
+        progress, _ = await made.finish_job(video_model("failing"), build_request())
         assert progress.status == "failed"
         assert progress.error is not None
         assert progress.error.startswith("The prompt was blocked; see")
@@ -435,24 +439,24 @@ async def test_a_video_that_fails_says_why_and_nothing_that_is_somebodys() -> No
 
 
 async def test_a_video_can_expire() -> None:
-    async with studio() as made:
-        assert (await made.done(filming("expired"), asked()))[0].status == "expired"
+    async with open_media() as made:
+        assert (await made.finish_job(video_model("expired"), build_request()))[0].status == "expired"
 
 
 @pytest.mark.parametrize(
-    "which", [filming("text"), model("google/veo-3.1-generate-001", litellm="gemini/veo-image-nothing")]
+    "which", [video_model("text"), find_model("google/veo-3.1-generate-001", litellm="gemini/veo-image-nothing")]
 )
 async def test_a_video_that_is_none_has_failed(which: Model) -> None:
-    async with studio() as made:
-        progress, _ = await made.done(which, asked())
+    async with open_media() as made:
+        progress, _ = await made.finish_job(which, build_request())
         assert progress == Progress("failed", "", error="The model's provider has made no video.")
 
 
 async def test_a_file_that_is_too_large_is_not_read_on() -> None:
-    async with studio() as made:
-        progress, _ = await made.done(filming("sora-9"), asked())
+    async with open_media() as made:
+        progress, _ = await made.finish_job(video_model("sora-9"), build_request())
         with pytest.raises(UpstreamMalformed):
-            async for _ in made.media.stream_content(filming("sora-9"), progress.renderings[0], 100):
+            async for _ in made.media.stream_content(video_model("sora-9"), progress.renderings[0], 100):
                 pass
 
 
@@ -462,27 +466,27 @@ async def test_a_file_that_is_too_large_is_not_read_on() -> None:
 @pytest.mark.parametrize(
     ("name", "request_"),
     [
-        ("openai/gpt-image-2", asked(n=11)),
-        ("openai/gpt-image-2", asked(seed=1)),
-        ("openai/gpt-image-2", asked(provider={"api_base": "https://elsewhere.example.com"})),
-        ("openai/gpt-image-2", asked(mask="https://a.test/mask")),
-        ("google/gemini-3-pro-image", asked(aspect_ratio="wide")),
-        ("google/gemini-2.5-flash-image", asked(size="4K")),
-        ("google/gemini-2.5-flash-image", asked(size="large")),
-        ("runwayml/gen4_image", asked(size="large")),
-        ("black-forest-labs/flux-pro", asked(size="2K")),
-        ("stabilityai/stable-image-core", asked(aspect_ratio="wide")),
-        ("google/veo-3.1-generate-001", asked(duration=0)),
-        ("google/veo-3.1-generate-001", asked(input_images=["https://a.test/1", "https://a.test/2"])),
-        ("runwayml/gen4.5", asked(aspect_ratio="7:3")),
+        ("openai/gpt-image-2", build_request(n=11)),
+        ("openai/gpt-image-2", build_request(seed=1)),
+        ("openai/gpt-image-2", build_request(provider={"api_base": "https://elsewhere.example.com"})),
+        ("openai/gpt-image-2", build_request(mask="https://a.test/mask")),
+        ("google/gemini-3-pro-image", build_request(aspect_ratio="wide")),
+        ("google/gemini-2.5-flash-image", build_request(size="4K")),
+        ("google/gemini-2.5-flash-image", build_request(size="large")),
+        ("runwayml/gen4_image", build_request(size="large")),
+        ("black-forest-labs/flux-pro", build_request(size="2K")),
+        ("stabilityai/stable-image-core", build_request(aspect_ratio="wide")),
+        ("google/veo-3.1-generate-001", build_request(duration=0)),
+        ("google/veo-3.1-generate-001", build_request(input_images=["https://a.test/1", "https://a.test/2"])),
+        ("runwayml/gen4.5", build_request(aspect_ratio="7:3")),
     ],
 )
 async def test_values_that_a_model_cannot_take_are_refused_before_anything_is_set_aside(
     name: str, request_: MediaRequest
 ) -> None:
-    async with studio() as made:
+    async with open_media() as made:
         with pytest.raises(RequestRefused):
-            made.media.count_units(model(name), request_)
+            made.media.count_units(find_model(name), request_)
 
 
 @pytest.mark.parametrize(
@@ -496,25 +500,28 @@ async def test_values_that_a_model_cannot_take_are_refused_before_anything_is_se
     ],
 )
 async def test_a_second_of_video_costs_what_its_resolution_does(name: str, resolution: str | None, nanos: int) -> None:
-    async with studio() as made:
-        request = asked(resolution=resolution, duration=6) if resolution else asked(duration=6)
-        assert made.media.get_price(model(name), request, made.media.count_units(model(name), request)) == 6 * nanos
+    async with open_media() as made:
+        request = build_request(resolution=resolution, duration=6) if resolution else build_request(duration=6)
+        assert (
+            made.media.get_price(find_model(name), request, made.media.count_units(find_model(name), request))
+            == 6 * nanos
+        )
 
 
 async def test_a_resolution_without_a_price_is_refused() -> None:
-    async with studio() as made:
+    async with open_media() as made:
         with pytest.raises(RequestRefused, match="480p, 720p"):
-            made.media.get_price(model("bytedance/seedance-2.5"), asked(resolution="1080p"), 5)
+            made.media.get_price(find_model("bytedance/seedance-2.5"), build_request(resolution="1080p"), 5)
 
 
 async def test_more_is_set_aside_for_images_than_they_can_cost() -> None:
-    async with studio() as made:
-        drawn = model("openai/gpt-image-2")
+    async with open_media() as made:
+        drawn = find_model("openai/gpt-image-2")
         # The dearest that is known of it: high quality, 3840 by 2160 dots.
-        assert made.media.get_price(drawn, asked(), 1) >= 401_000_000
-        low = asked(provider={"quality": "low"})
+        assert made.media.get_price(drawn, build_request(), 1) >= 401_000_000
+        low = build_request(provider={"quality": "low"})
         assert 12_000_000 <= made.media.get_price(drawn, low, 1) < 100_000_000
-        assert made.media.get_price(model("black-forest-labs/flux-pro"), asked(n=1), 1) == 50_000_000
+        assert made.media.get_price(find_model("black-forest-labs/flux-pro"), build_request(n=1), 1) == 50_000_000
 
 
 @pytest.mark.parametrize(
@@ -545,8 +552,8 @@ async def test_more_is_set_aside_for_images_than_they_can_cost() -> None:
 async def test_each_family_of_image_models_takes_what_the_contract_says(
     name: str, top_level: tuple[str, ...], provider: tuple[str, ...]
 ) -> None:
-    async with studio() as made:
-        accepted = made.media.accepted_fields(model("openai/gpt-image-2", id=name))
+    async with open_media() as made:
+        accepted = made.media.accepted_fields(find_model("openai/gpt-image-2", id=name))
         assert (accepted.top_level, accepted.provider) == (top_level, provider)
 
 
@@ -557,6 +564,6 @@ def test_every_image_and_video_model_takes_something() -> None:
 
 
 async def test_a_model_whose_provider_is_gone_cannot_be_asked() -> None:
-    async with studio() as made:
+    async with open_media() as made:
         with pytest.raises(ModelNotFound):
-            await made.media.start_job(model("black-forest-labs/flux-pro"), asked(), "job-1")
+            await made.media.start_job(find_model("black-forest-labs/flux-pro"), build_request(), "job-1")

@@ -19,44 +19,44 @@ from tests.clock import FixedClock
 PICTURE, FILM = "baobab/picture", "baobab/film"
 
 
-class Studio:
+class BuiltInStudio:
     def __init__(self) -> None:
         catalogue = Catalogue(FixedClock(), ())
         catalogue.register_models("baobab", list_models())
         self.catalogue = catalogue
         self.media = Media(catalogue, [], Egress())
 
-    async def made(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> Progress:
+    async def render(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> Progress:
         model = self.catalogue.find_model(name)
         assert model is not None
         begun = await self.media.start_job(model, MediaRequest(prompt, parameters, {}), "job-1")
         assert (begun.status, begun.renderings) == ("in_progress", ())
         return await self.media.check_job(model, begun.handle)
 
-    async def file(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> bytes:
-        (rendering,) = (await self.made(name, prompt, **parameters)).renderings
+    async def render_file(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> bytes:
+        (rendering,) = (await self.render(name, prompt, **parameters)).renderings
         assert isinstance(rendering.source, bytes)
         return rendering.source
 
-    def units(self, name: str, **parameters: Any) -> int:
+    def count_units(self, name: str, **parameters: Any) -> int:
         model = self.catalogue.find_model(name)
         assert model is not None
         return self.media.count_units(model, MediaRequest("A baobab", parameters, {}))
 
 
 @pytest.fixture
-def studio() -> Studio:
-    return Studio()
+def studio() -> BuiltInStudio:
+    return BuiltInStudio()
 
 
-def decoded(film: bytes) -> tuple[Any, list[Any]]:
+def decode_film(film: bytes) -> tuple[Any, list[Any]]:
     """The stream, and all of its frames, by FFmpeg."""
     with av.open(io.BytesIO(film), "r") as container:
         (stream,) = container.streams
         return stream, list(container.decode(stream))
 
 
-def notes(picture: bytes) -> str:
+def read_note(picture: bytes) -> str:
     """What a picture says, as it is written beside its dots."""
     with Image.open(io.BytesIO(picture)) as opened:
         opened.verify()
@@ -75,49 +75,49 @@ def notes(picture: bytes) -> str:
     ],
 )
 async def test_a_picture_has_the_size_that_was_asked_for(
-    studio: Studio, parameters: dict[str, Any], size: tuple[int, int]
+    studio: BuiltInStudio, parameters: dict[str, Any], size: tuple[int, int]
 ) -> None:
-    picture = await studio.file(PICTURE, **parameters)
+    picture = await studio.render_file(PICTURE, **parameters)
     with av.open(io.BytesIO(picture), "r") as container:
         (frame,) = container.decode(video=0)
         assert (frame.width, frame.height) == size
 
 
-async def test_a_picture_says_what_it_is_and_what_of(studio: Studio) -> None:
-    picture = await studio.file(PICTURE, "Éin Baobab", size="520x320")
-    assert notes(picture) == "baobab/picture: built-in model Ein Baobab"
+async def test_a_picture_says_what_it_is_and_what_of(studio: BuiltInStudio) -> None:
+    picture = await studio.render_file(PICTURE, "Éin Baobab", size="520x320")
+    assert read_note(picture) == "baobab/picture: built-in model Ein Baobab"
     assert b"the built-in model" in picture
-    plain = await studio.file(PICTURE, "", size="520x320")
+    plain = await studio.render_file(PICTURE, "", size="520x320")
     assert plain != picture
 
 
-async def test_images_that_it_was_shown_are_counted_and_not_seen(studio: Studio) -> None:
+async def test_images_that_it_was_shown_are_counted_and_not_seen(studio: BuiltInStudio) -> None:
     shown = ["https://example.com/1.png", "https://example.com/2.png"]
-    assert "(2 images not seen)" in notes(await studio.file(PICTURE, size="520x320", input_images=shown))
+    assert "(2 images not seen)" in read_note(await studio.render_file(PICTURE, size="520x320", input_images=shown))
 
 
-async def test_the_same_request_has_the_same_picture_and_another_seed_another(studio: Studio) -> None:
-    first = await studio.file(PICTURE, seed=1)
-    assert await studio.file(PICTURE, seed=1) == first
-    assert await studio.file(PICTURE, seed=2) != first
-    assert await studio.file(PICTURE, "Something else", seed=1) != first
+async def test_the_same_request_has_the_same_picture_and_another_seed_another(studio: BuiltInStudio) -> None:
+    first = await studio.render_file(PICTURE, seed=1)
+    assert await studio.render_file(PICTURE, seed=1) == first
+    assert await studio.render_file(PICTURE, seed=2) != first
+    assert await studio.render_file(PICTURE, "Something else", seed=1) != first
 
 
-async def test_several_pictures_differ(studio: Studio) -> None:
-    made = await studio.made(PICTURE, n=4, size="64x64")
+async def test_several_pictures_differ(studio: BuiltInStudio) -> None:
+    made = await studio.render(PICTURE, n=4, size="64x64")
     assert made.units == 4
     assert len({rendering.source for rendering in made.renderings}) == 4
     assert {rendering.content_type for rendering in made.renderings} == {"image/png"}
 
 
-async def test_a_film_decodes_and_is_as_long_as_it_says(studio: Studio) -> None:
-    made = await studio.made(FILM, duration=5, resolution="180p", aspect_ratio="16:9", generate_audio=False)
+async def test_a_film_decodes_and_is_as_long_as_it_says(studio: BuiltInStudio) -> None:
+    made = await studio.render(FILM, duration=5, resolution="180p", aspect_ratio="16:9", generate_audio=False)
     (rendering,) = made.renderings
     assert made.units == 5
     assert rendering.content_type == "video/mp4"
     assert isinstance(rendering.source, bytes)
     assert len(rendering.source) < 100_000
-    stream, frames = decoded(rendering.source)
+    stream, frames = decode_film(rendering.source)
     assert stream.codec_context.name == "h264"
     assert stream.duration * stream.time_base == 5
     assert len(frames) == 5 * stream.average_rate
@@ -142,14 +142,14 @@ async def test_a_film_decodes_and_is_as_long_as_it_says(studio: Studio) -> None:
     ],
 )
 def test_values_that_it_cannot_take_are_refused_by_name(
-    studio: Studio, name: str, parameters: dict[str, Any], field: str
+    studio: BuiltInStudio, name: str, parameters: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(RequestRefused) as refused:
-        studio.units(name, **parameters)
+        studio.count_units(name, **parameters)
     assert refused.value.details == {"param": field}
 
 
-async def test_the_built_in_models_cost_nothing(studio: Studio) -> None:
+async def test_the_built_in_models_cost_nothing(studio: BuiltInStudio) -> None:
     for name in (PICTURE, FILM):
         model = studio.catalogue.find_model(name)
         assert model is not None
@@ -157,7 +157,7 @@ async def test_the_built_in_models_cost_nothing(studio: Studio) -> None:
         assert studio.media.get_price(model, request, studio.media.count_units(model, request)) == 0
 
 
-async def test_a_long_prompt_does_not_make_a_long_handle(studio: Studio) -> None:
+async def test_a_long_prompt_does_not_make_a_long_handle(studio: BuiltInStudio) -> None:
     model = studio.catalogue.find_model(PICTURE)
     assert model is not None
     begun = await studio.media.start_job(model, MediaRequest("word " * 10_000, {"size": "64x64"}, {}), "job-1")

@@ -16,11 +16,11 @@ from baobab.runtime.gateway.probe import ModelListFailed, fetch_models, probe_se
 from baobab.runtime.gateway.providers import Provider, list_providers, parse_servers
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-PATIENCE = 10.0  # seconds: for what does answer, on a machine that may be busy
+TIMEOUT_SECONDS = 10.0  # seconds: for what does answer, on a machine that may be busy
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[int]:
+async def serve_models(handler: Handler) -> AsyncIterator[int]:
     """A model server on loopback; yields its port."""
     app = web.Application()
     app.router.add_get("/v1/models", handler)
@@ -34,14 +34,14 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-def listing(*entries: Any) -> Handler:
+def list_handler(*entries: Any) -> Handler:
     async def answer(_request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": list(entries)})
 
     return answer
 
 
-async def asked_of(provider: Provider) -> list[Model]:
+async def fetch_models_of(provider: Provider) -> list[Model]:
     egress = Egress(["127.0.0.0/8"])
     try:
         return await fetch_models(provider, egress.request)
@@ -49,9 +49,9 @@ async def asked_of(provider: Provider) -> list[Model]:
         await egress.close()
 
 
-async def offered(*entries: Any, own: bool = True) -> list[Model]:
-    async with serving(listing(*entries)) as port:
-        return await asked_of(
+async def fetch_offered(*entries: Any, own: bool = True) -> list[Model]:
+    async with serve_models(list_handler(*entries)) as port:
+        return await fetch_models_of(
             Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists_models=True, is_own=own)
         )
 
@@ -159,7 +159,7 @@ def test_a_wrong_declaration_is_one_line_without_secrets(text: str, complaint: s
 
 
 async def test_the_models_of_a_server_cost_nothing_and_carry_its_name() -> None:
-    (model,) = await offered({"id": "llama3.2:3b", "object": "model", "max_model_len": 8192})
+    (model,) = await fetch_offered({"id": "llama3.2:3b", "object": "model", "max_model_len": 8192})
 
     assert (model.id, model.provider, model.upstream_name) == ("corp/llama3.2:3b", "corp", "llama3.2:3b")
     assert model.price == Price(0, 0)
@@ -168,7 +168,7 @@ async def test_the_models_of_a_server_cost_nothing_and_carry_its_name() -> None:
 
 
 async def test_a_model_for_embeddings_is_known_by_its_name() -> None:
-    models = await offered({"id": "nomic-embed-text"}, {"id": "qwen3"})
+    models = await fetch_offered({"id": "nomic-embed-text"}, {"id": "qwen3"})
 
     assert [model.modality for model in models] == ["embedding", "chat"]
 
@@ -177,15 +177,15 @@ async def test_a_server_is_asked_with_its_key() -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": request.headers["Authorization"].replace(" ", "-")}]})
 
-    async with serving(answer) as port:
+    async with serve_models(answer) as port:
         provider = Provider("corp", f"http://127.0.0.1:{port}/v1", "sk-3", "openai", lists_models=True, is_own=True)
-        (model,) = await asked_of(provider)
+        (model,) = await fetch_models_of(provider)
 
     assert model.id == "corp/Bearer-sk-3"
 
 
 async def test_listed_prices_are_taken_exactly() -> None:
-    (model,) = await offered(
+    (model,) = await fetch_offered(
         {
             "id": "openai/gpt-9",
             "context_length": 128000,
@@ -212,11 +212,11 @@ async def test_listed_prices_are_taken_exactly() -> None:
     ],
 )
 async def test_what_others_list_without_a_price_is_not_sold(pricing: object) -> None:
-    assert await offered({"id": "gpt-9", "pricing": pricing}, own=False) == []
+    assert await fetch_offered({"id": "gpt-9", "pricing": pricing}, own=False) == []
 
 
 async def test_what_others_call_free_costs_nothing() -> None:
-    (model,) = await offered({"id": "qwen/qwen9:free", "pricing": {"prompt": "0", "completion": "0"}}, own=False)
+    (model,) = await fetch_offered({"id": "qwen/qwen9:free", "pricing": {"prompt": "0", "completion": "0"}}, own=False)
 
     assert model.price == Price(0, 0)
 
@@ -224,7 +224,7 @@ async def test_what_others_call_free_costs_nothing() -> None:
 async def test_entries_that_name_no_model_are_left_out() -> None:
     odd: list[Any] = [{}, {"id": 7}, {"id": ""}, {"id": "x" * 300}, {"id": "a\nb"}, {"id": "a b"}, "gpt-9", None]
 
-    assert [model.id for model in await offered(*odd, {"id": "one"}, {"id": "one"})] == ["corp/one"]
+    assert [model.id for model in await fetch_offered(*odd, {"id": "one"}, {"id": "one"})] == ["corp/one"]
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"data": 7}', b"[" * 100_000])
@@ -232,9 +232,9 @@ async def test_an_answer_that_is_no_list_is_an_error(body: bytes) -> None:
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(body=body)
 
-    async with serving(answer) as port:
+    async with serve_models(answer) as port:
         with pytest.raises(ModelListFailed):
-            await asked_of(
+            await fetch_models_of(
                 Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists_models=True, is_own=True)
             )
 
@@ -243,9 +243,9 @@ async def test_a_refusal_is_an_error_that_says_the_status() -> None:
     async def answer(_request: web.Request) -> web.Response:
         raise web.HTTPUnauthorized
 
-    async with serving(answer) as port:
+    async with serve_models(answer) as port:
         with pytest.raises(ModelListFailed) as raised:
-            await asked_of(
+            await fetch_models_of(
                 Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists_models=True, is_own=True)
             )
 
@@ -259,14 +259,14 @@ async def test_a_list_that_is_made_to_take_time_is_none_where_a_customer_names_t
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(text='{"data": [{"id": "m"}], "further": [' + "[]," * 200_000 + "[]]}")
 
-    async with serving(answer) as port:
+    async with serve_models(answer) as port:
         url = f"http://127.0.0.1:{port}/v1"
         provider = Provider("corp", url, "", "openai", lists_models=True, is_own=True, is_guarded=guarded)
         if found is None:
             with pytest.raises(ModelListFailed):
-                await asked_of(provider)
+                await fetch_models_of(provider)
         else:
-            assert len(await asked_of(provider)) == found
+            assert len(await fetch_models_of(provider)) == found
 
 
 async def test_a_declared_server_is_reached_through_the_guarded_client() -> None:
@@ -278,8 +278,11 @@ async def test_a_declared_server_is_reached_through_the_guarded_client() -> None
 
 
 async def test_local_servers_are_found_with_their_models() -> None:
-    async with serving(listing({"id": "llama3.2"})) as ollama, serving(listing({"id": "qwen3"})) as vllm:
-        found = await probe_servers(1, {"ollama": ollama, "vllm": vllm}, seconds=PATIENCE)
+    async with (
+        serve_models(list_handler({"id": "llama3.2"})) as ollama,
+        serve_models(list_handler({"id": "qwen3"})) as vllm,
+    ):
+        found = await probe_servers(1, {"ollama": ollama, "vllm": vllm}, seconds=TIMEOUT_SECONDS)
 
     assert [model.id for _, models in found for model in models] == ["ollama/llama3.2", "vllm/qwen3"]
     provider, (model,) = found[0]
@@ -290,13 +293,13 @@ async def test_local_servers_are_found_with_their_models() -> None:
 
 
 async def test_we_do_not_take_ourselves_for_a_local_server() -> None:
-    async with serving(listing({"id": "baobab/echo"})) as port:
-        assert await probe_servers(port, {"vllm": port}, seconds=PATIENCE) == []
+    async with serve_models(list_handler({"id": "baobab/echo"})) as port:
+        assert await probe_servers(port, {"vllm": port}, seconds=TIMEOUT_SECONDS) == []
 
 
 async def test_a_local_server_that_settings_declare_is_not_looked_for() -> None:
-    async with serving(listing({"id": "llama3.2"})) as port:
-        assert await probe_servers(1, {"ollama": port}, declared=["ollama"], seconds=PATIENCE) == []
+    async with serve_models(list_handler({"id": "llama3.2"})) as port:
+        assert await probe_servers(1, {"ollama": port}, declared=["ollama"], seconds=TIMEOUT_SECONDS) == []
 
 
 async def test_nobody_there_is_nothing_found() -> None:
@@ -304,7 +307,7 @@ async def test_nobody_there_is_nothing_found() -> None:
         # Taken, so that nobody else comes there, and not listened on.
         taken.bind(("127.0.0.1", 0))
 
-        assert await probe_servers(1, {"ollama": taken.getsockname()[1]}, seconds=PATIENCE) == []
+        assert await probe_servers(1, {"ollama": taken.getsockname()[1]}, seconds=TIMEOUT_SECONDS) == []
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
@@ -312,23 +315,23 @@ async def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with serving(silent) as port:
+    async with serve_models(silent) as port:
         assert await probe_servers(1, {"vllm": port}, seconds=0.05) == []
 
 
-async def not_models(_request: web.Request) -> web.Response:
+async def answer_html(_request: web.Request) -> web.Response:
     return web.Response(text="<html>welcome</html>")
 
 
-async def refusing(_request: web.Request) -> web.Response:
+async def answer_unauthorized(_request: web.Request) -> web.Response:
     raise web.HTTPUnauthorized
 
 
-async def elsewhere(_request: web.Request) -> web.Response:
+async def answer_redirect(_request: web.Request) -> web.Response:
     raise web.HTTPFound("https://models.test/v1/models")
 
 
-async def endless(request: web.Request) -> web.StreamResponse:
+async def answer_endlessly(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
     try:
@@ -338,21 +341,23 @@ async def endless(request: web.Request) -> web.StreamResponse:
         return response
 
 
-async def nested(_request: web.Request) -> web.Response:
+async def answer_nested(_request: web.Request) -> web.Response:
     return web.Response(text="[" * 100_000)
 
 
-@pytest.mark.parametrize("handler", [not_models, refusing, elsewhere, endless, nested, listing()])
+@pytest.mark.parametrize(
+    "handler", [answer_html, answer_unauthorized, answer_redirect, answer_endlessly, answer_nested, list_handler()]
+)
 async def test_what_answers_otherwise_is_no_model_server(handler: Handler) -> None:
-    async with serving(handler) as port:
-        assert await probe_servers(1, {"llamacpp": port}, seconds=PATIENCE) == []
+    async with serve_models(handler) as port:
+        assert await probe_servers(1, {"llamacpp": port}, seconds=TIMEOUT_SECONDS) == []
 
 
 async def test_a_server_cannot_flood_the_catalogue() -> None:
     async def many(_request: web.Request) -> web.Response:
         return web.Response(text=json.dumps({"data": [{"id": f"m{number}"} for number in range(5000)]}))
 
-    async with serving(many) as port:
-        ((_, models),) = await probe_servers(1, {"lmstudio": port}, seconds=PATIENCE)
+    async with serve_models(many) as port:
+        ((_, models),) = await probe_servers(1, {"lmstudio": port}, seconds=TIMEOUT_SECONDS)
 
     assert len(models) == 2000

@@ -13,7 +13,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
-from tests.runtime.gateway.upstream import MODELS, Upstream, upstream
+from tests.runtime.gateway.upstream import MODELS, Upstream, start_upstream
 from tests.runtime.gateway.upstream_wires import PROMPT_TOKENS
 
 TEXT = "Hello from the upstream, Grüße!"
@@ -22,7 +22,7 @@ TOOL: Any = {"type": "function", "function": {"name": "get_weather", "parameters
 
 @pytest.fixture
 async def fake() -> AsyncIterator[Upstream]:
-    async with upstream() as running:
+    async with start_upstream() as running:
         yield running
 
 
@@ -40,22 +40,22 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield one
 
 
-async def chat(client: openai.AsyncOpenAI, model: str, **request: Any) -> Any:
+async def create_chat(client: openai.AsyncOpenAI, model: str, **request: Any) -> Any:
     return await client.chat.completions.create(
         model=model, messages=request.pop("messages", [{"role": "user", "content": "hi"}]), **request
     )
 
 
-async def chunks(client: openai.AsyncOpenAI, model: str, **request: Any) -> list[ChatCompletionChunk]:
-    return [chunk async for chunk in await chat(client, model, stream=True, **request)]
+async def collect_chunks(client: openai.AsyncOpenAI, model: str, **request: Any) -> list[ChatCompletionChunk]:
+    return [chunk async for chunk in await create_chat(client, model, stream=True, **request)]
 
 
-def joined(received: list[ChatCompletionChunk]) -> str:
+def join_content(received: list[ChatCompletionChunk]) -> str:
     return "".join(choice.delta.content or "" for chunk in received for choice in chunk.choices)
 
 
 async def test_a_chat_is_answered_and_remembered(fake: Upstream, client: openai.AsyncOpenAI) -> None:
-    answer = await chat(client, "gpt-4o-mini", extra_body={"unknown": 1})
+    answer = await create_chat(client, "gpt-4o-mini", extra_body={"unknown": 1})
     assert answer.choices[0].message.content == TEXT
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (PROMPT_TOKENS, 7)
     [received] = fake.requests
@@ -65,27 +65,27 @@ async def test_a_chat_is_answered_and_remembered(fake: Upstream, client: openai.
 
 @pytest.mark.parametrize("model", ["gpt-4o-mini", "split", "comments", "slow-tokens:0.001", "slow-first:0.001"])
 async def test_a_stream_is_the_same_text_however_it_is_cut(client: openai.AsyncOpenAI, model: str) -> None:
-    received = await chunks(client, model, stream_options={"include_usage": True})
-    assert joined(received) == TEXT
+    received = await collect_chunks(client, model, stream_options={"include_usage": True})
+    assert join_content(received) == TEXT
     assert received[-1].usage is not None
     assert received[-1].usage.completion_tokens == 7
-    assert all(chunk.usage is None for chunk in await chunks(client, model))
+    assert all(chunk.usage is None for chunk in await collect_chunks(client, model))
 
 
 async def test_usage_may_be_missing_and_tokens_cached(client: openai.AsyncOpenAI) -> None:
-    assert (await chat(client, "no-usage")).usage is None
-    received = await chunks(client, "no-usage", stream_options={"include_usage": True})
+    assert (await create_chat(client, "no-usage")).usage is None
+    received = await collect_chunks(client, "no-usage", stream_options={"include_usage": True})
     assert all(chunk.usage is None for chunk in received)
-    assert (await chat(client, "cached:5")).usage.prompt_tokens_details.cached_tokens == 5
+    assert (await create_chat(client, "cached:5")).usage.prompt_tokens_details.cached_tokens == 5
 
 
 async def test_a_tool_is_called_until_its_results_are_there(client: openai.AsyncOpenAI) -> None:
-    answer = await chat(client, "tools:2", tools=[TOOL])
+    answer = await create_chat(client, "tools:2", tools=[TOOL])
     calls = answer.choices[0].message.tool_calls
     assert [call.function.name for call in calls] == ["get_weather", "get_weather"]
     assert json.loads(calls[0].function.arguments) == {"city": "Paris"}
     results = [{"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in calls]
-    assert (await chat(client, "tools:2", tools=[TOOL], messages=results)).choices[0].message.content == TEXT
+    assert (await create_chat(client, "tools:2", tools=[TOOL], messages=results)).choices[0].message.content == TEXT
 
 
 @pytest.mark.parametrize(
@@ -94,29 +94,29 @@ async def test_a_tool_is_called_until_its_results_are_there(client: openai.Async
 )
 async def test_it_fails_as_the_model_says(client: openai.AsyncOpenAI, model: str, status: int, code: str) -> None:
     with pytest.raises(openai.APIStatusError) as failed:
-        await chat(client, model)
+        await create_chat(client, model)
     assert (failed.value.status_code, failed.value.code) == (status, code)
 
 
 async def test_too_many_requests_say_when_to_come_again(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.RateLimitError) as failed:
-        await chat(client, "429:7")
+        await create_chat(client, "429:7")
     assert failed.value.response.headers["retry-after"] == "7"
 
 
 async def test_a_header_chooses_before_the_name(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.InternalServerError):
-        await chat(client, "gpt-4o-mini", extra_headers={"x-upstream": "500"})
+        await create_chat(client, "gpt-4o-mini", extra_headers={"x-upstream": "500"})
 
 
 async def test_a_flaky_model_recovers(client: openai.AsyncOpenAI) -> None:
     for _ in range(2):
         with pytest.raises(openai.InternalServerError):
-            await chat(client, "flaky:2")
-    assert (await chat(client, "flaky:2")).choices[0].message.content == TEXT
+            await create_chat(client, "flaky:2")
+    assert (await create_chat(client, "flaky:2")).choices[0].message.content == TEXT
 
 
-async def read(session: aiohttp.ClientSession, fake: Upstream, into: bytearray, **request: Any) -> int:
+async def read_into(session: aiohttp.ClientSession, fake: Upstream, into: bytearray, **request: Any) -> int:
     async with session.post(f"{fake.url}/v1/chat/completions", json=request, allow_redirects=False) as answer:
         async for piece in answer.content.iter_any():
             into += piece
@@ -126,14 +126,14 @@ async def read(session: aiohttp.ClientSession, fake: Upstream, into: bytearray, 
 async def test_a_connection_may_break_off_anywhere(fake: Upstream, session: aiohttp.ClientSession) -> None:
     got = bytearray()
     with pytest.raises(aiohttp.ServerDisconnectedError):
-        await read(session, fake, got, model="drop-first")
+        await read_into(session, fake, got, model="drop-first")
     assert not got
     with pytest.raises(aiohttp.ClientPayloadError):
-        await read(session, fake, got, model="drop")
+        await read_into(session, fake, got, model="drop")
     assert got
     got.clear()
     with pytest.raises(aiohttp.ClientPayloadError):
-        await read(session, fake, got, model="drop:3", stream=True)
+        await read_into(session, fake, got, model="drop:3", stream=True)
     assert got.count(b"\n\n") == 3
 
 
@@ -142,17 +142,17 @@ async def test_an_answer_may_be_no_json(
     fake: Upstream, session: aiohttp.ClientSession, model: str, status: int
 ) -> None:
     got = bytearray()
-    assert await read(session, fake, got, model=model) == status
+    assert await read_into(session, fake, got, model=model) == status
     with pytest.raises(json.JSONDecodeError):
         json.loads(got)
 
 
 async def test_a_stream_may_be_faulty_and_end_all_the_same(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.APIError, match="in the middle"):
-        await chunks(client, "error-frame")
+        await collect_chunks(client, "error-frame")
     with pytest.raises(json.JSONDecodeError):
-        await chunks(client, "malformed-sse")
-    assert joined(await chunks(client, "no-done")) == TEXT
+        await collect_chunks(client, "malformed-sse")
+    assert join_content(await collect_chunks(client, "no-done")) == TEXT
 
 
 async def test_it_notices_a_reader_who_goes_away(fake: Upstream, session: aiohttp.ClientSession) -> None:
@@ -166,12 +166,12 @@ async def test_it_notices_a_reader_who_goes_away(fake: Upstream, session: aiohtt
 
 
 async def test_a_huge_answer_is_as_large_as_asked(client: openai.AsyncOpenAI) -> None:
-    assert len((await chat(client, "huge:100000")).choices[0].message.content) == 100_000
-    assert len(joined(await chunks(client, "huge:100000"))) == 100_000
+    assert len((await create_chat(client, "huge:100000")).choices[0].message.content) == 100_000
+    assert len(join_content(await collect_chunks(client, "huge:100000"))) == 100_000
 
 
 async def test_what_was_received_can_be_the_answer(client: openai.AsyncOpenAI) -> None:
-    told = json.loads((await chat(client, "echo", user="u1")).choices[0].message.content)
+    told = json.loads((await create_chat(client, "echo", user="u1")).choices[0].message.content)
     assert told["body"]["user"] == "u1"
     assert told["path"] == "/v1/chat/completions"
 

@@ -62,7 +62,7 @@ from multidict import CIMultiDictProxy
 
 from tests.runtime.gateway import upstream_wires
 from tests.runtime.gateway.upstream_media import MediaMaker, fields_of, is_media, model_of
-from tests.runtime.gateway.upstream_obedient import obey, refuse
+from tests.runtime.gateway.upstream_obedient import build_script, find_refusal
 from tests.runtime.gateway.upstream_wires import CHAT, GOOGLE, MESSAGES, PROMPT_TOKENS, RESPONSES, Script, Wire
 
 HELLO = Script(("Hello", " from", " the", " upstream", ",", " Grüße", "!"))
@@ -97,7 +97,7 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CannedAnswer:
     body: bytes = b"{}"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
@@ -114,10 +114,10 @@ class Upstream:
     behaviour: str = ""
     url: str = ""
     broken_off: int = 0
-    said: dict[str, Said] = field(default_factory=dict)
+    canned_answers: dict[str, CannedAnswer] = field(default_factory=dict)
     requests: deque[Received] = field(default_factory=deque)
     media: MediaMaker = field(default_factory=MediaMaker)
-    _asked: Counter[str] = field(default_factory=Counter)
+    _request_counts: Counter[str] = field(default_factory=Counter)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
@@ -135,12 +135,12 @@ class Upstream:
         google = _GOOGLES.search(path)
         wire = GOOGLE if google else wire
         if request.method != "POST" or (wire is None and path != "/embeddings"):
-            return _failed(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
+            return _error_response(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
         asked = json.loads(body)
         if google:
             asked |= {"model": google[1], "stream": True}
         model = str(asked.get("model"))
-        self._asked[model] += 1
+        self._request_counts[model] += 1
         told = request.headers.get("x-upstream") or self.behaviour or model.rpartition("/")[2]
         name, _, argument = told.partition(":")
         try:
@@ -152,40 +152,40 @@ class Upstream:
     async def _media(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         asked = fields_of(request.headers.get("content-type", ""), body)
         model = model_of(request.path, asked)
-        self._asked[model] += 1
+        self._request_counts[model] += 1
         name, _, argument = model.rpartition("/")[2].partition(":")
         behaviour = Behaviour(name, argument)
         try:
             failure = await self._fail(request, CHAT, model, behaviour) if request.method == "POST" else None
-            answer = failure or self.media.made(request.method, request.path, asked, self.url, name)
+            answer = failure or self.media.answer(request.method, request.path, asked, self.url, name)
         except asyncio.CancelledError:
             self.broken_off += 1
             raise
         if answer is None:
-            return _failed(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
+            return _error_response(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
         if name == "malformed-json" and isinstance(answer, web.Response) and isinstance(answer.body, bytes):
-            return await _whole(request, answer.body, behaviour)
+            return await _send_whole(request, answer.body, behaviour)
         return answer
 
     async def _behave(
         self, request: web.BaseRequest, wire: Wire | None, asked: Any, behaviour: Behaviour
     ) -> web.StreamResponse:
         failure = await self._fail(request, wire or CHAT, str(asked["model"]), behaviour)
-        if behaviour.name == "obedient" and wire and (refused := refuse(wire, asked)):
+        if behaviour.name == "obedient" and wire and (refused := find_refusal(wire, asked)):
             failure = web.json_response(refused, status=400)
         if failure is not None:
             return failure
         if behaviour.name == "error-body":
-            return _failed(wire or CHAT, 200, "upstream_200", "The upstream failed after all.")
+            return _error_response(wire or CHAT, 200, "upstream_200", "The upstream failed after all.")
         if behaviour.name == "shapeless":
             return web.json_response({"choices": "The upstream has none.", "data": 1})
         if wire is None or request.path.endswith(_COUNT):
-            return web.json_response({"input_tokens": PROMPT_TOKENS} if wire else _embeddings(asked))
-        script = _script(request, asked, behaviour)
+            return web.json_response({"input_tokens": PROMPT_TOKENS} if wire else _build_embeddings(asked))
+        script = _build_script(request, asked, behaviour)
         if asked.get("stream"):
             include = (asked.get("stream_options") or {}).get("include_usage") is True
-            return await _stream(request, wire, wire.frames(str(asked["model"]), script, include), behaviour)
-        return await _whole(request, wire.whole(str(asked["model"]), script), behaviour)
+            return await _send_stream(request, wire, wire.frames(str(asked["model"]), script, include), behaviour)
+        return await _send_whole(request, wire.whole(str(asked["model"]), script), behaviour)
 
     async def _fail(
         self, request: web.BaseRequest, wire: Wire, model: str, behaviour: Behaviour
@@ -193,29 +193,29 @@ class Upstream:
         """The answer of those that answer nothing else."""
         name = behaviour.name
         if name == "drop-first":
-            raise _dropped(request)
+            raise _drop_connection(request)
         if name == "said":
-            said = self.said[behaviour.argument]
+            said = self.canned_answers[behaviour.argument]
             return web.Response(status=said.status, body=said.body, headers=said.headers)
         if name == "slow-first":
             await asyncio.sleep(behaviour.number(0.2))
-        if name == "flaky" and self._asked[model] <= behaviour.number(1):
+        if name == "flaky" and self._request_counts[model] <= behaviour.number(1):
             name = "500"
         if name.isdigit() and 400 <= int(name) <= 599:
             headers = {"retry-after": behaviour.argument or "1"} if name in {"429", "503"} else {}
-            return _failed(wire, int(name), f"upstream_{name}", f"The upstream says {name}.", headers)
+            return _error_response(wire, int(name), f"upstream_{name}", f"The upstream says {name}.", headers)
         if name == "context":
             message = (
                 "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
             )
             # By its words the other vendor's, who has no code for it.
             message = "prompt is too long: 9000 tokens > 8192 maximum" if wire is MESSAGES else message
-            return _failed(wire, 400, "context_length_exceeded", message)
-        return _strayed(name)
+            return _error_response(wire, 400, "context_length_exceeded", message)
+        return _proxy_response(name)
 
 
 @contextlib.asynccontextmanager
-async def upstream(port: int = 0, *, keep: int = 1000, behaviour: str = "") -> AsyncIterator[Upstream]:
+async def start_upstream(port: int = 0, *, keep: int = 1000, behaviour: str = "") -> AsyncIterator[Upstream]:
     """keep: how many requests to remember. behaviour: how all models behave, in place of what their names say."""
     fake = Upstream(keep, behaviour)
     # A reader who goes away ends the handler, as it ends the work of a real provider.
@@ -231,7 +231,7 @@ async def upstream(port: int = 0, *, keep: int = 1000, behaviour: str = "") -> A
         await runner.cleanup()
 
 
-def _script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Script:
+def _build_script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Script:
     match behaviour.name:
         case "tools" | "cut-off" as kind if not _has_results(asked):
             tool = asked["tools"][0]
@@ -258,7 +258,7 @@ def _script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Scrip
                 written_tokens=tokens if name == "written" else 0,
                 thought="Let me see." if name == "thoughts" else "",
             )
-    return obey(asked) if behaviour.name == "obedient" else HELLO
+    return build_script(asked) if behaviour.name == "obedient" else HELLO
 
 
 def _has_results(asked: Any) -> bool:
@@ -271,7 +271,7 @@ def _has_results(asked: Any) -> bool:
     return last.get("role") == "tool" or last.get("type") == "function_call_output" or "tool_result" in kinds
 
 
-async def _whole(request: web.BaseRequest, body: bytes, behaviour: Behaviour) -> web.StreamResponse:
+async def _send_whole(request: web.BaseRequest, body: bytes, behaviour: Behaviour) -> web.StreamResponse:
     if behaviour.name == "malformed-json":
         body = body[: len(body) // 2]
     if behaviour.name != "drop":
@@ -279,28 +279,28 @@ async def _whole(request: web.BaseRequest, body: bytes, behaviour: Behaviour) ->
     response = web.StreamResponse(headers={"content-type": "application/json", "content-length": str(len(body))})
     await response.prepare(request)
     await response.write(body[: len(body) // 2])
-    raise _dropped(request)
+    raise _drop_connection(request)
 
 
-async def _stream(
+async def _send_stream(
     request: web.BaseRequest, wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
     pause = behaviour.number(0.02) if behaviour.name == "slow-tokens" else 0.0
-    for piece in _pieces(wire, frames, behaviour):
+    for piece in _split_stream(wire, frames, behaviour):
         if pause:
             await asyncio.sleep(pause)
         await response.write(piece)
         if behaviour.name == "split":
             await asyncio.sleep(0)
     if behaviour.name == "drop":
-        raise _dropped(request)
+        raise _drop_connection(request)
     await response.write_eof()
     return response
 
 
-def _pieces(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iterator[bytes]:
+def _split_stream(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iterator[bytes]:
     """What is written to a stream, in the order and portions in which it is written."""
     end = [wire.end] if wire.end else []
     match behaviour.name:
@@ -309,11 +309,13 @@ def _pieces(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iter
         case "error-frame":
             yield from frames[: int(behaviour.number(2))]
             failed = wire.error(500, "upstream_500", "The upstream failed in the middle.")
-            yield (b"event: error\n" if wire is MESSAGES else b"") + upstream_wires.data(failed)
+            yield (b"event: error\n" if wire is MESSAGES else b"") + upstream_wires.encode_data(failed)
         case "error-beside":
             yield from frames[: int(behaviour.number(2))]
             ended = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
-            yield upstream_wires.data({**wire.error(500, "upstream_500", "The upstream failed."), "choices": [ended]})
+            yield upstream_wires.encode_data(
+                {**wire.error(500, "upstream_500", "The upstream failed."), "choices": [ended]}
+            )
             yield from end
         case "malformed-sse":
             yield from (*frames[:2], b'data: {"id": "chatcmpl-\n\n', *frames[2:], *end)
@@ -330,7 +332,7 @@ def _pieces(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iter
             yield from (*frames, *end)
 
 
-def _embeddings(asked: Any) -> dict[str, Any]:
+def _build_embeddings(asked: Any) -> dict[str, Any]:
     """A vector for each text, the same for the same text, of as many dimensions as asked for, or eight."""
     texts = asked["input"] if isinstance(asked["input"], list) else [asked["input"]]
     entries = []
@@ -344,13 +346,13 @@ def _embeddings(asked: Any) -> dict[str, Any]:
     return {"object": "list", "data": entries, "model": asked["model"], "usage": usage}
 
 
-def _failed(
+def _error_response(
     wire: Wire, status: int, code: str, message: str, headers: LooseHeaders | None = None
 ) -> web.StreamResponse:
     return web.json_response(wire.error(status, code, message), status=status, headers=headers)
 
 
-def _strayed(name: str) -> web.StreamResponse | None:
+def _proxy_response(name: str) -> web.StreamResponse | None:
     """What a proxy in between says, and no provider."""
     if name == "html":
         return web.Response(status=502, text="<html><h1>502 Bad Gateway</h1></html>", content_type="text/html")
@@ -359,14 +361,14 @@ def _strayed(name: str) -> web.StreamResponse | None:
     return None
 
 
-def _dropped(request: web.BaseRequest) -> ConnectionResetError:
+def _drop_connection(request: web.BaseRequest) -> ConnectionResetError:
     assert request.transport is not None
     request.transport.abort()
     return ConnectionResetError()
 
 
-async def _serve(port: int, behaviour: str) -> None:
-    async with upstream(port, keep=0, behaviour=behaviour) as fake:
+async def _serve_forever(port: int, behaviour: str) -> None:
+    async with start_upstream(port, keep=0, behaviour=behaviour) as fake:
         print(fake.url.rpartition(":")[2], flush=True)  # noqa: T201
         await asyncio.Event().wait()
 
@@ -377,4 +379,4 @@ if __name__ == "__main__":
     parser.add_argument("--behaviour", default="")
     options = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(options.port, options.behaviour))
+        asyncio.run(_serve_forever(options.port, options.behaviour))

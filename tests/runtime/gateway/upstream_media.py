@@ -80,18 +80,20 @@ class MediaMaker:
     looks: dict[str, int] = field(default_factory=dict)
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
-    def made(self, method: str, path: str, asked: Mapping[str, Any], url: str, name: str) -> web.StreamResponse | None:
+    def answer(
+        self, method: str, path: str, asked: Mapping[str, Any], url: str, name: str
+    ) -> web.StreamResponse | None:
         """The answer to what is asked for, None to anything else. url: of this upstream. name: of the behaviour."""
         if method == "POST":
-            return self._begun(path, asked, url, name)
+            return self._begin_job(path, asked, url, name)
         if path.startswith("/files/"):
-            return _file(path.rpartition("/")[2])
+            return _send_file(path.rpartition("/")[2])
         if path.startswith("/v1/videos/") and path.endswith("/content"):
-            return _file("text" if "/text-" in path else "film.mp4")
-        told = self._told(path, url)
+            return _send_file("text" if "/text-" in path else "film.mp4")
+        told = self._video_status(path, url)
         return None if told is None else web.json_response(told)
 
-    def _told(self, path: str, url: str) -> dict[str, Any] | None:
+    def _video_status(self, path: str, url: str) -> dict[str, Any] | None:
         """How far a video is, on each of the wires."""
         match path.split("/")[1:]:
             case ["v1", "videos", id_]:
@@ -108,11 +110,11 @@ class MediaMaker:
                 return {"id": id_, "status": "SUCCEEDED" if done else "RUNNING", **output}
         return None
 
-    def _begun(self, path: str, asked: Mapping[str, Any], url: str, name: str) -> web.StreamResponse | None:
+    def _begin_job(self, path: str, asked: Mapping[str, Any], url: str, name: str) -> web.StreamResponse | None:
         if path in ("/v1/images/generations", "/v1/images/edits"):
-            return web.json_response(_images(asked, url, name))
+            return web.json_response(_build_images(asked, url, name))
         if path.endswith(":generateContent"):
-            return web.json_response(_candidates(name))
+            return web.json_response(_build_candidates(name))
         id_ = f"{name}-{next(self._numbers)}"
         if path == "/v1/videos":
             size, seconds = asked.get("size", "720x1280"), asked["seconds"]
@@ -147,7 +149,7 @@ class MediaMaker:
         }
 
 
-def _images(asked: Mapping[str, Any], url: str, name: str) -> dict[str, Any]:
+def _build_images(asked: Mapping[str, Any], url: str, name: str) -> dict[str, Any]:
     encoded = base64.b64encode(TEXT if name == "text" else PICTURE).decode()
     places = {"url": f"{url}/files/picture.png", "elsewhere": "https://169.254.169.254/latest/picture.png"}
     image = {"url": places[name]} if name in places else {"b64_json": encoded}
@@ -155,7 +157,7 @@ def _images(asked: Mapping[str, Any], url: str, name: str) -> dict[str, Any]:
     return {"created": 1, "data": data, **({} if name == "no-usage" else {"usage": USAGE})}
 
 
-def _candidates(name: str) -> dict[str, Any]:
+def _build_candidates(name: str) -> dict[str, Any]:
     data = base64.b64encode(TEXT if name == "text" else PICTURE).decode()
     parts = [{"text": "Here it is."}, {"inlineData": {"mimeType": "image/png", "data": data}}]
     usage = {
@@ -168,7 +170,7 @@ def _candidates(name: str) -> dict[str, Any]:
     return {"candidates": [{"content": {"parts": parts}}], "usageMetadata": usage}
 
 
-def _file(name: str) -> web.StreamResponse:
+def _send_file(name: str) -> web.StreamResponse:
     content = {"picture.png": PICTURE, "film.mp4": FILM}.get(name, TEXT)
     # Of a type that says nothing, as the stores of many are.
     return web.Response(body=content, content_type="application/octet-stream")

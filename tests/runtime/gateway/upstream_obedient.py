@@ -17,7 +17,7 @@ _REFUSE = re.compile(r"^/refuse (\S+)", re.MULTILINE)
 _JSON = re.compile(r"\{.*\}", re.DOTALL)
 
 
-def obey(asked: Any) -> Script:
+def build_script(asked: Any) -> Script:
     """The answer to a request on any of the wires."""
     last = _messages(asked)[-1]
     result = _result(last)
@@ -35,7 +35,7 @@ def obey(asked: Any) -> Script:
     return Script(tuple(re.findall(r"\S+\s*", written[0])))
 
 
-def refuse(wire: Wire, asked: Any) -> dict[str, Any] | None:
+def find_refusal(wire: Wire, asked: Any) -> dict[str, Any] | None:
     """The error for a request that asks to be refused, as the wire's vendor words it."""
     found = _REFUSE.search(_text(_messages(asked)[-1]))
     if found is None:

@@ -47,12 +47,12 @@ class Wire:
     end: bytes
 
 
-def data(payload: Any) -> bytes:
+def encode_data(payload: Any) -> bytes:
     return b"data: " + json.dumps(payload).encode() + b"\n\n"
 
 
-def _event(payload: dict[str, Any]) -> bytes:
-    return f"event: {payload['type']}\n".encode() + data(payload)
+def _encode_event(payload: dict[str, Any]) -> bytes:
+    return f"event: {payload['type']}\n".encode() + encode_data(payload)
 
 
 # Chat completions
@@ -105,9 +105,9 @@ def _chat_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]:
             deltas.append({"tool_calls": [{"index": number, "function": {"arguments": part}}]})
     choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls" if script.calls else "stop"})
-    frames = [data({**head, "choices": [choice]}) for choice in choices]
+    frames = [encode_data({**head, "choices": [choice]}) for choice in choices]
     if usage and script.usage:
-        frames.append(data({**head, "choices": [], "usage": _chat_usage(script)}))
+        frames.append(encode_data({**head, "choices": [], "usage": _chat_usage(script)}))
     return tuple(frames)
 
 
@@ -184,7 +184,7 @@ def _response_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ..
             ]
         events.append({"type": "response.output_item.done", "output_index": index, "item": item})
     events.append({"type": "response.completed", "response": whole})
-    return tuple(_event({**event, "sequence_number": number}) for number, event in enumerate(events))
+    return tuple(_encode_event({**event, "sequence_number": number}) for number, event in enumerate(events))
 
 
 # Messages
@@ -232,7 +232,7 @@ def _message_whole(model: str, script: Script) -> bytes:
 
 @lru_cache(maxsize=64)
 def _message_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]:
-    return tuple(map(_event, _message_events(_anthropic_message(model, script), script)))
+    return tuple(map(_encode_event, _message_events(_anthropic_message(model, script), script)))
 
 
 def _message_events(whole: dict[str, Any], script: Script) -> Iterator[dict[str, Any]]:
@@ -284,7 +284,7 @@ def _google_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]
     # The reason comes with the last part, not behind it.
     told[-1]["candidates"][0]["finishReason"] = "STOP"
     told[-1]["usageMetadata"] = {**counted, "totalTokenCount": sum(counted.values())}
-    return tuple(map(data, told))
+    return tuple(map(encode_data, told))
 
 
 def _google_error(status: int, code: str, message: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from baobab.storage.kv import Engine, Usage
 
 
-async def recount(engine: Engine, space: str) -> Usage:
+async def recount_usage(engine: Engine, space: str) -> Usage:
     keys, cursor = await engine.scan(space, "", 1_000_000, None)
     assert cursor is None
     values = [await engine.get(space, key) for key in keys]

@@ -15,8 +15,8 @@ from baobab.storage.kv.tiered.engine import TieredEngine
 from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
 from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
-from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
-from tests.storage.kv.tiered_workers import Around, FilesAround, PostgresAround
+from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
+from tests.storage.kv.tiered_workers import HookedDurable, HookedPostgres, HookedSqlite
 
 
 class FakeClock:
@@ -40,7 +40,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture(scope="session")
 def valkey_server() -> Iterator[ValkeyServer]:
-    with valkey() as server:
+    with start_valkey() as server:
         yield server
 
 
@@ -54,13 +54,13 @@ def valkey_url(valkey_server: ValkeyServer) -> str:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    with postgres() as server:
+    with start_postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_database(postgres_server: PostgresServer) -> str:
-    return postgres_server.database("kv")
+    return postgres_server.create_database("kv")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def sqlite(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteEngine
 @pytest.fixture
 def server() -> Iterator[ValkeyServer]:
     """One that a test may kill."""
-    with valkey() as running:
+    with start_valkey() as running:
         yield running
 
 
@@ -128,8 +128,8 @@ def make_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
 @pytest.fixture
 def make_around(
     make_durable: Callable[[], DurableEngine], tmp_path: Path, request: pytest.FixtureRequest
-) -> Callable[[], Around]:
+) -> Callable[[], HookedDurable]:
     if isinstance(make_durable(), SqliteDurableEngine):
-        return lambda: FilesAround(tmp_path, time.time)
+        return lambda: HookedSqlite(tmp_path, time.time)
     url = request.getfixturevalue("postgres_url")
-    return lambda: PostgresAround(url, time.time)
+    return lambda: HookedPostgres(url, time.time)

@@ -54,8 +54,8 @@ async def count(engine: Engine, name: str, callers: int) -> int:
 async def write(address: str, name: str, callers: int) -> None:
     engine = engine_at(address)
     await engine.open()
-    say("ready")
-    say(str(await count(engine, name, callers)))
+    write_line("ready")
+    write_line(str(await count(engine, name, callers)))
     await engine.close()
 
 
@@ -64,13 +64,13 @@ async def freeze(address: str) -> None:
     await engine.open()
     for number in itertools.count():
         await engine.freeze(f"app{number}")
-        say(f"frozen {number}")
+        write_line(f"frozen {number}")
         if number >= LASTING:
             await engine.thaw(f"app{number - LASTING}")
-            say(f"thawed {number - LASTING}")
+            write_line(f"thawed {number - LASTING}")
 
 
-def say(word: str) -> None:
+def write_line(word: str) -> None:
     os.write(sys.stdout.fileno(), f"{word}\n".encode())
 
 

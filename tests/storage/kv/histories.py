@@ -25,7 +25,7 @@ class Event:
     end: float = math.inf
     answer: object = None
 
-    def outcome(self, state: State) -> tuple[object, State]:
+    def apply(self, state: State) -> tuple[object, State]:
         """What one store alone would answer, and hold then."""
         match self.name, self.arguments:
             case "put", (value,):
@@ -47,7 +47,7 @@ class History:
     events: list[Event] = field(default_factory=list)
     _times: itertools.count[int] = field(default_factory=itertools.count)
 
-    async def ask(self, ask: Callable[[], Awaitable[object]], key: str, name: str, *arguments: Any) -> object:
+    async def record(self, ask: Callable[[], Awaitable[object]], key: str, name: str, *arguments: Any) -> object:
         event = Event(key, name, arguments, next(self._times))
         self.events.append(event)
         try:
@@ -80,7 +80,7 @@ def _has_order(events: list[Event]) -> bool:
             return True
         for bit, event in left:
             if event.start < first_end:
-                answer, following = event.outcome(state)
+                answer, following = event.apply(state)
                 if event.end == math.inf or answer == event.answer:
                     todo.append((done | bit, following))
     return False

@@ -29,7 +29,7 @@ D, E = Tier.DURABLE, Tier.EPHEMERAL
 both_tiers = pytest.mark.parametrize("tier", [D, E])
 
 
-async def all_keys(engine: Engine, space: str = "app", prefix: str = "") -> list[str]:
+async def list_keys(engine: Engine, space: str = "app", prefix: str = "") -> list[str]:
     keys, cursor = await engine.scan(space, prefix, 1000, None)
     assert cursor is None
     return keys
@@ -51,7 +51,7 @@ class TestPutAndGet:
     async def test_spaces_do_not_see_each_other(self, engine: Engine) -> None:
         await engine.put("one", "key", b"1", None, D, FREE)
         assert await engine.get("two", "key") is None
-        assert await all_keys(engine, "two") == []
+        assert await list_keys(engine, "two") == []
         assert await engine.usage("two") == Usage(0, 0)
 
     @pytest.mark.parametrize(("first", "second"), [(D, E), (E, D)])
@@ -88,7 +88,7 @@ class TestExpiry:
         assert await engine.get("app", "key") is None
         assert await engine.exists("app", "key") is False
         assert await engine.ttl("app", "key") is ABSENT
-        assert await all_keys(engine) == []
+        assert await list_keys(engine) == []
         assert await engine.usage("app") == Usage(0, 0)
         assert await engine.delete("app", "key") == 0
         assert await engine.expire("app", "key", 10) is False
@@ -187,7 +187,7 @@ class TestExpiry:
             engine.put("app", "key19", b"22", None, E, FREE),
         )
         assert await engine.usage("app") == Usage(6, 42)
-        assert len(await all_keys(engine)) == 6
+        assert len(await list_keys(engine)) == 6
 
 
 class TestIncr:
@@ -329,7 +329,7 @@ class TestBatch:
         assert isinstance(refusal, KeysExhausted)
         assert (refusal.keys, refusal.cap) == (1, 1)
         assert [results[0], *results[2:]] == [None, 1, None]
-        assert await all_keys(engine) == ["c"]
+        assert await list_keys(engine) == ["c"]
 
     async def test_reads_alone_write_nothing(self, engine: Engine) -> None:
         await engine.put("app", "a", b"1", None, E, FREE)
@@ -364,9 +364,9 @@ class TestScan:
     async def test_a_prefix_is_not_a_pattern(self, engine: Engine) -> None:
         for key in ("a%b", "a_b", "axb", "a*b"):
             await engine.put("app", key, b"1", None, D, FREE)
-        assert await all_keys(engine, prefix="a%") == ["a%b"]
-        assert await all_keys(engine, prefix="a_") == ["a_b"]
-        assert await all_keys(engine, prefix="a*") == ["a*b"]
+        assert await list_keys(engine, prefix="a%") == ["a%b"]
+        assert await list_keys(engine, prefix="a_") == ["a_b"]
+        assert await list_keys(engine, prefix="a*") == ["a*b"]
 
     async def test_a_cursor_whose_key_is_gone_still_continues(self, engine: Engine) -> None:
         for key in "abcd":
@@ -432,7 +432,7 @@ class TestUsageAndQuota:
                 await refused
             assert (caught.value.keys, caught.value.cap) == (2, 2)
         assert await engine.usage("app") == Usage(2, 4)
-        assert await all_keys(engine) == ["a", "b"]
+        assert await list_keys(engine) == ["a", "b"]
 
     async def test_bytes_too_many_are_refused_with_the_numbers(self, engine: Engine) -> None:
         quota = Quota(max_bytes=4)
@@ -480,7 +480,7 @@ class TestUsageAndQuota:
         )
         assert results.count(None) == 10
         assert sum(isinstance(result, KeysExhausted) for result in results) == 54
-        assert (await engine.usage("app")).keys == len(await all_keys(engine)) == 10
+        assert (await engine.usage("app")).keys == len(await list_keys(engine)) == 10
 
 
 class TestFlush:
@@ -492,7 +492,7 @@ class TestFlush:
         clock.advance(10)
         assert await engine.flush("app") == 2
         assert await engine.flush("app") == 0
-        assert await all_keys(engine) == []
+        assert await list_keys(engine) == []
         assert await engine.usage("app") == Usage(0, 0)
         assert await engine.get("other", "a") == b"1"
 
@@ -509,7 +509,7 @@ class TestFlush:
             engine.sweep(),
         )
         assert list(results) == [None, None, None, 3, None, 0]
-        assert await all_keys(engine) == ["b"]
+        assert await list_keys(engine) == ["b"]
         assert await engine.usage("app") == Usage(1, 3)
 
 

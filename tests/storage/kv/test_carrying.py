@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.storage.kv import Engine, Entry, Quota, SqliteEngine, StoreUnavailable, Tier, Usage
-from tests.storage.kv.accounts import recount
+from tests.storage.kv.accounts import recount_usage
 from tests.storage.kv.test_files import other_connection
 
 FREE = Quota()
@@ -21,7 +21,7 @@ D, E = Tier.DURABLE, Tier.EPHEMERAL
 NOW = 1_700_000_000_100
 
 
-async def exported(engine: Engine, space: str = "app", limit: int = 1000) -> list[Entry]:
+async def export_all(engine: Engine, space: str = "app", limit: int = 1000) -> list[Entry]:
     """All of a space, page by page."""
     found: list[Entry] = []
     while page := await engine.export(space, found[-1].key if found else None, limit):
@@ -40,7 +40,7 @@ class TestExport:
         await engine.put("other", "a", b"1", None, D, FREE)
         clock.advance(10)
         assert await engine.incr("app", "a", 1, 1, FREE) == 2
-        assert await exported(engine) == [
+        assert await export_all(engine) == [
             Entry("a", b"2", D, NOW + 30_000, 30),
             Entry("b", b"2:2", E, NOW + 60_000, 60),
             Entry("c", b"3", D, None, None),
@@ -50,7 +50,7 @@ class TestExport:
     async def test_pages_join_without_gaps(self, engine: Engine, limit: int) -> None:
         for number in range(9):
             await engine.put("app", f"key{number}", b"%d" % number, None, Tier(number % 2), FREE)
-        assert await exported(engine, limit=limit) == [
+        assert await export_all(engine, limit=limit) == [
             Entry(f"key{number}", b"%d" % number, Tier(number % 2)) for number in range(9)
         ]
 
@@ -58,7 +58,7 @@ class TestExport:
         for number in range(6):
             await engine.put("app", f"key{number}", b"1", 10 if number % 3 else None, Tier(number % 2), FREE)
         clock.advance(10)
-        assert [entry.key for entry in await exported(engine, limit=1)] == ["key0", "key3"]
+        assert [entry.key for entry in await export_all(engine, limit=1)] == ["key0", "key3"]
 
     async def test_a_space_without_entries_has_nothing_to_take_out(self, engine: Engine) -> None:
         assert await engine.export("app", None, 10) == []
@@ -85,7 +85,7 @@ class TestExport:
 
         moving = asyncio.ensure_future(move())
         for _ in range(20):
-            found = [entry.key for entry in await exported(engine, limit=7)]
+            found = [entry.key for entry in await export_all(engine, limit=7)]
             assert [key for key in found if key in steady] == steady
             assert len(set(found)) == len(found)
             await asyncio.sleep(0)
@@ -119,8 +119,8 @@ class TestLoad:
             Entry("d", b"4", E, None, None),
         ]
         await engine.load("app", entries)
-        assert await exported(engine) == entries
-        assert await engine.usage("app") == await recount(engine, "app") == Usage(4, 8)
+        assert await export_all(engine) == entries
+        assert await engine.usage("app") == await recount_usage(engine, "app") == Usage(4, 8)
         clock.advance(10)
         # From its window and not from what was left of it.
         assert await engine.get("app", "a", touch=True) == b"1"
@@ -135,25 +135,25 @@ class TestLoad:
         entries = [Entry("a", b"1", E), Entry("b", b"2", D, NOW + 9_000, 9)]
         for _ in range(2):
             await engine.load("app", entries)
-            assert await exported(engine) == [*entries, Entry("z", b"other", E)]
-            assert await engine.usage("app") == await recount(engine, "app") == Usage(3, 10)
+            assert await export_all(engine) == [*entries, Entry("z", b"other", E)]
+            assert await engine.usage("app") == await recount_usage(engine, "app") == Usage(3, 10)
 
     async def test_the_last_of_one_key_counts(self, engine: Engine) -> None:
         await engine.load("app", [Entry("a", b"1", D), Entry("a", b"22", E)])
-        assert await exported(engine) == [Entry("a", b"22", E)]
+        assert await export_all(engine) == [Entry("a", b"22", E)]
         assert await engine.usage("app") == Usage(1, 3)
 
     async def test_what_expired_on_the_way_is_absent(self, engine: Engine) -> None:
         await engine.put("app", "a", b"1", None, D, FREE)
         await engine.load("app", [Entry("a", b"2", E, NOW, 10), Entry("b", b"2", D, NOW - 1, 10)])
-        assert await exported(engine) == []
+        assert await export_all(engine) == []
         assert await engine.usage("app") == Usage(0, 0)
 
     async def test_nothing_and_very_much_can_be_put(self, engine: Engine) -> None:
         await engine.load("app", [])
         many = [Entry(f"key{number:04}", b"%d" % number, Tier(number % 2)) for number in range(3000)]
         await engine.load("app", many)
-        assert await exported(engine) == many
+        assert await export_all(engine) == many
         assert (await engine.usage("app")).keys == 3000
 
 
@@ -166,7 +166,7 @@ class TestErase:
         clock.advance(10)
         for _ in range(2):
             await engine.erase("app")
-            assert await exported(engine) == []
+            assert await export_all(engine) == []
             assert await engine.usage("app") == Usage(0, 0)
             assert await engine.spaces(None, 10) == ["other"]
         assert await engine.incr("app", "a", 1, None, FREE) == 1
@@ -186,7 +186,7 @@ class TestErase:
             return_exceptions=True,
         )
         assert [type(result).__name__ for result in results] == [*["NoneType"] * 4, "SpaceFrozen", *["NoneType"] * 2]
-        assert await exported(engine) == [Entry("c", b"22", D), Entry("e", b"22", E)]
+        assert await export_all(engine) == [Entry("c", b"22", D), Entry("e", b"22", E)]
         assert await engine.usage("app") == Usage(2, 6)
 
 
@@ -240,7 +240,7 @@ def test_what_goes_through_all_engines_comes_out_the_same(make_engine: Callable[
                     after = page[-1].key
             total = Usage(len(live), sum(len(entry.key) + len(entry.value) for entry in live))
             for engine in along:
-                assert await exported(engine, space, limit) == live
+                assert await export_all(engine, space, limit) == live
                 assert await engine.usage(space) == total
             # Later, too, they are alike.
             clock.advance(10)
@@ -249,7 +249,7 @@ def test_what_goes_through_all_engines_comes_out_the_same(make_engine: Callable[
                 await engine.thaw(space)
                 for entry in live:
                     await engine.get(space, entry.key, touch=True)
-                found.append(await exported(engine, space))
+                found.append(await export_all(engine, space))
                 await engine.erase(space)
             assert found == found[:1] * len(along)
 
@@ -265,4 +265,4 @@ async def test_a_copy_that_a_crash_left_in_the_other_tier_is_not_carried(sqlite:
     with other_connection(tmp_path / "kv-ephemeral.db") as connection:
         for key in ("gone", "key"):
             connection.execute("INSERT INTO entry VALUES ('app', ?, ?, NULL, NULL)", (key, b"old"))
-    assert await exported(sqlite, limit=1) == [Entry("gone", b"new", D, NOW + 10_000, 10), Entry("key", b"new", D)]
+    assert await export_all(sqlite, limit=1) == [Entry("gone", b"new", D, NOW + 10_000, 10), Entry("key", b"new", D)]

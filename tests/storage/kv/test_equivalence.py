@@ -34,7 +34,7 @@ entries = st.lists(
 ).map(tuple)
 
 
-def asking(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Ask]:
+def build_ask(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Ask]:
     def make(drawn: tuple[Any, ...]) -> Ask:
         def ask(engine: Engine, space: str) -> Awaitable[object]:
             answer: Awaitable[object] = getattr(engine, method)(space, *drawn)
@@ -46,31 +46,31 @@ def asking(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy
     return st.tuples(*arguments).map(make)
 
 
-def asking_for_spaces(after: str | None, limit: int) -> Ask:
+def ask_for_spaces(after: str | None, limit: int) -> Ask:
     return lambda engine, _: engine.spaces(after, limit)
 
 
 writes = st.one_of(
-    asking("put", keys, values, ttls, tiers, quotas),
-    asking("put", keys, values, ttls, tiers, quotas),
-    asking("delete", keys),
-    asking("incr", keys, st.integers(-200, 200), ttls, quotas),
-    asking("setnx", keys, values, ttls, tiers, quotas),
-    asking("cas", keys, values, values, ttls, quotas),
-    asking("expire", keys, st.sampled_from([None, 0, 1, 3])),
-    asking("batch", batches, quotas),
-    asking("flush"),
-    asking("load", entries),
-    st.one_of(asking("freeze"), asking("thaw"), asking("thaw"), asking("erase")),
+    build_ask("put", keys, values, ttls, tiers, quotas),
+    build_ask("put", keys, values, ttls, tiers, quotas),
+    build_ask("delete", keys),
+    build_ask("incr", keys, st.integers(-200, 200), ttls, quotas),
+    build_ask("setnx", keys, values, ttls, tiers, quotas),
+    build_ask("cas", keys, values, values, ttls, quotas),
+    build_ask("expire", keys, st.sampled_from([None, 0, 1, 3])),
+    build_ask("batch", batches, quotas),
+    build_ask("flush"),
+    build_ask("load", entries),
+    st.one_of(build_ask("freeze"), build_ask("thaw"), build_ask("thaw"), build_ask("erase")),
 )
 reads = st.one_of(
-    asking("get", keys, st.booleans()),
-    asking("ttl", keys),
-    asking("exists", keys),
-    asking("scan", st.sampled_from(["", "a", "b"]), st.integers(1, 4), st.none() | keys),
-    asking("usage"),
-    asking("export", st.none() | keys, st.integers(1, 4)),
-    st.builds(asking_for_spaces, st.none() | st.sampled_from(["app1", "app2"]), st.integers(1, 4)),
+    build_ask("get", keys, st.booleans()),
+    build_ask("ttl", keys),
+    build_ask("exists", keys),
+    build_ask("scan", st.sampled_from(["", "a", "b"]), st.integers(1, 4), st.none() | keys),
+    build_ask("usage"),
+    build_ask("export", st.none() | keys, st.integers(1, 4)),
+    st.builds(ask_for_spaces, st.none() | st.sampled_from(["app1", "app2"]), st.integers(1, 4)),
 )
 # Either writes asked at once, which travel as one group, or one read, or a pause in seconds; and now and then a sweep.
 steps = st.one_of(
@@ -81,17 +81,17 @@ steps = st.one_of(
 )
 
 
-def comparable(answer: object) -> object:
+def to_comparable(answer: object) -> object:
     if isinstance(answer, KvError):
         return type(answer), answer.args
-    return [comparable(item) for item in answer] if isinstance(answer, list) else answer
+    return [to_comparable(item) for item in answer] if isinstance(answer, list) else answer
 
 
-async def answers(engine: Engine, space: str, asks: list[Ask]) -> object:
-    return comparable(list(await asyncio.gather(*(ask(engine, space) for ask in asks), return_exceptions=True)))
+async def collect_answers(engine: Engine, space: str, asks: list[Ask]) -> object:
+    return to_comparable(list(await asyncio.gather(*(ask(engine, space) for ask in asks), return_exceptions=True)))
 
 
-async def state(engine: Engine, space: str) -> object:
+async def read_state(engine: Engine, space: str) -> object:
     found, _ = await engine.scan(space, "", 100, None)
     held = [(key, await engine.get(space, key), await engine.ttl(space, key)) for key in found]
     return held, await engine.export(space, None, 100), await engine.usage(space)
@@ -121,8 +121,8 @@ def test_every_engine_answers_as_the_dictionaries_do(
                     # How many are left to sweep is an engine's own affair.
                     await asyncio.gather(engine.sweep(2), memory.sweep(2))
                 else:
-                    assert await answers(engine, space, step) == await answers(memory, space, step)
-                assert await state(engine, space) == await state(memory, space)
+                    assert await collect_answers(engine, space, step) == await collect_answers(memory, space, step)
+                assert await read_state(engine, space) == await read_state(memory, space)
 
         alike()
         runner.run(engine.close())

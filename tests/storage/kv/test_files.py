@@ -18,13 +18,13 @@ import apsw
 import pytest
 
 from baobab.storage.kv import Quota, SqliteEngine, StoreUnavailable, Tier, Usage
-from tests.storage.kv.accounts import recount
+from tests.storage.kv.accounts import recount_usage
 
 FREE = Quota()
 CHILD = Path(__file__).with_name("child_process.py")
 
 
-def child(*arguments: object) -> subprocess.Popen[bytes]:
+def start_child(*arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, str(CHILD), *map(str, arguments)], stdout=subprocess.PIPE)
 
 
@@ -54,7 +54,7 @@ async def test_both_tiers_outlive_the_engine(tmp_path: Path, clock: Any) -> None
         await engine.open()
         assert await engine.incr("app", "durable", 1, None, FREE) == turn + 1
         await engine.put("app", f"ephemeral{turn}", b"1", None, Tier.EPHEMERAL, FREE)
-        assert await engine.usage("app") == await recount(engine, "app") == Usage(turn + 2, 8 + 11 * (turn + 1))
+        assert await engine.usage("app") == await recount_usage(engine, "app") == Usage(turn + 2, 8 + 11 * (turn + 1))
         await engine.close()
 
 
@@ -88,7 +88,7 @@ async def test_a_damaged_durable_file_is_not_dropped(tmp_path: Path, clock: Any)
     assert (tmp_path / "kv.db").read_bytes().startswith(b"no database")
 
 
-def leave_a_copy(folder: Path, key: str) -> None:
+def insert_copy(folder: Path, key: str) -> None:
     """What a crash between the two commits of a group leaves behind."""
     with other_connection(folder / "kv-ephemeral.db") as connection:
         connection.execute("INSERT INTO entry VALUES ('app', ?, ?, NULL, NULL)", (key, b"22"))
@@ -101,23 +101,23 @@ def leave_a_copy(folder: Path, key: str) -> None:
 async def test_the_durable_copy_hides_and_outlives_one_that_a_crash_left(sqlite: SqliteEngine, tmp_path: Path) -> None:
     for key in ("counted", "deleted", "expired"):
         await sqlite.put("app", key, b"1", None, Tier.DURABLE, FREE)
-        leave_a_copy(tmp_path, key)
+        insert_copy(tmp_path, key)
         assert await sqlite.get("app", key) == b"1"
     assert await sqlite.scan("app", "", 10, None) == (["counted", "deleted", "expired"], None)
     assert await sqlite.incr("app", "counted", 1, None, FREE) == 2
     assert await sqlite.delete("app", "deleted") == 1
     assert await sqlite.expire("app", "expired", 0) is True
-    assert await sqlite.usage("app") == await recount(sqlite, "app") == Usage(1, 8)
+    assert await sqlite.usage("app") == await recount_usage(sqlite, "app") == Usage(1, 8)
 
 
 async def test_open_removes_the_copies_that_a_crash_left(sqlite: SqliteEngine, tmp_path: Path) -> None:
     await sqlite.put("app", "ephemeral", b"1", None, Tier.EPHEMERAL, FREE)
     for key in ("one", "two"):
         await sqlite.put("app", key, b"1", None, Tier.DURABLE, FREE)
-        leave_a_copy(tmp_path, key)
+        insert_copy(tmp_path, key)
     await sqlite.close()
     await sqlite.open()
-    assert await sqlite.usage("app") == await recount(sqlite, "app") == Usage(3, 18)
+    assert await sqlite.usage("app") == await recount_usage(sqlite, "app") == Usage(3, 18)
     assert await sqlite.flush("app") == 3
 
 
@@ -149,10 +149,10 @@ async def test_a_full_disk_refuses_the_group_and_no_more(sqlite: SqliteEngine) -
         assert refused
         assert len(refused) + results.count(None) == 11
         assert (await sqlite.usage("app")).keys == 1 + results.count(None)
-        assert await sqlite.usage("app") == await recount(sqlite, "app")
+        assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
     assert await sqlite.incr("app", "kept", 1, None, FREE) == 2
     await sqlite.put("app", "k", b"1" * 1_000_000, None, Tier.DURABLE, FREE)
-    assert await sqlite.usage("app") == await recount(sqlite, "app")
+    assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
 
 
 async def test_a_failing_ephemeral_file_does_not_refuse_durable_writes(sqlite: SqliteEngine) -> None:
@@ -167,9 +167,9 @@ async def test_a_failing_ephemeral_file_does_not_refuse_durable_writes(sqlite: S
         assert isinstance(large, StoreUnavailable)
         assert isinstance(moved, StoreUnavailable) or await sqlite.get("app", "small") == b"2"
         assert await sqlite.get("app", "large") is None
-        assert await sqlite.usage("app") == await recount(sqlite, "app")
+        assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
     await sqlite.put("app", "large", b"1" * 1_000_000, None, Tier.EPHEMERAL, FREE)
-    assert await sqlite.usage("app") == await recount(sqlite, "app")
+    assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
 
 
 async def test_one_callers_mistake_stays_with_that_caller(sqlite: SqliteEngine) -> None:
@@ -231,12 +231,12 @@ async def test_keys_moving_between_the_tiers_are_never_missing(sqlite: SqliteEng
         assert None not in values
         numbers = [int(value or b"-1") for value in values]
         assert numbers == sorted(numbers)
-    assert await sqlite.usage("app") == await recount(sqlite, "app") == Usage(2, 13)
+    assert await sqlite.usage("app") == await recount_usage(sqlite, "app") == Usage(2, 13)
 
 
 async def test_processes_that_share_the_files_stay_exact(tmp_path: Path) -> None:
     # They also race to create the files.
-    children = [child("count", tmp_path, 8, 100) for _ in range(3)]
+    children = [start_child("count", tmp_path, 8, 100) for _ in range(3)]
     for process in children:
         assert (await asyncio.to_thread(process.communicate))[0] == b""
         assert process.returncode == 0
@@ -245,7 +245,7 @@ async def test_processes_that_share_the_files_stay_exact(tmp_path: Path) -> None
     assert await engine.get("app", "hits") == b"2400"
     assert await engine.get("app", "misses") == b"2400"
     assert (await engine.usage("app")).keys == 52
-    assert await engine.usage("app") == await recount(engine, "app")
+    assert await engine.usage("app") == await recount_usage(engine, "app")
     await engine.close()
 
 
@@ -253,7 +253,7 @@ async def test_no_acknowledged_write_is_lost_when_the_process_is_killed(tmp_path
     chance = random.Random(7)
     acknowledged: dict[str, bytes] = {}
     for turn in range(20):
-        process = child("load", tmp_path, 16, turn)
+        process = start_child("load", tmp_path, 16, turn)
         assert process.stdout is not None
         lines = [process.stdout.readline()]
         await asyncio.sleep(chance.uniform(0.01, 0.12))
@@ -269,6 +269,6 @@ async def test_no_acknowledged_write_is_lost_when_the_process_is_killed(tmp_path
             stored = await engine.get("app", key)
             # A later write of the same key may have been applied but not yet acknowledged.
             assert int(stored or b"-1") >= int(value), key
-        assert await engine.usage("app") == await recount(engine, "app")
+        assert await engine.usage("app") == await recount_usage(engine, "app")
         await engine.close()
     assert len(acknowledged) > 500

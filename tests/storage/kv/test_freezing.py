@@ -20,10 +20,10 @@ import redis
 from baobab.storage.kv import Delete, Engine, Entry, Get, Quota, Set, SpaceFrozen, SqliteEngine, Tier, Usage
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.postgres.statements import lock_id
-from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
-from tests.storage.kv.accounts import recount
+from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
+from tests.storage.kv.accounts import recount_usage
 from tests.storage.kv.freezing_child import LASTING, count, engine_at
-from tests.storage.kv.test_carrying import exported
+from tests.storage.kv.test_carrying import export_all
 from tests.storage.kv.test_files import other_connection
 
 FREE = Quota()
@@ -57,7 +57,7 @@ WRITES: dict[str, Callable[[Engine], Awaitable[object]]] = {
 
 
 @pytest.fixture
-async def frozen(engine: Engine) -> Engine:
+async def frozen_engine(engine: Engine) -> Engine:
     """With an entry in each tier, both with half their time gone, and one that stays."""
     await engine.put("app", "n", b"1", 60, D, FREE)
     await engine.put("app", "text", b'"1"', 60, E, FREE)
@@ -69,51 +69,51 @@ async def frozen(engine: Engine) -> Engine:
 class TestRefusal:
     @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
     async def test_every_write_is_refused_and_changes_nothing(
-        self, frozen: Engine, write: Callable[[Engine], Awaitable[object]]
+        self, frozen_engine: Engine, write: Callable[[Engine], Awaitable[object]]
     ) -> None:
-        before = await exported(frozen)
+        before = await export_all(frozen_engine)
         with pytest.raises(SpaceFrozen):
-            await write(frozen)
-        assert await exported(frozen) == before
-        assert await frozen.usage("app") == await recount(frozen, "app") == Usage(3, 15)
+            await write(frozen_engine)
+        assert await export_all(frozen_engine) == before
+        assert await frozen_engine.usage("app") == await recount_usage(frozen_engine, "app") == Usage(3, 15)
 
-    async def test_they_are_refused_in_company_too(self, frozen: Engine) -> None:
-        before = await exported(frozen)
-        results = await asyncio.gather(*(write(frozen) for write in WRITES.values()), return_exceptions=True)
+    async def test_they_are_refused_in_company_too(self, frozen_engine: Engine) -> None:
+        before = await export_all(frozen_engine)
+        results = await asyncio.gather(*(write(frozen_engine) for write in WRITES.values()), return_exceptions=True)
         assert {type(result) for result in results} == {SpaceFrozen}
-        assert await exported(frozen) == before
+        assert await export_all(frozen_engine) == before
 
-    async def test_other_spaces_are_not_frozen(self, frozen: Engine) -> None:
+    async def test_other_spaces_are_not_frozen(self, frozen_engine: Engine) -> None:
         for name in ("other", "ap", "app2"):
-            assert await frozen.incr(name, "n", 1, None, FREE) == 1
-            assert await frozen.incr(name, "n", 1, None, FREE) == 2
+            assert await frozen_engine.incr(name, "n", 1, None, FREE) == 1
+            assert await frozen_engine.incr(name, "n", 1, None, FREE) == 2
 
-    async def test_reads_go_on_and_restart_no_expiry(self, frozen: Engine, clock: Any) -> None:
+    async def test_reads_go_on_and_restart_no_expiry(self, frozen_engine: Engine, clock: Any) -> None:
         clock.advance(30)
-        assert await frozen.get("app", "n") == b"1"
-        assert await frozen.get("app", "n", touch=True) == b"1"
-        assert await frozen.ttl("app", "n") == 30
-        assert await frozen.exists("app", "text") is True
-        assert await frozen.batch("app", [Get("n"), Get("none")], FREE) == [b"1", None]
-        assert await frozen.scan("app", "", 10, None) == (["n", "stays", "text"], None)
+        assert await frozen_engine.get("app", "n") == b"1"
+        assert await frozen_engine.get("app", "n", touch=True) == b"1"
+        assert await frozen_engine.ttl("app", "n") == 30
+        assert await frozen_engine.exists("app", "text") is True
+        assert await frozen_engine.batch("app", [Get("n"), Get("none")], FREE) == [b"1", None]
+        assert await frozen_engine.scan("app", "", 10, None) == (["n", "stays", "text"], None)
 
-    async def test_entries_expire_and_are_swept(self, frozen: Engine, clock: Any) -> None:
+    async def test_entries_expire_and_are_swept(self, frozen_engine: Engine, clock: Any) -> None:
         clock.advance(60)
-        assert await frozen.sweep() == 2
-        assert await frozen.get("app", "n", touch=True) is None
-        assert await frozen.usage("app") == Usage(1, 6)
+        assert await frozen_engine.sweep() == 2
+        assert await frozen_engine.get("app", "n", touch=True) is None
+        assert await frozen_engine.usage("app") == Usage(1, 6)
         with pytest.raises(SpaceFrozen):
-            await frozen.put("app", "n", b"1", None, D, FREE)
+            await frozen_engine.put("app", "n", b"1", None, D, FREE)
 
-    async def test_thaw_lets_writes_in_again(self, frozen: Engine, clock: Any) -> None:
-        await frozen.freeze("app")
+    async def test_thaw_lets_writes_in_again(self, frozen_engine: Engine, clock: Any) -> None:
+        await frozen_engine.freeze("app")
         for _ in range(2):
-            await frozen.thaw("app")
-            assert await frozen.incr("app", "stays", 1, None, FREE) > 1
+            await frozen_engine.thaw("app")
+            assert await frozen_engine.incr("app", "stays", 1, None, FREE) > 1
         clock.advance(30)
-        assert await frozen.get("app", "n", touch=True) == b"1"
-        assert await frozen.ttl("app", "n") == 60
-        assert await frozen.flush("app") == 3
+        assert await frozen_engine.get("app", "n", touch=True) == b"1"
+        assert await frozen_engine.ttl("app", "n") == 60
+        assert await frozen_engine.flush("app") == 3
 
     async def test_a_space_that_was_never_written_can_be_frozen(self, engine: Engine) -> None:
         await engine.thaw("app")
@@ -136,7 +136,7 @@ class TestRefusal:
         )
         assert [type(result) for result in results[2:4]] == [SpaceFrozen, SpaceFrozen]
         assert [*results[:2], *results[4:]] == [None, None, None, 2]
-        assert await exported(engine) == [Entry("a", b"2", E)]
+        assert await export_all(engine) == [Entry("a", b"2", E)]
 
     async def test_an_attempt_made_before_is_answered_and_a_refused_one_may_be_made_later(self, engine: Engine) -> None:
         assert await engine.for_attempt("before").incr("app", "n", 5, None, FREE) == 5
@@ -152,11 +152,11 @@ class TestRefusal:
         assert await engine.for_attempt("u").batch("app", [Set("m", b"1")], FREE) == [None]
         assert await engine.get("app", "m") == b"1"
 
-    async def test_it_outlives_the_engine(self, frozen: Engine) -> None:
-        await frozen.close()
-        await frozen.open()
+    async def test_it_outlives_the_engine(self, frozen_engine: Engine) -> None:
+        await frozen_engine.close()
+        await frozen_engine.open()
         with pytest.raises(SpaceFrozen):
-            await frozen.incr("app", "n", 1, None, FREE)
+            await frozen_engine.incr("app", "n", 1, None, FREE)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "valkey"])
@@ -169,7 +169,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @contextmanager
-def child(*arguments: object) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+def start_child(*arguments: object) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     """The process, and what it says."""
     with subprocess.Popen([sys.executable, str(CHILD), *map(str, arguments)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -180,7 +180,7 @@ def child(*arguments: object) -> Iterator[tuple[subprocess.Popen[bytes], IO[byte
 
 
 @asynccontextmanager
-async def opened(*addresses: str) -> AsyncIterator[list[Engine]]:
+async def open_engines(*addresses: str) -> AsyncIterator[list[Engine]]:
     async with AsyncExitStack() as stack:
         engines = []
         for address in addresses:
@@ -193,23 +193,23 @@ async def opened(*addresses: str) -> AsyncIterator[list[Engine]]:
 
 class TestProcesses:
     async def test_nothing_changes_once_freeze_has_returned(self, address: str) -> None:
-        async with opened(address, address) as (one, two):
-            with child("write", address, "child", 32) as (other, said):
+        async with open_engines(address, address) as (one, two):
+            with start_child("write", address, "child", 32) as (other, said):
                 assert await asyncio.to_thread(said.readline) == b"ready\n"
                 counting = asyncio.gather(count(one, "one", 32), count(two, "two", 32))
                 await asyncio.sleep(0.3)
                 await two.freeze("app")
-                held = await exported(one)
+                held = await export_all(one)
                 counted = sum(await counting) + int(await asyncio.to_thread(said.readline))
                 assert await asyncio.to_thread(other.wait) == 0
-            assert await exported(two) == held
+            assert await export_all(two) == held
             # What was refused was not made, and what was made is there.
             assert await one.get("app", "hits") == b"%d" % counted
-            assert await one.usage("app") == await recount(two, "app") == Usage(len(held), size(held))
+            assert await one.usage("app") == await recount_usage(two, "app") == Usage(len(held), count_bytes(held))
             assert counted > 100
 
     async def test_it_is_so_for_an_engine_that_writes_in_the_next_moment(self, address: str) -> None:
-        async with opened(address, address) as (one, two):
+        async with open_engines(address, address) as (one, two):
             for turn in range(1, 20):
                 assert await two.incr("app", "n", 1, None, FREE) == turn
                 await one.freeze("app")
@@ -218,7 +218,7 @@ class TestProcesses:
                 await one.thaw("app")
 
     async def test_it_waits_for_a_write_in_flight(self, postgres_url: str) -> None:
-        async with opened(postgres_url) as [engine]:
+        async with open_engines(postgres_url) as [engine]:
             with psycopg.connect(postgres_url) as writer:
                 # As writes that keep the size of a space do.
                 writer.execute("SELECT pg_advisory_xact_lock_shared(%s)", (lock_id("app"),))
@@ -239,7 +239,7 @@ class TestCrashes:
         chance = random.Random(7)
         for turn in range(6):
             folder = tmp_path / str(turn)
-            with child("freeze", folder) as (process, output):
+            with start_child("freeze", folder) as (process, output):
                 lines = [output.readline() for _ in range(2 * LASTING)]
                 await asyncio.sleep(chance.uniform(0.0, 0.05))
                 os.kill(process.pid, signal.SIGKILL)
@@ -247,18 +247,18 @@ class TestCrashes:
             said = [line.split() for line in lines if line.endswith(b"\n")]
             thawed = [int(number) for word, number in said if word == b"thawed"]
             # The thaw that would have come next may have been made.
-            frozen = [int(number) for word, number in said if word == b"frozen" and int(number) > len(thawed)]
+            frozen_spaces = [int(number) for word, number in said if word == b"frozen" and int(number) > len(thawed)]
             assert thawed
-            assert frozen
-            async with opened(str(folder)) as [engine]:
+            assert frozen_spaces
+            async with open_engines(str(folder)) as [engine]:
                 for number in thawed:
                     assert await engine.incr(f"app{number}", "n", 1, None, FREE) == 1
-                for number in frozen:
+                for number in frozen_spaces:
                     with pytest.raises(SpaceFrozen):
                         await engine.incr(f"app{number}", "n", 1, None, FREE)
 
     async def test_postgres_keeps_it(self, own_postgres: PostgresServer) -> None:
-        async with opened(own_postgres.database("kv")) as [engine]:
+        async with open_engines(own_postgres.create_database("kv")) as [engine]:
             # The last thing before it may still be on its way to the disk.
             await engine.put("app", "n", b"1", None, E, FREE)
             await engine.freeze("app")
@@ -266,43 +266,43 @@ class TestCrashes:
             await asyncio.to_thread(own_postgres.start)
             with pytest.raises(SpaceFrozen):
                 await engine.incr("app", "n", 1, None, FREE)
-            assert await exported(engine) == [Entry("n", b"1", E)]
+            assert await export_all(engine) == [Entry("n", b"1", E)]
 
     async def test_valkey_keeps_it_as_it_keeps_everything(self, own_valkey: ValkeyServer) -> None:
         with redis.Redis.from_url(own_valkey.url) as client:
             client.config_set("appendfsync", "always")
-        async with opened(own_valkey.url) as [engine]:
+        async with open_engines(own_valkey.url) as [engine]:
             await engine.put("app", "n", b"1", None, E, FREE)
             await engine.freeze("app")
         own_valkey.stop(signal.SIGKILL)
         await asyncio.to_thread(own_valkey.start)
-        async with opened(own_valkey.url) as [engine]:
+        async with open_engines(own_valkey.url) as [engine]:
             with pytest.raises(SpaceFrozen):
                 await engine.incr("app", "n", 1, None, FREE)
-            assert await exported(engine) == [Entry("n", b"1", E)]
+            assert await export_all(engine) == [Entry("n", b"1", E)]
 
 
 @pytest.fixture
 def own_postgres() -> Iterator[PostgresServer]:
     """One that a test may stop."""
-    with postgres() as server:
+    with start_postgres() as server:
         yield server
 
 
 @pytest.fixture
 def own_valkey() -> Iterator[ValkeyServer]:
-    with valkey() as server:
+    with start_valkey() as server:
         yield server
 
 
 class TestOlderStores:
     async def test_a_folder_of_an_earlier_release_opens(self, tmp_path: Path) -> None:
-        async with opened(str(tmp_path)) as [engine]:
+        async with open_engines(str(tmp_path)) as [engine]:
             await engine.incr("app", "n", 1, None, FREE)
         for name in ("kv.db", "kv-ephemeral.db"):
             with other_connection(tmp_path / name) as connection:
                 connection.execute("DROP TABLE frozen")
-        async with opened(str(tmp_path), str(tmp_path)) as (engine, other):
+        async with open_engines(str(tmp_path), str(tmp_path)) as (engine, other):
             assert await engine.incr("app", "n", 1, None, FREE) == 2
             await engine.freeze("app")
             with pytest.raises(SpaceFrozen):
@@ -324,8 +324,8 @@ class TestOlderStores:
     async def test_tables_of_an_earlier_release_are_brought_on_by_whoever_comes_first(
         self, postgres_server: PostgresServer
     ) -> None:
-        url = postgres_server.database("earlier")
-        async with opened(url) as [engine]:
+        url = postgres_server.create_database("earlier")
+        async with open_engines(url) as [engine]:
             await engine.incr("app", "n", 1, None, FREE)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE kv.usage DROP COLUMN frozen")
@@ -340,5 +340,5 @@ class TestOlderStores:
         await asyncio.gather(*(engine.close() for engine in engines))
 
 
-def size(entries: list[Entry]) -> int:
+def count_bytes(entries: list[Entry]) -> int:
     return sum(len(entry.key) + len(entry.value) for entry in entries)

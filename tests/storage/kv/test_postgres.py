@@ -32,8 +32,8 @@ from baobab.storage.kv import (
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.postgres.statements import lock_id
 from tests.servers import PostgresServer
-from tests.storage.kv.accounts import recount
-from tests.storage.kv.postgres_line import line
+from tests.storage.kv.accounts import recount_usage
+from tests.storage.kv.postgres_proxy import open_proxy
 
 FREE = Quota()
 D, E = Tier.DURABLE, Tier.EPHEMERAL
@@ -41,7 +41,7 @@ CHILD = Path(__file__).with_name("postgres_child.py")
 
 
 @asynccontextmanager
-async def opened(url: str, clock: Any = time.time, **options: Any) -> AsyncIterator[PostgresEngine]:
+async def open_engine(url: str, clock: Any = time.time, **options: Any) -> AsyncIterator[PostgresEngine]:
     engine = PostgresEngine(url, clock, **options)
     await engine.open()
     try:
@@ -51,7 +51,7 @@ async def opened(url: str, clock: Any = time.time, **options: Any) -> AsyncItera
 
 
 @contextmanager
-def space_held(url: str, space: str) -> Iterator[psycopg.Connection[Any]]:
+def hold_space(url: str, space: str) -> Iterator[psycopg.Connection[Any]]:
     """By somebody who is in the middle of a write to it."""
     with psycopg.connect(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_id(space),))
@@ -77,24 +77,24 @@ def kill_a_backend(server: PostgresServer) -> None:
 
 class TestProcesses:
     async def test_processes_that_share_a_database_stay_exact(self, postgres_server: PostgresServer) -> None:
-        url = postgres_server.database("shared")
+        url = postgres_server.create_database("shared")
         children = [
             subprocess.Popen([sys.executable, str(CHILD), url, name, "8", "25", "60", "100"], stdout=subprocess.PIPE)
             for name in ("one", "two", "three")
         ]
         stored = [int((await asyncio.to_thread(process.communicate))[0]) for process in children]
         assert sum(stored) == 100
-        async with opened(url) as engine:
+        async with open_engine(url) as engine:
             assert (await engine.usage("full")).keys == 100
             assert await engine.get("app", "hits") == b"600"
             assert [await engine.get("app", f"hits{number}") for number in range(8)] == [b"75"] * 8
             for space in ("app", "full"):
-                assert await engine.usage(space) == await recount(engine, space)
+                assert await engine.usage(space) == await recount_usage(engine, space)
 
     async def test_engines_that_open_an_empty_database_together_make_its_tables_once(
         self, postgres_server: PostgresServer
     ) -> None:
-        url = postgres_server.database("empty")
+        url = postgres_server.create_database("empty")
         engines = [PostgresEngine(url) for _ in range(6)]
         await asyncio.gather(*(engine.open() for engine in engines))
         counts = await asyncio.gather(*(engine.incr("app", "n", 1, None, FREE) for engine in engines))
@@ -103,7 +103,7 @@ class TestProcesses:
 
     async def test_two_engines_fill_a_quota_of_bytes_exactly(self, postgres_url: str) -> None:
         quota = Quota(max_bytes=100)
-        async with opened(postgres_url) as one, opened(postgres_url) as two:
+        async with open_engine(postgres_url) as one, open_engine(postgres_url) as two:
             for turn in range(10):
                 results = await asyncio.gather(
                     *(
@@ -114,7 +114,7 @@ class TestProcesses:
                     return_exceptions=True,
                 )
                 assert results.count(None) == 10
-                assert await one.usage(f"app{turn}") == await recount(two, f"app{turn}") == Usage(10, 100)
+                assert await one.usage(f"app{turn}") == await recount_usage(two, f"app{turn}") == Usage(10, 100)
 
     async def test_two_engines_in_many_spaces_never_wait_in_a_circle(self, postgres_url: str) -> None:
         chance = random.Random(3)
@@ -138,7 +138,7 @@ class TestProcesses:
             ]
             return chance.choice(asks)()
 
-        async with opened(postgres_url) as one, opened(postgres_url) as two:
+        async with open_engine(postgres_url) as one, open_engine(postgres_url) as two:
 
             async def caller(engine: PostgresEngine) -> None:
                 for _ in range(30):
@@ -149,10 +149,10 @@ class TestProcesses:
 
             await asyncio.gather(*(caller(engine) for engine in (one, two) for _ in range(4)))
             for space in spaces:
-                assert await one.usage(space) == await recount(one, space)
+                assert await one.usage(space) == await recount_usage(one, space)
 
     async def test_two_attempts_in_two_processes_make_one_write(self, postgres_url: str) -> None:
-        async with opened(postgres_url) as one, opened(postgres_url) as two:
+        async with open_engine(postgres_url) as one, open_engine(postgres_url) as two:
             for number in range(20):
                 attempts = [engine.for_attempt(f"t{number}").incr("app", "n", 1, None, FREE) for engine in (one, two)]
                 assert await asyncio.gather(*attempts) == [number + 1, number + 1]
@@ -189,7 +189,7 @@ class TestRestarts:
                         await asyncio.sleep(0.02)
                 repeated[number] += 1
 
-        async with opened(postgres_url) as engine:
+        async with open_engine(postgres_url) as engine:
             callers = [asyncio.ensure_future(caller(engine, number)) for number in range(8)]
             callers += [asyncio.ensure_future(stubborn(engine, number)) for number in range(8)]
             for _ in range(3):
@@ -207,10 +207,10 @@ class TestRestarts:
                 counted = int(await engine.get("app", f"n{number}") or b"0")
                 assert acknowledged[number] <= counted <= acknowledged[number] + unknown[number]
                 assert await engine.get("app", f"once{number}") == b"%d" % repeated[number]
-            assert await engine.usage("app") == await recount(engine, "app")
+            assert await engine.usage("app") == await recount_usage(engine, "app")
 
     async def test_an_engine_finds_its_server_again(self, postgres_server: PostgresServer, postgres_url: str) -> None:
-        async with opened(postgres_url) as engine:
+        async with open_engine(postgres_url) as engine:
             await engine.put("app", "key", b"1", None, D, FREE)
             await engine.check()
             postgres_server.stop()
@@ -240,8 +240,8 @@ class TestRestarts:
             await engine.get("app", "key")
 
     async def test_tables_of_a_later_release_are_left_alone(self, postgres_server: PostgresServer) -> None:
-        url = postgres_server.database("later")
-        async with opened(url):
+        url = postgres_server.create_database("later")
+        async with open_engine(url):
             pass
         with psycopg.connect(url) as connection:
             connection.execute("UPDATE kv.version SET version = 99")
@@ -251,18 +251,18 @@ class TestRestarts:
 
 class TestLines:
     async def test_a_write_whose_answer_was_lost_is_safe_to_repeat(self, postgres_url: str) -> None:
-        async with line(postgres_url) as (wire, url), opened(url) as engine:
+        async with open_proxy(postgres_url) as (wire, url), open_engine(url) as engine:
             wire.last_words = b"COMMIT"
             with pytest.raises(StoreUnavailable):
                 await engine.for_attempt("t").incr("app", "n", 1, None, FREE)
             wire.last_words = None
-            async with opened(postgres_url) as other:
+            async with open_engine(postgres_url) as other:
                 assert await other.get("app", "n") == b"1"
             assert await engine.for_attempt("t").incr("app", "n", 1, None, FREE) == 1
             assert await engine.get("app", "n") == b"1"
 
     async def test_nothing_waits_for_ever_for_a_silent_server(self, postgres_url: str) -> None:
-        async with line(postgres_url) as (wire, url), opened(url, timeout=0.2) as engine:
+        async with open_proxy(postgres_url) as (wire, url), open_engine(url, timeout=0.2) as engine:
             await engine.put("app", "key", b"1", None, D, FREE)
             await engine.get("app", "key")
             wire.open.clear()
@@ -278,9 +278,9 @@ class TestLines:
 
 class TestLocks:
     async def test_a_space_held_elsewhere_refuses_its_writes_and_no_more(self, postgres_url: str) -> None:
-        async with opened(postgres_url, timeout=0.2, writers=1) as engine:
+        async with open_engine(postgres_url, timeout=0.2, writers=1) as engine:
             await engine.put("app", "kept", b"1", None, D, FREE)
-            with space_held(postgres_url, "app"):
+            with hold_space(postgres_url, "app"):
                 results = await asyncio.gather(
                     *(engine.put("app", f"k{n}", b"1", None, Tier(n % 2), FREE) for n in range(10)),
                     return_exceptions=True,
@@ -292,7 +292,7 @@ class TestLocks:
             await engine.put("app", "k0", b"1", None, D, FREE)
 
     async def test_a_counter_waits_for_its_own_row_only(self, postgres_url: str) -> None:
-        async with opened(postgres_url, timeout=0.2) as engine:
+        async with open_engine(postgres_url, timeout=0.2) as engine:
             for key in ("a", "b"):
                 await engine.put("app", key, b"1", None, D, FREE)
             with psycopg.connect(postgres_url) as connection:
@@ -307,8 +307,8 @@ class TestLocks:
             assert await engine.usage("app") == Usage(2, 5)
 
     async def test_a_full_queue_refuses_at_once(self, postgres_url: str) -> None:
-        async with opened(postgres_url, queue_limit=10) as engine:
-            with space_held(postgres_url, "app"):
+        async with open_engine(postgres_url, queue_limit=10) as engine:
+            with hold_space(postgres_url, "app"):
                 first = asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE))
                 await asyncio.sleep(0.05)
                 results = asyncio.gather(
@@ -320,13 +320,13 @@ class TestLocks:
             assert await engine.get("app", "hits") == b"11"
 
     async def test_close_finishes_what_it_had_accepted(self, postgres_url: str) -> None:
-        async with opened(postgres_url) as engine:
+        async with open_engine(postgres_url) as engine:
             accepted = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
             await asyncio.sleep(0)
         assert sorted(await asyncio.gather(*accepted)) == list(range(1, 501))
 
     async def test_a_view_of_a_closed_engine_is_closed_too(self, postgres_url: str) -> None:
-        async with opened(postgres_url) as engine:
+        async with open_engine(postgres_url) as engine:
             view = engine.for_attempt("t")
         for refused in (view.get("app", "key"), view.incr("app", "key", 1, None, FREE)):
             with pytest.raises(StoreUnavailable):
@@ -334,7 +334,7 @@ class TestLocks:
 
     @pytest.mark.parametrize("key", ["\ud800", "a\0b"])
     async def test_one_callers_mistake_stays_with_that_caller(self, postgres_url: str, key: str) -> None:
-        async with opened(postgres_url) as engine:
+        async with open_engine(postgres_url) as engine:
             mistake, misread, other = await asyncio.gather(
                 engine.put("app", key, b"1", None, D, FREE),
                 engine.get("app", key),
@@ -350,24 +350,24 @@ class TestGroups:
     async def test_durable_writes_are_on_disk_when_acknowledged_and_ephemeral_ones_soon_after(
         self, postgres_server: PostgresServer
     ) -> None:
-        url = postgres_server.database("careless")
+        url = postgres_server.create_database("careless")
         postgres_server.execute("ALTER DATABASE careless SET synchronous_commit = off")
-        async with opened(url) as engine:
+        async with open_engine(url) as engine:
             with psycopg.connect(url, autocommit=True) as connection:
 
-                async def flushed(key: str, tier: Tier) -> bool:
+                async def is_flushed(key: str, tier: Tier) -> bool:
                     [[before]] = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
                     await engine.put("app", key, b"1", None, tier, FREE)
                     [[done]] = connection.execute("SELECT pg_current_wal_flush_lsn() > %s", (before,)).fetchall()
                     return bool(done)
 
-                assert all([await flushed("key", D) for _ in range(20)])
-                assert not all([await flushed("cached", E) for _ in range(20)])
+                assert all([await is_flushed("key", D) for _ in range(20)])
+                assert not all([await is_flushed("cached", E) for _ in range(20)])
                 # These leave the durable tier, or come to it.
-                assert all([await flushed("key", Tier((n + 1) % 2)) for n in range(20)])
+                assert all([await is_flushed("key", Tier((n + 1) % 2)) for n in range(20)])
 
     async def test_a_read_sees_every_write_acknowledged_before_it(self, postgres_url: str) -> None:
-        async with opened(postgres_url, readers=3) as engine:
+        async with open_engine(postgres_url, readers=3) as engine:
 
             async def caller(number: int) -> None:
                 for turn in range(30):

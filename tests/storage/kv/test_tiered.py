@@ -31,10 +31,10 @@ from baobab.storage.kv.tiered.durable import DurableEngine
 from baobab.storage.kv.tiered.engine import TieredEngine
 from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
-from tests.storage.kv.accounts import recount
+from tests.storage.kv.accounts import recount_usage
 from tests.storage.kv.histories import History
-from tests.storage.kv.test_equivalence import answers, state, steps
-from tests.storage.kv.tiered_workers import FREE, D, E, Paused, in_valkey, workers
+from tests.storage.kv.test_equivalence import collect_answers, read_state, steps
+from tests.storage.kv.tiered_workers import FREE, D, E, PausedSqlite, list_ephemeral_keys, open_workers
 
 
 @pytest.mark.parametrize(("name", "examples"), [("sqlite+valkey", 120), ("postgres+valkey", 25)])
@@ -66,8 +66,8 @@ def test_it_answers_as_the_dictionaries_do(
                         one, other = (
                             (engine.for_attempt(tokens), memory.for_attempt(tokens)) if once else (engine, memory)
                         )
-                        assert await answers(one, space, step) == await answers(other, space, step)
-                assert await state(engine, space) == await state(memory, space)
+                        assert await collect_answers(one, space, step) == await collect_answers(other, space, step)
+                assert await read_state(engine, space) == await read_state(memory, space)
 
         alike()
         runner.run(engine.close())
@@ -90,31 +90,31 @@ class TestWorkers:
                 match chance.choice(["put", "put", "put", "get", "get", "get", "delete", "setnx", "incr", "cas"]):
                     case "put":
                         ask = partial(engine.put, "app", key, value, None, tier, FREE)
-                        await history.ask(ask, key, "put", value)
+                        await history.record(ask, key, "put", value)
                     case "get":
-                        seen = await history.ask(partial(engine.get, "app", key), key, "get")
+                        seen = await history.record(partial(engine.get, "app", key), key, "get")
                     case "delete":
-                        await history.ask(partial(engine.delete, "app", key), key, "delete")
+                        await history.record(partial(engine.delete, "app", key), key, "delete")
                     case "setnx":
                         ask = partial(engine.setnx, "app", key, value, None, tier, FREE)
-                        await history.ask(ask, key, "setnx", value)
+                        await history.record(ask, key, "setnx", value)
                     case "incr":
-                        await history.ask(partial(engine.incr, "app", key, 1, None, FREE), key, "incr")
+                        await history.record(partial(engine.incr, "app", key, 1, None, FREE), key, "incr")
                     case "cas":
                         old = seen if isinstance(seen, bytes) else b"0"
                         ask = partial(engine.cas, "app", key, old, value, None, FREE)
-                        await history.ask(ask, key, "cas", old, value)
+                        await history.record(ask, key, "cas", old, value)
 
-        async with workers(make_durable, valkey_url) as (one, two):
+        async with open_workers(make_durable, valkey_url) as (one, two):
             await asyncio.gather(*(caller(engine) for engine in (one, two) for _ in range(4)))
             for key in keys:
-                await history.ask(partial(two.get, "app", key), key, "get")
+                await history.record(partial(two.get, "app", key), key, "get")
             history.check()
-            assert await one.usage("app") == await recount(two, "app")
+            assert await one.usage("app") == await recount_usage(two, "app")
         durable = make_durable()
         await durable.open()
         held, _ = await durable.scan("app", "", 100, None)
-        assert set(held).isdisjoint(in_valkey(valkey_url))
+        assert set(held).isdisjoint(list_ephemeral_keys(valkey_url))
         await durable.close()
 
     async def test_a_key_that_only_moves_is_never_seen_absent(
@@ -122,7 +122,7 @@ class TestWorkers:
     ) -> None:
         keys = [f"key{number}" for number in range(4)]
 
-        async with workers(make_durable, valkey_url) as (one, two):
+        async with open_workers(make_durable, valkey_url) as (one, two):
             for key in keys:
                 await one.put("app", key, b"0", None, D, FREE)
 
@@ -140,7 +140,7 @@ class TestWorkers:
     async def test_a_counter_of_both_is_exact_in_either_tier(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url) as engines:
+        async with open_workers(make_durable, valkey_url) as engines:
             await engines[0].put("app", "ephemeral", b"0", None, E, FREE)
 
             async def caller(engine: TieredEngine) -> None:
@@ -151,12 +151,12 @@ class TestWorkers:
             await asyncio.gather(*(caller(engine) for engine in engines for _ in range(16)))
             assert await engines[0].get("app", "durable") == b"320"
             assert await engines[1].get("app", "ephemeral") == b"320"
-            assert in_valkey(valkey_url) == ["ephemeral"]
+            assert list_ephemeral_keys(valkey_url) == ["ephemeral"]
 
     async def test_they_fill_a_quota_over_both_tiers_exactly(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url) as engines:
+        async with open_workers(make_durable, valkey_url) as engines:
             # What one of them asks for alone would fit, and what both ask for would not.
             for turn, quota in enumerate([Quota(max_keys=10), Quota(max_bytes=40)] * 5):
                 results = await asyncio.gather(
@@ -168,13 +168,17 @@ class TestWorkers:
                     return_exceptions=True,
                 )
                 assert results.count(None) == 10
-                assert await engines[0].usage(f"app{turn}") == await recount(engines[1], f"app{turn}") == Usage(10, 40)
+                assert (
+                    await engines[0].usage(f"app{turn}")
+                    == await recount_usage(engines[1], f"app{turn}")
+                    == Usage(10, 40)
+                )
 
     async def test_a_key_that_goes_to_and_fro_at_the_cap_is_never_refused(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         quota = Quota(max_keys=3, max_bytes=12)
-        async with workers(make_durable, valkey_url) as engines:
+        async with open_workers(make_durable, valkey_url) as engines:
             for key in ("aaa", "bbb", "ccc"):
                 await engines[0].put("app", key, b"1", None, D, quota)
 
@@ -190,7 +194,7 @@ class TestWorkers:
     async def test_nobody_starves_for_keys_that_the_other_is_always_writing(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url) as (one, two):
+        async with open_workers(make_durable, valkey_url) as (one, two):
             stopping = False
 
             async def busy() -> None:
@@ -207,7 +211,7 @@ class TestWorkers:
     async def test_attempts_of_both_make_one_write_in_either_tier(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url) as engines:
+        async with open_workers(make_durable, valkey_url) as engines:
             await engines[0].put("app", "e", b"0", None, E, FREE)
             for number in range(10):
                 for key in ("d", "e"):
@@ -219,7 +223,7 @@ class TestWorkers:
     async def test_a_frozen_space_takes_no_writes_from_either(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url) as (one, two):
+        async with open_workers(make_durable, valkey_url) as (one, two):
             written: list[str] = []
 
             async def write(engine: TieredEngine, name: str) -> None:
@@ -256,8 +260,8 @@ async def test_a_key_that_moves_while_it_is_read_is_found(
     tmp_path: Path, valkey_url: str, read: Callable[[Engine], Awaitable[object]], answer: object, back: bool
 ) -> None:
     """It leaves the ephemeral tier when the durable one has been looked at; `back`: it then returns."""
-    durable = Paused(tmp_path, time.time)
-    async with workers(lambda: SqliteDurableEngine(tmp_path, time.time), valkey_url, 1) as [other]:
+    durable = PausedSqlite(tmp_path, time.time)
+    async with open_workers(lambda: SqliteDurableEngine(tmp_path, time.time), valkey_url, 1) as [other]:
         engine = TieredEngine(durable, valkey_url, time.time)
         await engine.open()
 
@@ -279,8 +283,8 @@ async def test_a_key_is_in_a_tier_at_every_moment_of_its_move(
     tmp_path: Path, valkey_url: str, source: Tier, target: Tier, beside: list[Tier]
 ) -> None:
     """`beside`: what else is written in the same group."""
-    durable, seen = Paused(tmp_path, time.time), []
-    async with workers(lambda: SqliteDurableEngine(tmp_path, time.time), valkey_url, 1) as [other]:
+    durable, seen = PausedSqlite(tmp_path, time.time), []
+    async with open_workers(lambda: SqliteDurableEngine(tmp_path, time.time), valkey_url, 1) as [other]:
         engine = TieredEngine(durable, valkey_url, time.time)
         await engine.open()
         await other.put("app", "key", b"1", None, source, FREE)

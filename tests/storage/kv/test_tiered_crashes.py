@@ -25,25 +25,25 @@ from baobab.storage.kv.tiered.engine import TieredEngine
 from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
 from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from tests.servers import PostgresServer, ValkeyServer
-from tests.storage.kv.accounts import recount
-from tests.storage.kv.tiered_workers import CHILD, FREE, D, E, answering, workers
+from tests.storage.kv.accounts import recount_usage
+from tests.storage.kv.tiered_workers import CHILD, FREE, D, E, open_workers, wait_until_answering
 
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 
 
-async def settled(engines: Sequence[TieredEngine]) -> None:
+async def wait_for_locks(engines: Sequence[TieredEngine]) -> None:
     """Returns when every turn in the space is over, and what became of each is known.
 
     Whoever wants all of the space waits until those who had no answer, or were killed, have had their turn.
     """
     for engine in engines:
         for ask in (engine.freeze, engine.thaw):
-            await served(ask)
+            await retry_until_served(ask)
 
 
-async def served(ask: Callable[[str], Awaitable[None]]) -> None:
+async def retry_until_served(ask: Callable[[str], Awaitable[None]]) -> None:
     """Asks until it is served: a worker refuses everything while it does not know what became of a turn of its own."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             try:
                 return await ask("app")
@@ -75,7 +75,7 @@ class TestCrashes:
                     refused[number] += 1
                     await asyncio.sleep(0.01)
 
-        async with workers(make_durable, server.url, lease=1.0) as (one, two):
+        async with open_workers(make_durable, server.url, lease=1.0) as (one, two):
             callers = [asyncio.ensure_future(caller((one, two)[n % 2], n)) for n in range(8)]
             for _ in range(4):
                 before = sum(acknowledged)
@@ -85,8 +85,8 @@ class TestCrashes:
                 server.stop(signal.SIGKILL)
                 await asyncio.sleep(0.05)
                 await asyncio.to_thread(server.start)
-                await answering(one)
-                await answering(two)
+                await wait_until_answering(one)
+                await wait_until_answering(two)
             done = True
             await asyncio.gather(*callers)
             assert sum(refused) > 0
@@ -97,14 +97,14 @@ class TestCrashes:
                 # A turn that was refused may have been made.
                 assert value is not None
                 assert int(value) >= moved[f"moving{number}"]
-            await settled([one, two])
+            await wait_for_locks([one, two])
             await one.sweep()
-            assert await one.usage("app") == await recount(two, "app")
+            assert await one.usage("app") == await recount_usage(two, "app")
 
     async def test_without_valkeys_memory_the_ephemeral_entries_are_gone_and_nothing_else(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url) as (one, two):
+        async with open_workers(make_durable, valkey_url) as (one, two):
             for number in range(10):
                 await one.put("app", f"key{number}", b"1", None, Tier(number % 2), FREE)
             with redis.Redis.from_url(valkey_url) as client:
@@ -118,7 +118,7 @@ class TestCrashes:
     async def test_what_an_attempt_wrote_is_lost_together_with_its_answer_or_not_at_all(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1) as [engine]:
+        async with open_workers(make_durable, valkey_url, 1) as [engine]:
             for _ in range(2):
                 await engine.put("app", "cached", b"0", None, E, FREE)
                 assert await engine.for_attempt("e").incr("app", "cached", 1, None, FREE) == 1
@@ -131,7 +131,7 @@ class TestCrashes:
     async def test_without_valkey_what_is_durable_can_be_read_and_nothing_written(
         self, make_durable: Callable[[], DurableEngine], server: ValkeyServer
     ) -> None:
-        async with workers(make_durable, server.url, 1) as [engine]:
+        async with open_workers(make_durable, server.url, 1) as [engine]:
             await engine.put("app", "key", b"1", 60, D, FREE)
             await engine.put("app", "cache", b"1", 60, E, FREE)
             server.stop()
@@ -154,7 +154,7 @@ class TestCrashes:
                 with pytest.raises(StoreUnavailable):
                     await refused
             await asyncio.to_thread(server.start)
-            await answering(engine)
+            await wait_until_answering(engine)
             assert await engine.get("app", "key") == b"1"
             await engine.put("app", "key", b"2", None, E, FREE)
 
@@ -192,7 +192,9 @@ class TestCrashes:
                         await asyncio.sleep(0.02)
                 repeated[number] += 1
 
-        async with workers(lambda: PostgresDurableEngine(postgres_url, time.time), valkey_url, lease=2.0) as engines:
+        async with open_workers(
+            lambda: PostgresDurableEngine(postgres_url, time.time), valkey_url, lease=2.0
+        ) as engines:
             callers = [asyncio.ensure_future(caller(engines[n % 2], n)) for n in range(6)]
             callers += [asyncio.ensure_future(stubborn(engines[n % 2], n, Tier(n // 2 % 2))) for n in range(6)]
             for how in (signal.SIGQUIT, signal.SIGINT, None):
@@ -209,9 +211,9 @@ class TestCrashes:
                 counted = int(await engines[0].get("app", f"n{number}") or b"0")
                 assert acknowledged[number] <= counted <= acknowledged[number] + unknown[number]
                 assert await engines[1].get("app", f"once{number}") == b"%d" % repeated[number]
-            await settled(engines)
+            await wait_for_locks(engines)
             await engines[0].sweep()
-            assert await engines[0].usage("app") == await recount(engines[1], "app")
+            assert await engines[0].usage("app") == await recount_usage(engines[1], "app")
 
     @pytest.mark.parametrize("rows", ["files", "postgres"])
     async def test_a_worker_that_is_killed_leaves_both_tiers_in_order(
@@ -231,9 +233,9 @@ class TestCrashes:
         await engine.open()
         for key, turn in told.items():
             assert 0 <= int(await engine.get("app", key) or b"0") - int(turn) <= 1, key
-        await settled([engine])
+        await wait_for_locks([engine])
         await engine.sweep()
-        assert await engine.usage("app") == await recount(engine, "app")
+        assert await engine.usage("app") == await recount_usage(engine, "app")
         await engine.close()
 
     async def test_it_does_not_open_without_valkey_and_leaves_nothing_open(
@@ -249,7 +251,7 @@ class TestCrashes:
     async def test_close_finishes_what_it_had_accepted(
         self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1) as [engine]:
+        async with open_workers(make_durable, valkey_url, 1) as [engine]:
             accepted = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
             await asyncio.sleep(0)
         assert sorted(await asyncio.gather(*accepted)) == list(range(1, 501))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from baobab.storage.kv import Engine, MemoryEngine, Quota, StoreUnavailable, Tier, Usage
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.clock import FixedClock
-from tests.servers import ValkeyServer, valkey
-from tests.storage.kv.test_equivalence import answers, state, steps
+from tests.servers import ValkeyServer, start_valkey
+from tests.storage.kv.test_equivalence import collect_answers, read_state, steps
 from tests.storage.valkey import children
 
 FREE = Quota()
@@ -28,7 +28,7 @@ FREE = Quota()
 @pytest.fixture
 def server() -> Iterator[ValkeyServer]:
     """One that a test may kill."""
-    with valkey() as running:
+    with start_valkey() as running:
         yield running
 
 
@@ -40,7 +40,7 @@ async def engine(valkey_url: str, clock: Any) -> AsyncIterator[ValkeyEngine]:
     await made.close()
 
 
-async def recount(engine: Engine, space: str) -> Usage:
+async def recount_usage(engine: Engine, space: str) -> Usage:
     keys, cursor = await engine.scan(space, "", 1_000_000, None)
     assert cursor is None
     values = await asyncio.gather(*(engine.get(space, key) for key in keys))
@@ -48,7 +48,7 @@ async def recount(engine: Engine, space: str) -> Usage:
     return Usage(len(keys), sum(len(key) + len(value or b"") for key, value in zip(keys, values, strict=True)))
 
 
-async def answering(engine: Engine) -> None:
+async def wait_until_answering(engine: Engine) -> None:
     """Returns when it is served again, all by itself."""
     for _ in range(1000):
         try:
@@ -87,8 +87,10 @@ def test_it_answers_as_the_engine_in_memory_does(valkey_url: str, clock: Any) ->
                             (engine.for_attempt(tokens), memory.for_attempt(tokens)) if once else (engine, memory)
                         )
                         for group in groups:
-                            assert await answers(one, space, group) == await answers(other, space, group)
-                assert await state(engine, space) == await state(memory, space)
+                            assert await collect_answers(one, space, group) == await collect_answers(
+                                other, space, group
+                            )
+                assert await read_state(engine, space) == await read_state(memory, space)
 
         alike()
         runner.run(engine.close())
@@ -132,23 +134,23 @@ class TestCounting:
 
 class TestProcesses:
     async def test_counters_and_accounts_that_they_share_stay_exact(self, valkey_url: str) -> None:
-        counted = await children.answers(*[("count", valkey_url)] * 3)
+        counted = await children.run_children(*[("count", valkey_url)] * 3)
         clock = FixedClock(time.time())
         engine = ValkeyEngine(valkey_url, clock.time)
         await engine.open()
         assert await engine.get("app", "hits") == b"%d" % sum(counted)
         assert await engine.get("app", "large") == b"%d" % (sum(counted) * 2**49)
-        assert await engine.usage("app") == await recount(engine, "app")
+        assert await engine.usage("app") == await recount_usage(engine, "app")
         # What they gave one second.
         clock.advance(2)
-        assert await engine.usage("app") == await recount(engine, "app")
+        assert await engine.usage("app") == await recount_usage(engine, "app")
         await engine.close()
 
     @pytest.mark.parametrize(("keys", "size", "fit"), [(100, 0, 100), (0, 801, 100)])
     async def test_a_quota_that_they_share_is_filled_exactly(
         self, engine: ValkeyEngine, valkey_url: str, keys: int, size: int, fit: int
     ) -> None:
-        found = await children.answers(*(("fill", valkey_url, keys, size, name) for name in "abc"))
+        found = await children.run_children(*(("fill", valkey_url, keys, size, name) for name in "abc"))
         assert sum(found) == fit
         assert await engine.usage("app") == Usage(fit, fit * 8)
 
@@ -179,14 +181,14 @@ class TestCrashes:
                     refused += 1
                     await asyncio.sleep(0.01)
 
-        always(server)
+        sync_always(server)
         callers = [asyncio.ensure_future(caller(number)) for number in range(16)]
         for _ in range(8):
             await asyncio.sleep(chance.uniform(0.05, 0.2))
             server.stop(signal.SIGKILL)
             await asyncio.to_thread(server.start)
-            await answering(engine)
-            always(server)
+            await wait_until_answering(engine)
+            sync_always(server)
             expected = list(acknowledged.items())
             stored = await asyncio.gather(*(engine.get("app", key) for key, _ in expected))
             # A later write of the same key may have been made as well.
@@ -194,7 +196,7 @@ class TestCrashes:
                 assert int(found or b"-1") >= value, key
         done = True
         await asyncio.gather(*callers)
-        assert await engine.usage("app") == await recount(engine, "app")
+        assert await engine.usage("app") == await recount_usage(engine, "app")
         assert refused > 0
         assert len(acknowledged) > 500
         await engine.close()
@@ -202,14 +204,14 @@ class TestCrashes:
     async def test_an_attempt_whose_reply_was_lost_is_made_again_to_no_effect(self, server: ValkeyServer) -> None:
         engine = ValkeyEngine(server.url)
         await engine.open()
-        always(server)
+        sync_always(server)
         for turn in range(1, 11):
             attempt = asyncio.ensure_future(engine.for_attempt(f"t{turn}").incr("app", "n", 1, None, FREE))
             await asyncio.sleep(0.001 * (turn % 3))
             server.stop(signal.SIGKILL)
             await asyncio.to_thread(server.start)
-            always(server)
-            await answering(engine)
+            sync_always(server)
+            await wait_until_answering(engine)
             await asyncio.gather(attempt, return_exceptions=True)
             assert await engine.for_attempt(f"t{turn}").incr("app", "n", 1, None, FREE) == turn
         await engine.close()
@@ -232,7 +234,7 @@ class TestCrashes:
             await engine.open()
 
 
-def always(server: ValkeyServer) -> None:
+def sync_always(server: ValkeyServer) -> None:
     with redis.Redis.from_url(server.url) as client:
         client.config_set("appendfsync", "always")
 

@@ -35,7 +35,7 @@ CHILD = Path(__file__).with_name("tiered_child.py")
 
 
 @asynccontextmanager
-async def workers(
+async def open_workers(
     make: Callable[[], DurableEngine], url: str, count: int = 2, **options: Any
 ) -> AsyncIterator[list[TieredEngine]]:
     engines = [TieredEngine(make(), url, time.time, **options) for _ in range(count)]
@@ -49,7 +49,7 @@ async def workers(
 
 
 @asynccontextmanager
-async def ephemeral(url: str, lease: float = 60.0) -> AsyncIterator[EphemeralTier]:
+async def open_ephemeral(url: str, lease: float = 60.0) -> AsyncIterator[EphemeralTier]:
     """A worker that a test leads step by step, and that may never come to the end of its turn."""
     made = EphemeralTier(url, time.time, lease=lease, timeout=2.0, queue_limit=100)
     await made.open()
@@ -59,7 +59,7 @@ async def ephemeral(url: str, lease: float = 60.0) -> AsyncIterator[EphemeralTie
         await made.close()
 
 
-async def answering(engine: Engine) -> None:
+async def wait_until_answering(engine: Engine) -> None:
     """Returns when it is served again, all by itself."""
     for _ in range(1000):
         try:
@@ -69,13 +69,13 @@ async def answering(engine: Engine) -> None:
     pytest.fail("the engine did not recover")
 
 
-def in_valkey(url: str) -> list[str]:
+def list_ephemeral_keys(url: str) -> list[str]:
     """The ephemeral entries of the space `app`."""
     with redis.Redis.from_url(url, decode_responses=True) as client:
         return sorted(client.hkeys("kv:{app}:entries"))
 
 
-def end_turns(url: str) -> None:
+def expire_locks(url: str) -> None:
     """Let every turn in the space `app` be over, as if its lease had run out."""
     with redis.Redis.from_url(url, decode_responses=True) as client:
         for holder, turn in client.hgetall("kv:{app}:holders").items():
@@ -83,11 +83,11 @@ def end_turns(url: str) -> None:
             client.hset("kv:{app}:holders", holder, f"1:{terms}")
 
 
-def a_wish(*keys: str) -> LockRequest:
+def lock_request(*keys: str) -> LockRequest:
     return LockRequest("app", keys, (), alone=False, growth=NOTHING)
 
 
-class Around:
+class HookedDurable:
     """Does something, once or always, before and after the transactions of a durable tier."""
 
     before: Callable[[], Awaitable[None]] | None = None
@@ -105,15 +105,15 @@ class Around:
         return changed
 
 
-class FilesAround(Around, SqliteDurableEngine):
+class HookedSqlite(HookedDurable, SqliteDurableEngine):
     pass
 
 
-class PostgresAround(Around, PostgresDurableEngine):
+class HookedPostgres(HookedDurable, PostgresDurableEngine):
     pass
 
 
-class Paused(FilesAround):
+class PausedSqlite(HookedSqlite):
     """Keeps what it has read to itself until `meanwhile` is done, once."""
 
     meanwhile: Callable[[], Awaitable[None]] | None = None

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from baobab.storage.objects import ObjectStore, store_at
-from tests.storage.objects.s3_server import REGION, S3Server, s3_server
+from tests.storage.objects.s3_server import REGION, S3Server, start_s3_server
 
 
 @pytest.fixture(scope="session")
 def s3_process() -> Iterator[S3Server]:
-    with s3_server() as server:
+    with start_s3_server() as server:
         yield server
 
 
@@ -36,7 +36,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
         if engine == "local":
             return store_at("", folder)
         server: S3Server = request.getfixturevalue("s3")
-        return store_at(f"s3://{server.bucket()}/some/prefix?endpoint={server.address}&region={REGION}", folder)
+        return store_at(f"s3://{server.create_bucket()}/some/prefix?endpoint={server.address}&region={REGION}", folder)
 
     return make
 

@@ -32,7 +32,7 @@ class S3Server:
     def address(self) -> str:
         return f"http://127.0.0.1:{self._server.port}"
 
-    def bucket(self) -> str:
+    def create_bucket(self) -> str:
         """A new one, without objects."""
         name = f"bucket-{next(_NUMBERS)}"
         self.send("PUT", name)
@@ -72,7 +72,7 @@ class _Silent(WSGIRequestHandler):
 
 
 @contextlib.contextmanager
-def s3_server() -> Iterator[S3Server]:
+def start_s3_server() -> Iterator[S3Server]:
     server = S3Server()
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from baobab.storage.objects import InvalidContentType, InvalidKey, ObjectInfo, ObjectStore, TooLarge
-from tests.storage.objects.streams import chunks_of, content, put, whole
+from tests.storage.objects.streams import put_object, read_content, read_whole, split_chunks
 
 # More than goes to S3 in one request.
 LARGE = random.Random(1).randbytes(9_000_000)
@@ -26,18 +26,18 @@ class TestPutAndGet:
     @pytest.mark.parametrize("size", [0, 1, 700_000, len(LARGE)])
     async def test_what_was_put_is_read_back(self, store: ObjectStore, size: int) -> None:
         data = LARGE[:size]
-        stored = await put(store, "app_1/a", data, "image/png")
+        stored = await put_object(store, "app_1/a", data, "image/png")
         assert stored == ObjectInfo(size, hashlib.sha256(data).hexdigest(), "image/png")
         assert await store.head("app_1/a") == stored
         reader = await store.get("app_1/a")
         assert reader is not None
         assert reader.info == stored
-        assert await whole(reader) == data
+        assert await read_whole(reader) == data
 
     async def test_put_replaces_the_earlier_object(self, store: ObjectStore) -> None:
-        await put(store, "app_1/a", b"a longer one", "text/plain; charset=utf-8")
-        stored = await put(store, "app_1/a", b"short", "application/x-other")
-        assert await content(store, "app_1/a") == b"short"
+        await put_object(store, "app_1/a", b"a longer one", "text/plain; charset=utf-8")
+        stored = await put_object(store, "app_1/a", b"short", "application/x-other")
+        assert await read_content(store, "app_1/a") == b"short"
         assert await store.head("app_1/a") == stored
 
     @pytest.mark.parametrize(
@@ -57,35 +57,35 @@ class TestPutAndGet:
     async def test_a_part_is_what_there_is_of_it(
         self, store: ObjectStore, start: int, end: int | None, expected: bytes
     ) -> None:
-        stored = await put(store, "app_1/a", b"0123456789")
+        stored = await put_object(store, "app_1/a", b"0123456789")
         reader = await store.get("app_1/a", start=start, end=end)
         assert reader is not None
         assert reader.info == stored
-        assert await whole(reader) == expected
+        assert await read_whole(reader) == expected
 
     async def test_a_part_of_an_empty_object_is_empty(self, store: ObjectStore) -> None:
-        await put(store, "app_1/a", b"")
-        assert await content(store, "app_1/a", 0, 10) == b""
+        await put_object(store, "app_1/a", b"")
+        assert await read_content(store, "app_1/a", 0, 10) == b""
 
     async def test_a_part_of_a_large_object_crosses_its_seams(self, store: ObjectStore) -> None:
-        await put(store, "app_1/a", LARGE)
-        assert await content(store, "app_1/a", 8_300_000, 8_500_000) == LARGE[8_300_000:8_500_000]
+        await put_object(store, "app_1/a", LARGE)
+        assert await read_content(store, "app_1/a", 8_300_000, 8_500_000) == LARGE[8_300_000:8_500_000]
 
     async def test_a_part_cannot_start_before_the_start(self, store: ObjectStore) -> None:
-        await put(store, "app_1/a", b"123")
+        await put_object(store, "app_1/a", b"123")
         with pytest.raises(ValueError, match="0 or later"):
             await store.get("app_1/a", start=-1)
 
     async def test_a_reader_stays_with_the_object_it_was_opened_on(self, store: ObjectStore) -> None:
-        await put(store, "app_1/a", b"first" * 1000)
+        await put_object(store, "app_1/a", b"first" * 1000)
         reader = await store.get("app_1/a")
         assert reader is not None
-        await put(store, "app_1/a", b"second")
+        await put_object(store, "app_1/a", b"second")
         await store.delete("app_1/a")
-        assert await whole(reader) == b"first" * 1000
+        assert await read_whole(reader) == b"first" * 1000
 
     async def test_a_reader_may_be_closed_early(self, store: ObjectStore) -> None:
-        await put(store, "app_1/a", LARGE)
+        await put_object(store, "app_1/a", LARGE)
         reader = await store.get("app_1/a")
         assert reader is not None
         assert LARGE.startswith(await anext(reader))
@@ -94,8 +94,8 @@ class TestPutAndGet:
 
     async def test_of_two_writers_one_wins_whole(self, store: ObjectStore) -> None:
         versions = [bytes([number]) * 300_000 for number in range(8)]
-        await asyncio.gather(*(put(store, "app_1/a", data, f"text/{data[0]}") for data in versions))
-        found = await content(store, "app_1/a")
+        await asyncio.gather(*(put_object(store, "app_1/a", data, f"text/{data[0]}") for data in versions))
+        found = await read_content(store, "app_1/a")
         assert found in versions
         head = await store.head("app_1/a")
         assert head == ObjectInfo(300_000, hashlib.sha256(found).hexdigest(), f"text/{found[0]}")
@@ -111,61 +111,63 @@ class TestRefusals:
                 taken += 1
                 yield bytes(1000)
 
-        await put(store, "app_1/a", b"before")
+        await put_object(store, "app_1/a", b"before")
         with pytest.raises(TooLarge):
             await store.put("app_1/a", endless(), content_type="text/plain", max_bytes=10_000)
         assert taken == 11
-        assert await content(store, "app_1/a") == b"before"
+        assert await read_content(store, "app_1/a") == b"before"
 
     async def test_exactly_the_limit_is_stored(self, store: ObjectStore) -> None:
-        await store.put("app_1/a", chunks_of(b"12345", 2), content_type="text/plain", max_bytes=5)
-        assert await content(store, "app_1/a") == b"12345"
+        await store.put("app_1/a", split_chunks(b"12345", 2), content_type="text/plain", max_bytes=5)
+        assert await read_content(store, "app_1/a") == b"12345"
 
     async def test_an_upload_that_breaks_off_leaves_what_was_there(self, store: ObjectStore) -> None:
-        async def broken() -> AsyncIterator[bytes]:
+        async def break_off() -> AsyncIterator[bytes]:
             yield LARGE
             raise ConnectionResetError
 
-        await put(store, "app_1/a", b"before")
+        await put_object(store, "app_1/a", b"before")
         for key in ("app_1/a", "app_1/b"):
             with pytest.raises(ConnectionResetError):
-                await store.put(key, broken(), content_type="text/plain", max_bytes=10_000_000)
-        assert await content(store, "app_1/a") == b"before"
+                await store.put(key, break_off(), content_type="text/plain", max_bytes=10_000_000)
+        assert await read_content(store, "app_1/a") == b"before"
         assert await store.list("", "", 10) == ["app_1/a"]
 
     async def test_a_cancelled_upload_leaves_what_was_there(self, store: ObjectStore) -> None:
         waiting = asyncio.Event()
 
-        async def stuck() -> AsyncIterator[bytes]:
+        async def hang_after_chunk() -> AsyncIterator[bytes]:
             yield LARGE
             waiting.set()
             await asyncio.Event().wait()
 
-        await put(store, "app_1/a", b"before")
-        upload = asyncio.ensure_future(store.put("app_1/a", stuck(), content_type="text/plain", max_bytes=10_000_000))
+        await put_object(store, "app_1/a", b"before")
+        upload = asyncio.ensure_future(
+            store.put("app_1/a", hang_after_chunk(), content_type="text/plain", max_bytes=10_000_000)
+        )
         await waiting.wait()
         upload.cancel()
         with pytest.raises(asyncio.CancelledError):
             await upload
-        assert await content(store, "app_1/a") == b"before"
+        assert await read_content(store, "app_1/a") == b"before"
 
     @pytest.mark.parametrize("turns", range(12))
     async def test_wherever_a_put_is_cancelled_the_object_is_whole(self, store: ObjectStore, turns: int) -> None:
-        await put(store, "app_1/a", b"before")
-        upload = asyncio.ensure_future(put(store, "app_1/a", b"after" * 200_000))
+        await put_object(store, "app_1/a", b"before")
+        upload = asyncio.ensure_future(put_object(store, "app_1/a", b"after" * 200_000))
         for _ in range(turns):
             await asyncio.sleep(0)
         await asyncio.sleep(0.0005 * turns)
         upload.cancel()
         await asyncio.gather(upload, return_exceptions=True)
-        assert await content(store, "app_1/a") in (b"before", b"after" * 200_000)
+        assert await read_content(store, "app_1/a") in (b"before", b"after" * 200_000)
 
     @pytest.mark.parametrize(
         "content_type", ["", "text/plain\r\nx: y", "tex\u0074/pl\u00e4in", " text/plain", "x" * 256]
     )
     async def test_a_content_type_that_no_header_holds_is_refused(self, store: ObjectStore, content_type: str) -> None:
         with pytest.raises(InvalidContentType):
-            await put(store, "app_1/a", b"1", content_type)
+            await put_object(store, "app_1/a", b"1", content_type)
         assert await store.head("app_1/a") is None
 
     @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ class TestRefusals:
     )
     async def test_what_could_lead_elsewhere_is_no_key(self, store: ObjectStore, key: str) -> None:
         with pytest.raises(InvalidKey):
-            await put(store, key, b"1")
+            await put_object(store, key, b"1")
         for ask in (store.get, store.head, store.delete):
             with pytest.raises(InvalidKey):
                 await ask(key)
@@ -232,8 +234,8 @@ class TestKeys:
 
     @pytest.mark.parametrize("key", ODD)
     async def test_any_text_names_an_object(self, store: ObjectStore, key: str) -> None:
-        await put(store, key, b"1")
-        assert await content(store, key) == b"1"
+        await put_object(store, key, b"1")
+        assert await read_content(store, key) == b"1"
         assert await store.list("", "", 10) == [key]
         assert await store.delete(key) is True
         assert await store.list("", "", 10) == []
@@ -250,16 +252,16 @@ class TestKeys:
         ],
     )
     async def test_keys_that_look_alike_are_two_objects(self, store: ObjectStore, one: str, other: str) -> None:
-        await put(store, one, b"1")
+        await put_object(store, one, b"1")
         assert await store.head(other) is None
-        await put(store, other, b"2")
+        await put_object(store, other, b"2")
         assert await store.delete(one) is True
-        assert await content(store, other) == b"2"
+        assert await read_content(store, other) == b"2"
 
     async def test_the_longest_key_is_a_key(self, store: ObjectStore) -> None:
         key = "app_1/" + "🌳" * 223 + "ab"
         assert len(key.encode()) == 900
-        await put(store, key, b"1")
+        await put_object(store, key, b"1")
         assert await store.list("app_1/", "", 2) == [key]
 
 
@@ -267,7 +269,7 @@ class TestListAndDelete:
     async def test_pages_follow_each_other_in_order(self, store: ObjectStore) -> None:
         keys = ["a/b", "a/b-c", "a/b.c", "a/b/c", "a/b/c/d", "a/b0", "a/Z", "a/é", "a-b/c", "b/a", "a/b/d"]
         for key in keys:
-            await put(store, key, key.encode())
+            await put_object(store, key, key.encode())
         found: list[str] = []
         while page := await store.list("", found[-1] if found else "", 3):
             found += page
@@ -275,7 +277,7 @@ class TestListAndDelete:
 
     async def test_a_list_has_what_is_below_its_prefix(self, store: ObjectStore) -> None:
         for key in ("app_1/a", "app_1/b/c", "app_10/a", "app_1-x/a"):
-            await put(store, key, b"1")
+            await put_object(store, key, b"1")
         assert await store.list("app_1/", "", 10) == ["app_1/a", "app_1/b/c"]
         assert await store.list("app_1/", "app_1/a", 10) == ["app_1/b/c"]
         assert await store.list("app_1/b/", "", 10) == ["app_1/b/c"]
@@ -285,24 +287,24 @@ class TestListAndDelete:
         assert await store.list("app_1/", "aaa/a", 1) == ["app_1/a"]
 
     async def test_delete_says_whether_there_was_something(self, store: ObjectStore) -> None:
-        await put(store, "app_1/a", b"1")
+        await put_object(store, "app_1/a", b"1")
         assert await store.delete("app_1/a") is True
         assert await store.delete("app_1/a") is False
-        assert await content(store, "app_1/a") is None
+        assert await read_content(store, "app_1/a") is None
 
     async def test_all_of_one_app_is_deleted_and_nothing_of_another(self, store: ObjectStore) -> None:
         for key in ("app_1/a", "app_1/b/c", "app_1/b/d", "app_10/a", "app_1-x/a"):
-            await put(store, key, b"1")
+            await put_object(store, key, b"1")
         assert await store.delete_all("app_1/") == 3
         assert await store.delete_all("app_1/") == 0
         assert await store.list("", "", 10) == ["app_1-x/a", "app_10/a"]
-        await put(store, "app_1/a", b"2")
-        assert await content(store, "app_1/a") == b"2"
+        await put_object(store, "app_1/a", b"2")
+        assert await read_content(store, "app_1/a") == b"2"
 
     async def test_puts_and_deletions_at_once_lose_nothing(self, store: ObjectStore) -> None:
         async def come_and_go(number: int) -> None:
             for turn in range(6):
-                await put(store, f"app_1/folder/{number}", b"%d" % turn)
+                await put_object(store, f"app_1/folder/{number}", b"%d" % turn)
                 if turn < 5:
                     assert await store.delete(f"app_1/folder/{number}") is True
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.storage.objects import ObjectInfo, ObjectStore
-from tests.storage.objects.streams import content, put
+from tests.storage.objects.streams import put_object, read_content
 
 # Long enough to be cut in several places where names of files are short, and alike up to there.
 long_segments = st.builds(
@@ -63,7 +63,7 @@ class Oracle:
         return sorted(key for key in self.objects if key.startswith(prefix) and key > after)[:limit]
 
 
-def program(keys: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+def build_program(keys: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
     return st.lists(
         st.one_of(
             st.tuples(st.just("put"), keys, contents, types),
@@ -79,18 +79,18 @@ def program(keys: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
 
 
 # A few keys for each program, so that its steps meet.
-programs = st.lists(keys, min_size=1, max_size=8).flatmap(lambda few: program(st.sampled_from(few)))
+programs = st.lists(keys, min_size=1, max_size=8).flatmap(lambda few: build_program(st.sampled_from(few)))
 
 
-async def follow(store: ObjectStore, steps: list[Any]) -> None:
+async def follow_steps(store: ObjectStore, steps: list[Any]) -> None:
     oracle = Oracle()
     for name, *arguments in steps:
-        ask: Any = {"put": put, "content": content}.get(name)
+        ask: Any = {"put": put_object, "content": read_content}.get(name)
         answer = await (ask(store, *arguments) if ask is not None else getattr(store, name)(*arguments))
         assert answer == getattr(oracle, name)(*arguments), (name, arguments)
     assert await store.list("", "", 1000) == sorted(oracle.objects)
     for key, (data, stored) in oracle.objects.items():
-        assert await content(store, key) == data
+        assert await read_content(store, key) == data
         assert await store.head(key) == stored
 
 
@@ -101,7 +101,7 @@ def test_a_store_answers_as_a_dictionary_would(
     @settings(max_examples=examples)
     @given(programs)
     def holds(steps: list[Any]) -> None:
-        asyncio.run(follow(make_store(engine), steps))
+        asyncio.run(follow_steps(make_store(engine), steps))
 
     holds()
 
@@ -114,7 +114,7 @@ def test_pages_of_files_are_the_keys_in_order(
     async def hold() -> None:
         store = make_store("local")
         for key in chosen:
-            await put(store, key, b"")
+            await put_object(store, key, b"")
         found: list[str] = []
         while page := await store.list("", found[-1] if found else "", limit):
             found += page

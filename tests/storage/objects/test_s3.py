@@ -13,14 +13,14 @@ import pytest
 from baobab.storage.objects import ObjectDamaged, ObjectStore, StoreUnavailable, store_at
 from baobab.storage.objects.s3 import S3Store
 from tests.storage.objects.s3_server import REGION, S3Server
-from tests.storage.objects.streams import content, put
+from tests.storage.objects.streams import put_object, read_content
 
 LARGE = bytes(range(256)) * 40_000
 
 
 @pytest.fixture
 def bucket(s3: S3Server) -> str:
-    return s3.bucket()
+    return s3.create_bucket()
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ class TestFailures:
     async def test_an_upload_that_fails_in_any_of_its_parts_leaves_what_was_there(
         self, store: ObjectStore, s3: S3Server, method: str, words: str
     ) -> None:
-        await put(store, "app_1/a", b"before")
+        await put_object(store, "app_1/a", b"before")
         s3.fails = lambda asked, path: asked == method and words in path
         for key in ("app_1/a", "app_1/b"):
             with pytest.raises(StoreUnavailable):
-                await put(store, key, LARGE)
-        assert await content(store, "app_1/a") == b"before"
+                await put_object(store, key, LARGE)
+        assert await read_content(store, "app_1/a") == b"before"
         assert await store.list("", "", 10) == ["app_1/a"]
 
     async def test_a_server_that_fails_once_is_asked_again(self, store: ObjectStore, s3: S3Server) -> None:
@@ -53,17 +53,17 @@ class TestFailures:
             return not known
 
         s3.fails = once
-        await put(store, "app_1/a", b"1")
-        assert await content(store, "app_1/a") == b"1"
+        await put_object(store, "app_1/a", b"1")
+        assert await read_content(store, "app_1/a") == b"1"
         assert await store.list("", "", 10) == ["app_1/a"]
         assert await store.delete("app_1/a") is True
         assert failed
 
     async def test_a_server_that_fails_is_unavailable_and_never_empty(self, store: ObjectStore, s3: S3Server) -> None:
-        await put(store, "app_1/a", b"1")
+        await put_object(store, "app_1/a", b"1")
         s3.fails = lambda method, path: True
         asked = [
-            put(store, "app_1/a", b"2"),
+            put_object(store, "app_1/a", b"2"),
             store.get("app_1/a"),
             store.get("app_1/a", start=1),
             store.head("app_1/a"),
@@ -80,7 +80,7 @@ class TestFailures:
         with pytest.raises(StoreUnavailable):
             await store.check()
         with pytest.raises(StoreUnavailable):
-            await put(store, "app_1/a", b"1")
+            await put_object(store, "app_1/a", b"1")
 
     async def test_a_server_that_never_answers_is_not_ready(self, s3: S3Server, tmp_path: Path) -> None:
         # Its connections are made by the operating system, and nobody takes them.
@@ -95,12 +95,12 @@ class TestFailures:
         with pytest.raises(StoreUnavailable):
             await store.check()
         with pytest.raises(StoreUnavailable):
-            await put(store, "app_1/a", b"1")
+            await put_object(store, "app_1/a", b"1")
 
     async def test_an_object_replaced_while_a_part_is_asked_for_is_read_from_one_version(
         self, store: ObjectStore, s3: S3Server, bucket: str
     ) -> None:
-        await put(store, "app_1/a", b"first version")
+        await put_object(store, "app_1/a", b"first version")
         replaced = asyncio.get_running_loop()
         heads = 0
 
@@ -109,16 +109,16 @@ class TestFailures:
             heads += method == "HEAD"
             if method == "GET" and heads == 1:
                 heads = 2
-                asyncio.run_coroutine_threadsafe(put(store, "app_1/a", b"second"), replaced).result(10)
+                asyncio.run_coroutine_threadsafe(put_object(store, "app_1/a", b"second"), replaced).result(10)
             return False
 
         s3.fails = replace_after_the_first_look
-        assert await content(store, "app_1/a", 2, 100) == b"cond"
+        assert await read_content(store, "app_1/a", 2, 100) == b"cond"
 
 
 class TestBuckets:
     async def test_an_object_carries_its_type_and_digest(self, store: ObjectStore, s3: S3Server, bucket: str) -> None:
-        await put(store, "app_1/a", b"1", "image/png")
+        await put_object(store, "app_1/a", b"1", "image/png")
         client = boto3.client("s3", endpoint_url=s3.address, region_name=REGION)
         head = client.head_object(Bucket=bucket, Key="app_1/a")
         client.close()
@@ -133,18 +133,18 @@ class TestBuckets:
 
     async def test_the_folders_of_a_console_are_not_listed(self, store: ObjectStore, s3: S3Server, bucket: str) -> None:
         s3.send("PUT", f"{bucket}/app_1/")
-        await put(store, "app_1/a", b"1")
+        await put_object(store, "app_1/a", b"1")
         assert await store.list("", "", 10) == ["app_1/a"]
 
     async def test_two_prefixes_of_a_bucket_are_two_stores(self, s3: S3Server, bucket: str, tmp_path: Path) -> None:
         one, other = (
             store_at(f"s3://{bucket}/{prefix}?endpoint={s3.address}", tmp_path) for prefix in ("main", "main2")
         )
-        await put(one, "app_1/a", b"1")
+        await put_object(one, "app_1/a", b"1")
         assert await other.list("", "", 10) == []
         assert await other.delete_all("app_1/") == 0
-        await put(other, "app_1/a", b"2")
-        assert await content(one, "app_1/a") == b"1"
+        await put_object(other, "app_1/a", b"2")
+        assert await read_content(one, "app_1/a") == b"1"
 
     async def test_more_than_a_page_of_the_server_is_listed_and_deleted(
         self, store: ObjectStore, s3: S3Server, bucket: str
@@ -157,7 +157,7 @@ class TestBuckets:
         assert await store.list("", "", 1) == []
 
     async def test_nothing_stays_on_this_machine(self, store: ObjectStore, tmp_path: Path) -> None:
-        await put(store, "app_1/a", LARGE)
+        await put_object(store, "app_1/a", LARGE)
         assert list(tmp_path.iterdir()) == []
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from baobab.storage.objects import store_at
-from tests.storage.objects.streams import content, put
+from tests.storage.objects.streams import put_object, read_content
 
 
 async def test_no_address_is_the_folder_itself(tmp_path: Path) -> None:
-    await put(store_at("", tmp_path / "objects"), "app_1/a", b"1")
+    await put_object(store_at("", tmp_path / "objects"), "app_1/a", b"1")
     assert (tmp_path / "objects").is_dir()
 
 
 async def test_a_folder_elsewhere_is_named_by_its_url(tmp_path: Path) -> None:
-    await put(store_at(f"file://{tmp_path}/my%20objects", tmp_path / "unused"), "app_1/a", b"1")
-    assert await content(store_at("", tmp_path / "my objects"), "app_1/a") == b"1"
+    await put_object(store_at(f"file://{tmp_path}/my%20objects", tmp_path / "unused"), "app_1/a", b"1")
+    assert await read_content(store_at("", tmp_path / "my objects"), "app_1/a") == b"1"
     assert not (tmp_path / "unused").exists()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 _CHILD = Path(__file__).with_name("child_process.py")
 
 
-async def answers(*roles: tuple[object, ...]) -> list[int]:
+async def run_children(*roles: tuple[object, ...]) -> list[int]:
     """Of processes that run side by side."""
     processes = [
         subprocess.Popen([sys.executable, str(_CHILD), *map(str, role)], stdout=subprocess.PIPE) for role in roles

@@ -11,12 +11,12 @@ import pytest
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.library import Library
 from baobab.storage.valkey.pipeline import Pipeline
-from tests.servers import ValkeyServer, valkey
+from tests.servers import ValkeyServer, start_valkey
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ValkeyServer]:
-    with valkey() as running:
+    with start_valkey() as running:
         yield running
 
 
@@ -53,7 +53,7 @@ class FakeServer:
         writer.close()
 
 
-async def soon(pipeline: Pipeline) -> object:
+async def wait_until_answering(pipeline: Pipeline) -> object:
     """Until it is answered again."""
     deadline = time.monotonic() + 20
     while True:
@@ -154,7 +154,7 @@ async def test_open_without_a_server_fails_and_goes_on_trying(server: ValkeyServ
     with pytest.raises(ValkeyUnavailable):
         pipeline.send("PING")
     server.start()
-    await soon(pipeline)
+    await wait_until_answering(pipeline)
     await pipeline.close()
 
 

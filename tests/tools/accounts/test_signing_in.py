@@ -12,29 +12,29 @@ from baobab.tools.accounts.errors import EmailTaken, InvalidCredentials, WeakPas
 from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.errors import Forbidden, InvalidToken, MissingField, RateLimited, SignupClosed
-from tests.tools.conftest import PASSWORD, House
+from tests.tools.conftest import PASSWORD, ToolHarness
 
 NEW_PASSWORD = "Battery staple 9?"
 
 
-async def test_a_new_account_owns_a_personal_organisation(house: House) -> None:
-    made = await house.use("platform_signup", email="Ada@Example.com", password=PASSWORD, name="Ada")
-    signed_in = await house.use("platform_login", email="ada@example.COM", password=PASSWORD)
-    me = await house.use("platform_me", await house.bearer(signed_in["token"]))
+async def test_a_new_account_owns_a_personal_organisation(harness: ToolHarness) -> None:
+    made = await harness.call("platform_signup", email="Ada@Example.com", password=PASSWORD, name="Ada")
+    signed_in = await harness.call("platform_login", email="ada@example.COM", password=PASSWORD)
+    me = await harness.call("platform_me", await harness.authenticate(signed_in["token"]))
 
     assert me == {"user": made["user"], "organizations": [made["organization"]]}
     assert made["user"]["email"] == "ada@example.com"
     assert (made["organization"]["personal"], made["organization"]["role"]) == (True, "owner")
     assert (signed_in["expires_in"], signed_in["token_type"]) == (3600, "Bearer")
-    claims = await house.services.signers.verify("platform", signed_in["token"])
+    claims = await harness.services.signers.verify("platform", signed_in["token"])
     assert claims["iss"] == "baobab:platform"
     assert (claims["sub"], claims["email"]) == (made["user"]["id"], "ada@example.com")
     assert claims["org_id"] == made["organization"]["id"]
 
 
-async def test_an_address_is_taken_whatever_its_case_and_however_many_ask_at_once(house: House) -> None:
+async def test_an_address_is_taken_whatever_its_case_and_however_many_ask_at_once(harness: ToolHarness) -> None:
     spellings = ["ada@example.com", "ADA@example.com", "Ada@Example.Com"] * 3
-    signups = [house.use("platform_signup", email=email, password=PASSWORD, name="Ada") for email in spellings]
+    signups = [harness.call("platform_signup", email=email, password=PASSWORD, name="Ada") for email in spellings]
     answers = await asyncio.gather(*signups, return_exceptions=True)
     assert sorted(type(answer).__name__ for answer in answers) == ["EmailTaken"] * 8 + ["dict"]
     assert EmailTaken.status == 409
@@ -52,29 +52,29 @@ async def test_an_address_is_taken_whatever_its_case_and_however_many_ask_at_onc
     ],
 )
 async def test_a_weak_password_is_refused_with_the_rules_it_breaks(
-    house: House, password: str, broken: list[str]
+    harness: ToolHarness, password: str, broken: list[str]
 ) -> None:
     with pytest.raises(WeakPassword) as refusal:
-        await house.use("platform_signup", email="ada@example.com", password=password, name="Ada")
+        await harness.call("platform_signup", email="ada@example.com", password=password, name="Ada")
     assert refusal.value.details == {"rules": broken}
 
 
-async def test_a_closed_installation_takes_no_new_accounts(house: House) -> None:
-    closed = dataclasses.replace(house.services.options, signup_open=False)
-    house.registry.bind(dataclasses.replace(house.services, options=closed))
+async def test_a_closed_installation_takes_no_new_accounts(harness: ToolHarness) -> None:
+    closed = dataclasses.replace(harness.services.options, signup_open=False)
+    harness.registry.bind(dataclasses.replace(harness.services, options=closed))
     with pytest.raises(SignupClosed):
-        await house.use("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
+        await harness.call("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
 
 
 async def test_a_failed_login_tells_neither_by_its_words_nor_by_its_time_whether_the_account_exists(
-    house: House,
+    harness: ToolHarness,
 ) -> None:
-    await house.sign_up("ada@example.com")
+    await harness.sign_up("ada@example.com")
 
     async def refusal(email: str) -> tuple[str, float]:
         started = time.perf_counter()
         with pytest.raises(InvalidCredentials) as refused:
-            await house.use("platform_login", email=email, password="Wrong horse 7!")
+            await harness.call("platform_login", email=email, password="Wrong horse 7!")
         return repr((refused.value.message, refused.value.details)), time.perf_counter() - started
 
     known = [await refusal("ada@example.com") for _ in range(5)]
@@ -85,100 +85,100 @@ async def test_a_failed_login_tells_neither_by_its_words_nor_by_its_time_whether
     assert 0.4 < ratio < 2.5
 
 
-async def test_the_audit_log_names_the_account_of_every_kind_of_signing_in(house: House) -> None:
-    made = await house.use("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
-    await house.use("platform_login", email="ada@example.com", password=PASSWORD)
+async def test_the_audit_log_names_the_account_of_every_kind_of_signing_in(harness: ToolHarness) -> None:
+    made = await harness.call("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
+    await harness.call("platform_login", email="ada@example.com", password=PASSWORD)
     with pytest.raises(InvalidCredentials):
-        await house.use("platform_login", email="ada@example.com", password="Wrong horse 7!")
-    async with house.services.database.reading() as connection:
+        await harness.call("platform_login", email="ada@example.com", password="Wrong horse 7!")
+    async with harness.services.database.reading() as connection:
         rows = (await connection.execute(select(audit_logs).where(audit_logs.c.category == "auth"))).all()
     assert {row.event_type for row in rows} == {"signup", "login", "login_failed"}
     assert {(row.actor_id, row.organisation_id) for row in rows} == {(made["user"]["id"], made["organization"]["id"])}
     assert PASSWORD not in repr(rows)
 
 
-async def test_each_address_has_its_own_small_allowance_of_attempts(house: House) -> None:
+async def test_each_address_has_its_own_small_allowance_of_attempts(harness: ToolHarness) -> None:
     async def attempts(tool: str, count: int, **arguments: Any) -> None:
         for _ in range(count):
             with pytest.raises((WeakPassword, InvalidCredentials, InvalidToken)):
-                await house.use(tool, ip="192.0.2.1", **arguments)
+                await harness.call(tool, ip="192.0.2.1", **arguments)
         with pytest.raises(RateLimited):
-            await house.use(tool, ip="192.0.2.1", **arguments)
+            await harness.call(tool, ip="192.0.2.1", **arguments)
 
     await attempts("platform_signup", 5, email="a@example.com", password="weak", name="A")
     await attempts("platform_login", 10, email="a@example.com", password="weak")
     await attempts("platform_refresh", 20, refresh_token="bb_rt_unknown")
-    await house.use("platform_signup", ip="192.0.2.2", email="a@example.com", password=PASSWORD, name="A")
+    await harness.call("platform_signup", ip="192.0.2.2", email="a@example.com", password=PASSWORD, name="A")
 
 
-async def test_a_password_kept_with_older_parameters_is_encoded_anew_at_login(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
+async def test_a_password_kept_with_older_parameters_is_encoded_anew_at_login(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
     cheap = argon2.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD)
-    async with house.services.database.writing() as connection:
+    async with harness.services.database.writing() as connection:
         await connection.execute(update(accounts).values(password_hash=cheap))
 
-    await house.use("platform_login", email="ada@example.com", password=PASSWORD)
-    async with house.services.database.reading() as connection:
+    await harness.call("platform_login", email="ada@example.com", password=PASSWORD)
+    async with harness.services.database.reading() as connection:
         kept = str(await connection.scalar(select(accounts.c.password_hash).where(accounts.c.id == ada.account_id)))
     assert kept != cheap
     assert not argon2.PasswordHasher().check_needs_rehash(kept)
-    await house.use("platform_login", email="ada@example.com", password=PASSWORD)
+    await harness.call("platform_login", email="ada@example.com", password=PASSWORD)
 
 
-async def test_a_new_password_needs_the_one_in_force(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
+async def test_a_new_password_needs_the_one_in_force(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
     with pytest.raises(MissingField):
-        await house.use("platform_update", ada, password=NEW_PASSWORD)
+        await harness.call("platform_update", ada, password=NEW_PASSWORD)
     with pytest.raises(WrongPassword):
-        await house.use("platform_update", ada, password=NEW_PASSWORD, current_password="Wrong horse 7!")
-    await house.use("platform_update", ada, name="Lovelace", password=NEW_PASSWORD, current_password=PASSWORD)
+        await harness.call("platform_update", ada, password=NEW_PASSWORD, current_password="Wrong horse 7!")
+    await harness.call("platform_update", ada, name="Lovelace", password=NEW_PASSWORD, current_password=PASSWORD)
 
     with pytest.raises(InvalidCredentials):
-        await house.use("platform_login", email="ada@example.com", password=PASSWORD)
-    signed_in = await house.use("platform_login", email="ada@example.com", password=NEW_PASSWORD)
+        await harness.call("platform_login", email="ada@example.com", password=PASSWORD)
+    signed_in = await harness.call("platform_login", email="ada@example.com", password=NEW_PASSWORD)
     assert signed_in["user"]["name"] == "Lovelace"
 
 
-async def test_no_session_begun_with_the_old_password_outlives_its_change(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    logins = [house.use("platform_login", email="ada@example.com", password=PASSWORD) for _ in range(6)]
-    change = house.use("platform_update", ada, password=NEW_PASSWORD, current_password=PASSWORD)
+async def test_no_session_begun_with_the_old_password_outlives_its_change(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    logins = [harness.call("platform_login", email="ada@example.com", password=PASSWORD) for _ in range(6)]
+    change = harness.call("platform_update", ada, password=NEW_PASSWORD, current_password=PASSWORD)
     answers: list[Any] = await asyncio.gather(*logins[:3], change, *logins[3:], return_exceptions=True)
     assert not isinstance(answers.pop(3), BaseException)
     for answer in answers:
         if isinstance(answer, dict):
             with pytest.raises(InvalidToken):
-                await house.use("platform_refresh", refresh_token=answer["refresh_token"])
+                await harness.call("platform_refresh", refresh_token=answer["refresh_token"])
         else:
             assert isinstance(answer, InvalidCredentials)
 
 
-async def test_a_password_that_is_changed_while_it_is_being_checked_opens_nothing(house: House) -> None:
-    await house.sign_up("ada@example.com")
-    login = asyncio.create_task(house.use("platform_login", email="ada@example.com", password=PASSWORD))
+async def test_a_password_that_is_changed_while_it_is_being_checked_opens_nothing(harness: ToolHarness) -> None:
+    await harness.sign_up("ada@example.com")
+    login = asyncio.create_task(harness.call("platform_login", email="ada@example.com", password=PASSWORD))
     await asyncio.sleep(0.02)
-    async with house.services.database.writing() as connection:
+    async with harness.services.database.writing() as connection:
         await connection.execute(update(accounts).values(password_hash="another"))
     with pytest.raises(InvalidCredentials):
         await login
 
 
-async def test_a_stolen_token_is_no_place_to_guess_passwords(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
+async def test_a_stolen_token_is_no_place_to_guess_passwords(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
     guess = {"password": NEW_PASSWORD, "current_password": "Wrong horse 7!"}
     for _ in range(10):
         with pytest.raises(WrongPassword):
-            await house.use("platform_update", ada, **guess)
+            await harness.call("platform_update", ada, **guess)
     with pytest.raises(RateLimited):
-        await house.use("platform_update", ada, **guess)
+        await harness.call("platform_update", ada, **guess)
 
 
-async def test_a_key_sees_its_own_organisation_and_signs_nobody_out(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    await house.organisation(ada)
-    key = await house.bearer((await house.use("api_keys_create", ada, name="agent"))["key"])
-    seen = (await house.use("platform_me", key))["organizations"]
+async def test_a_key_sees_its_own_organisation_and_signs_nobody_out(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    await harness.create_organisation(ada)
+    key = await harness.authenticate((await harness.call("api_keys_create", ada, name="agent"))["key"])
+    seen = (await harness.call("platform_me", key))["organizations"]
     assert [organisation["id"] for organisation in seen] == [ada.organisation_id]
-    assert len((await house.use("platform_me", ada))["organizations"]) == 2
+    assert len((await harness.call("platform_me", ada))["organizations"]) == 2
     with pytest.raises(Forbidden):
-        await house.use("platform_logout", key)
+        await harness.call("platform_logout", key)

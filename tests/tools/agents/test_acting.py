@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from baobab.tools.core.auth.callers import Caller
-from tests.tools.agents.conftest import Agency, graph
+from tests.tools.agents.conftest import Agency, build_graph
 
 ADA = "aaaaaaaa-0000-4000-8000-000000000001"
-READ: dict[str, Any] = graph(
+READ: dict[str, Any] = build_graph(
     {
         "read": {
             "type": "tool",
@@ -21,7 +21,7 @@ READ: dict[str, Any] = graph(
     ("read", "done"),
     tools={"builtin": ["kv_get", "kv_put"]},
 )
-WRITE: dict[str, Any] = graph(
+WRITE: dict[str, Any] = build_graph(
     {
         "write": {
             "type": "tool",
@@ -40,76 +40,78 @@ async def credential(request: pytest.FixtureRequest, agency: Agency) -> Caller:
     if request.param == "session":
         return agency.owner
     asked = {"key_scope": "app", "target_app_id": agency.app_id} if request.param == "app key" else {}
-    made = await agency.house.use("api_keys_create", agency.owner, name="k", **asked)
-    return await agency.house.bearer(made["key"])
+    made = await agency.harness.call("api_keys_create", agency.owner, name="k", **asked)
+    return await agency.harness.authenticate(made["key"])
 
 
 async def test_a_run_as_a_user_reads_what_that_user_may_whoever_starts_it(agency: Agency, credential: Caller) -> None:
-    await agency.put("secret", "SECRET")
-    await agency.agent("reader", READ, visibility="authenticated")
-    run = await agency.run("reader", credential, caller_user_id=ADA)
+    await agency.put_key("secret", "SECRET")
+    await agency.create_agent("reader", READ, visibility="authenticated")
+    run = await agency.run_agent("reader", credential, caller_user_id=ADA)
     assert (run["caller_kind"], run["status"]) == ("end_user", "failed"), run
     assert "SECRET" not in repr(run)
     # The rule opens it, and nothing else does.
-    await agency.house.use(
+    await agency.harness.call(
         "kv_expose", agency.owner, app_id=agency.app_id, pattern="secret", read="authed", write="deny"
     )
-    assert (await agency.run("reader", credential, caller_user_id=ADA))["output"] == "SECRET"
+    assert (await agency.run_agent("reader", credential, caller_user_id=ADA))["output"] == "SECRET"
 
 
 async def test_a_fork_of_a_user_s_run_reads_what_that_user_may_whoever_forks_it(
     agency: Agency, credential: Caller
 ) -> None:
-    await agency.put("secret", "SECRET")
-    await agency.agent("reader", READ, visibility="authenticated")
-    failed = await agency.run("reader", agency.user(ADA))
-    forked = await agency.house.use(
+    await agency.put_key("secret", "SECRET")
+    await agency.create_agent("reader", READ, visibility="authenticated")
+    failed = await agency.run_agent("reader", agency.end_user(ADA))
+    forked = await agency.harness.call(
         "agents_runs_fork", credential, app_id=agency.app_id, name="reader", id=failed["id"], step=0
     )
-    run = await agency.rests("reader", forked["run_id"])
+    run = await agency.wait_for_run("reader", forked["run_id"])
     assert (run["caller_kind"], run["caller_user_id"], run["status"]) == ("end_user", ADA, "failed"), run
-    assert "SECRET" not in repr(await agency.events("reader", run["id"]))
+    assert "SECRET" not in repr(await agency.list_events("reader", run["id"]))
 
 
 async def test_a_call_that_a_user_s_run_proposed_is_made_with_that_user_s_rights(
     agency: Agency, credential: Caller
 ) -> None:
-    await agency.agent("writer", WRITE, visibility="authenticated")
+    await agency.create_agent("writer", WRITE, visibility="authenticated")
     rule = {"pattern": "user:{user.id}:*", "read": "owner", "write": "owner"}
-    await agency.house.use("kv_expose", agency.owner, app_id=agency.app_id, **rule)
+    await agency.harness.call("kv_expose", agency.owner, app_id=agency.app_id, **rule)
     own, foreign = f"user:{ADA}:note", "settings"
-    run = await agency.run("writer", credential, caller_user_id=ADA, input={"key": own})
+    run = await agency.run_agent("writer", credential, caller_user_id=ADA, input={"key": own})
     assert (await agency.decide("writer", run["id"]))["status"] == "completed"
-    assert await agency.get(own) == '"written"'
+    assert await agency.get_key(own) == '"written"'
 
     # While it waits, the rule that let the user write goes.
-    run = await agency.run("writer", credential, caller_user_id=ADA, input={"key": own + "2"})
-    await agency.house.use("kv_unexpose", agency.owner, app_id=agency.app_id, pattern=rule["pattern"])
+    run = await agency.run_agent("writer", credential, caller_user_id=ADA, input={"key": own + "2"})
+    await agency.harness.call("kv_unexpose", agency.owner, app_id=agency.app_id, pattern=rule["pattern"])
     assert (await agency.decide("writer", run["id"]))["status"] == "failed"
-    assert await agency.get(own + "2") is None
-    run = await agency.run("writer", credential, caller_user_id=ADA, input={"key": foreign})
+    assert await agency.get_key(own + "2") is None
+    run = await agency.run_agent("writer", credential, caller_user_id=ADA, input={"key": foreign})
     assert run["status"] == "failed" or (await agency.decide("writer", run["id"]))["status"] == "failed"
-    assert await agency.get(foreign) is None
+    assert await agency.get_key(foreign) is None
 
 
 async def test_a_run_as_a_user_ends_with_the_membership_of_the_account_that_had_it_started(agency: Agency) -> None:
-    team = await agency.house.organisation(agency.owner)
-    app_id = await agency.house.app(team, "app_000000000002")
-    there = Agency(agency.house, agency.owner, app_id)
-    grace = await agency.house.join(team, agency.owner, "grace@example.com", "member")
-    await there.put("secret", "SECRET")
+    team = await agency.harness.create_organisation(agency.owner)
+    app_id = await agency.harness.create_app_row(team, "app_000000000002")
+    there = Agency(agency.harness, agency.owner, app_id)
+    grace = await agency.harness.join(team, agency.owner, "grace@example.com", "member")
+    await there.put_key("secret", "SECRET")
     rule = {"pattern": "secret", "read": "authed", "write": "deny"}
-    await there.house.use("kv_expose", there.owner, app_id=app_id, **rule)
-    await there.agent("reader", READ, visibility="authenticated")
-    run_id = await there.start("reader", grace, caller_user_id=ADA)
-    await there.house.use("organisations_remove_member", there.owner, organization_id=team, account_id=grace.account_id)
-    run = await there.rests("reader", run_id)
+    await there.harness.call("kv_expose", there.owner, app_id=app_id, **rule)
+    await there.create_agent("reader", READ, visibility="authenticated")
+    run_id = await there.start_run("reader", grace, caller_user_id=ADA)
+    await there.harness.call(
+        "organisations_remove_member", there.owner, organization_id=team, account_id=grace.account_id
+    )
+    run = await there.wait_for_run("reader", run_id)
     assert (run["status"], run["error"]["type"]) == ("failed", "not_allowed"), run
 
 
 async def test_what_an_agent_was_refused_is_kept_with_the_refusals_of_its_app(agency: Agency) -> None:
-    await agency.agent("reader", READ)
-    assert (await agency.run("reader"))["status"] == "failed"
-    (entry,) = (await agency.house.use("kv_audit_recent", agency.owner, app_id=agency.app_id))["entries"]
+    await agency.create_agent("reader", READ)
+    assert (await agency.run_agent("reader"))["status"] == "failed"
+    (entry,) = (await agency.harness.call("kv_audit_recent", agency.owner, app_id=agency.app_id))["entries"]
     told = (entry["method"], entry["path"], entry["status_code"], entry["error_code"], entry["key"])
     assert told == ("AGENT", "kv_get", 404, "not_found", "secret")

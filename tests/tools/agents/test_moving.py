@@ -34,8 +34,8 @@ from baobab.tools.core.types import AppId
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.tools.agents.conftest import graph
+from tests.installation import open_installation
+from tests.tools.agents.conftest import build_graph
 
 EU = "eu-west-1"
 ROWS = [agents, runs, events, checkpoints, writes, counts, stream_tokens, threads, messages, pieces, app_freezes]
@@ -76,46 +76,46 @@ class Place:
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
 
-    async def worked(self, seconds: float = 0) -> None:
+    async def run_due_jobs(self, seconds: float = 0) -> None:
         """So much later, when all that is due has been done."""
         self.clock.advance(seconds)
         for database in self.databases:
-            await jobs.settled(self.baobab.house, database)
+            await jobs.run_due_jobs(self.baobab.application, database)
 
-    async def tended(self) -> None:
-        await jobs.made(self.baobab.house, "agents_tend")
-        await self.worked()
+    async def run_maintenance(self) -> None:
+        await jobs.run_job(self.baobab.application, "agents_tend")
+        await self.run_due_jobs()
 
     @property
     def databases(self) -> list[Database]:
-        return [stores.database for stores in self.baobab.house.services.regions.values()]
+        return [stores.database for stores in self.baobab.application.services.regions.values()]
 
-    async def agent(self, name: str, tool: str, arguments: dict[str, Any]) -> None:
+    async def create_agent(self, name: str, tool: str, arguments: dict[str, Any]) -> None:
         node = {"type": "tool", "tool_ref": {"source": "builtin", "name": tool}, "args_template": arguments}
-        spec = graph({"do": node, "done": {"type": "end"}}, ("do", "done"), tools={"builtin": [tool]})
+        spec = build_graph({"do": node, "done": {"type": "end"}}, ("do", "done"), tools={"builtin": [tool]})
         body = {"name": name, "graph_spec": spec, "dedupe_window_seconds": 0}
         await self.ask("POST", f"/v1/{self.app}/agents", body, 201)
 
-    async def start(self, agent: str) -> str:
+    async def start_run(self, agent: str) -> str:
         """The path of a new run."""
         started = await self.ask("POST", f"/v1/{self.app}/agents/{agent}/runs", {"input": {}}, 201)
         return f"/v1/{self.app}/agents/{agent}/runs/{started['run_id']}"
 
-    async def status(self, run: str) -> str:
+    async def get_status(self, run: str) -> str:
         status: str = (await self.ask("GET", run))["run"]["status"]
         return status
 
-    async def becomes(self, run: str, status: str) -> None:
+    async def wait_for_status(self, run: str, status: str) -> None:
         async with asyncio.timeout(20):
-            while await self.status(run) != status:
+            while await self.get_status(run) != status:
                 await asyncio.sleep(0.01)
 
-    async def approve(self, run: str) -> None:
+    async def approve_run(self, run: str) -> None:
         told = (await self.ask("GET", f"{run}/events.json"))["events"]
         token = next(event["payload"]["approval_token"] for event in told if event["type"] == "run_paused")
         await self.ask("POST", f"{run}/resume", {"approval_token": token, "approved": True})
 
-    async def moving(self, to: str) -> str:
+    async def start_move(self, to: str) -> str:
         begun = await self.ask("POST", f"/v1/apps/{self.app}/move", {"dest_region": to}, 202)
         move = f"/v1/apps/{self.app}/migrations/{begun['migration_id']}"
         async with asyncio.timeout(20):
@@ -123,16 +123,16 @@ class Place:
                 await asyncio.sleep(0.01)
         return move
 
-    async def moved(self, move: str) -> None:
+    async def finish_move(self, move: str) -> None:
         for _ in range(20):
-            await self.worked(5)
+            await self.run_due_jobs(5)
             found = await self.ask("GET", move)
             if found["completed_at"] is not None:
                 assert found["current_step"] == "completed", found
                 return
         raise AssertionError(found)
 
-    async def left(self) -> dict[str, int]:
+    async def count_rows(self) -> dict[str, int]:
         """How many rows of agents there are, in all regions together."""
         counted = dict.fromkeys((table.name for table in ROWS), 0)
         for database in self.databases:
@@ -147,53 +147,57 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     (tmp_path / "regions.toml").write_text(f"[{EU}]\n")
     clock, gate = FixedClock(), Gate()
     settings = {"BAOBAB_REGIONS": str(tmp_path / "regions.toml")}
-    async with installation(tmp_path / "data", settings, clock=clock, further=[gate.toolset]) as baobab:
+    async with open_installation(tmp_path / "data", settings, clock=clock, further=[gate.toolset]) as baobab:
         made = Place(baobab, clock, gate)
-        made.app = await baobab.app()
-        await made.agent("waiter", "gates_one", {})
-        await made.agent("asker", "kv_incr", {"key": "n"})
+        made.app = await baobab.create_app()
+        await made.create_agent("waiter", "gates_one", {})
+        await made.create_agent("asker", "kv_incr", {"key": "n"})
         yield made
         gate.open.set()
 
 
 async def test_runs_go_on_where_the_app_has_gone_to_and_those_that_wait_can_be_decided_there(place: Place) -> None:
-    waiting, asking, decided = await place.start("waiter"), await place.start("asker"), await place.start("asker")
-    await place.becomes(waiting, "running")
+    waiting, asking, decided = (
+        await place.start_run("waiter"),
+        await place.start_run("asker"),
+        await place.start_run("asker"),
+    )
+    await place.wait_for_status(waiting, "running")
     for run in (asking, decided):
-        await place.becomes(run, "paused")
-    move = await place.moving(EU)
+        await place.wait_for_status(run, "paused")
+    move = await place.start_move(EU)
     # While it moves runs can be read, and decided about; nothing is begun and nothing goes on.
-    assert await place.status(waiting) == "running"
+    assert await place.get_status(waiting) == "running"
     refused = await place.ask("POST", f"/v1/{place.app}/agents/asker/runs", {"input": {}}, 503)
     assert refused["error"] == "app_migrating"
     await place.ask("POST", f"{asking}/cancel", None, 503)
-    await place.approve(decided)
+    await place.approve_run(decided)
     place.gate.open.set()
-    assert await place.status(waiting) == "running"
-    await place.moved(move)
-    await place.worked()
-    assert [await place.status(run) for run in (waiting, asking)] == ["completed", "paused"]
+    assert await place.get_status(waiting) == "running"
+    await place.finish_move(move)
+    await place.run_due_jobs()
+    assert [await place.get_status(run) for run in (waiting, asking)] == ["completed", "paused"]
     assert place.gate.calls == 2
-    await place.worked(10)
-    await place.becomes(decided, "completed")
-    await place.approve(asking)
-    await place.becomes(asking, "completed")
+    await place.run_due_jobs(10)
+    await place.wait_for_status(decided, "completed")
+    await place.approve_run(asking)
+    await place.wait_for_status(asking, "completed")
     assert (await place.ask("GET", f"/v1/{place.app}/kv/n"))["value"] == 2
     for run in (waiting, asking, decided):
         told = (await place.ask("GET", f"{run}/events.json"))["events"]
         assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
         assert [event["type"] for event in told].count("run_paused") == (run != waiting)
     # And back again.
-    await place.moved(await place.moving("local"))
-    again = await place.start("asker")
-    await place.becomes(again, "paused")
-    assert await place.status(asking) == "completed"
+    await place.finish_move(await place.start_move("local"))
+    again = await place.start_run("asker")
+    await place.wait_for_status(again, "paused")
+    assert await place.get_status(asking) == "completed"
 
 
 async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(place: Place) -> None:
-    run = await place.start("asker")
-    await place.becomes(run, "paused")
-    services = place.baobab.house.services
+    run = await place.start_run("asker")
+    await place.wait_for_status(run, "paused")
+    services = place.baobab.application.services
     # Somebody approved it, and the worker that made it wrote and died.
     async with services.database.writing() as connection:
         decided = {"status": "approved", "decided_at": place.clock.now()}
@@ -203,59 +207,59 @@ async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(plac
     begun = await place.ask("POST", f"/v1/apps/{place.app}/move", {"dest_region": EU}, 202)
     move = f"/v1/apps/{place.app}/migrations/{begun['migration_id']}"
     for _ in range(3):
-        await place.worked(5)
+        await place.run_due_jobs(5)
         assert (await place.ask("GET", move))["current_step"] == "blocking_writes"
         await place.ask("PUT", f"/v1/{place.app}/kv/other", {"value": 1}, 204)
     async with services.database.writing_unit() as unit:
         await services.jobs.enqueue(unit, JOB, {"approval_id": approval_id})
-    await place.moved(move)
-    await place.becomes(run, "completed")
+    await place.finish_move(move)
+    await place.wait_for_status(run, "completed")
     assert (await place.ask("GET", f"/v1/{place.app}/kv/n"))["value"] == 1
 
 
 async def test_an_approved_call_waits_for_a_move_that_takes_long(place: Place) -> None:
-    run = await place.start("asker")
-    await place.becomes(run, "paused")
-    data = [each for toolset in place.baobab.house.registry.toolsets for each in toolset.app_data]
-    stores = place.baobab.house.services.regions["local"]
+    run = await place.start_run("asker")
+    await place.wait_for_status(run, "paused")
+    data = [each for toolset in place.baobab.application.registry.toolsets for each in toolset.app_data]
+    stores = place.baobab.application.services.regions["local"]
     for each in data:
         await each.freeze(stores, place.app)
-    await place.approve(run)
+    await place.approve_run(run)
     for _ in range(5):
-        await place.worked(60)
+        await place.run_due_jobs(60)
     for each in data:
         await each.thaw(stores, place.app)
-    await place.worked(60)
-    await place.tended()
-    await place.becomes(run, "completed")
+    await place.run_due_jobs(60)
+    await place.run_maintenance()
+    await place.wait_for_status(run, "completed")
     assert (await place.ask("GET", f"/v1/{place.app}/kv/n"))["value"] == 1
 
 
 async def test_a_move_that_is_given_up_leaves_runs_to_go_on_where_they_were(place: Place) -> None:
-    waiting = await place.start("waiter")
-    await place.becomes(waiting, "running")
-    (data,) = next(t.app_data for t in place.baobab.house.registry.toolsets if t.name == "agents")
-    stores = place.baobab.house.services.regions["local"]
+    waiting = await place.start_run("waiter")
+    await place.wait_for_status(waiting, "running")
+    (data,) = next(t.app_data for t in place.baobab.application.registry.toolsets if t.name == "agents")
+    stores = place.baobab.application.services.regions["local"]
     await data.freeze(stores, place.app)
     place.gate.open.set()
-    await place.tended()
-    assert await place.status(waiting) == "running"
+    await place.run_maintenance()
+    assert await place.get_status(waiting) == "running"
     await data.thaw(stores, place.app)
-    await place.tended()
-    await place.becomes(waiting, "completed")
+    await place.run_maintenance()
+    await place.wait_for_status(waiting, "completed")
 
 
 async def test_a_deleted_app_leaves_no_runs_and_nothing_to_complain_of(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun = [await place.start("waiter"), await place.start("asker")]
+    begun = [await place.start_run("waiter"), await place.start_run("asker")]
     for run, status in zip(begun, ["running", "paused"], strict=True):
-        await place.becomes(run, status)
+        await place.wait_for_status(run, status)
     await place.ask("DELETE", f"/apps/{place.app}")
     place.gate.open.set()
     # Longer than a lease, and than what is purged after an app waits.
-    await place.worked(70)
-    await place.tended()
-    assert await place.left() == {}
+    await place.run_due_jobs(70)
+    await place.run_maintenance()
+    assert await place.count_rows() == {}
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-    assert await jobs.unfinished(place.baobab.house) == []
+    assert await jobs.list_unfinished_jobs(place.baobab.application) == []

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.docs.blocks import blocks
+from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
-from tests.tools.agents.conftest import Agency, graph
+from tests.tools.agents.conftest import Agency, build_graph
 
 GET = {"source": "builtin", "name": "kv_get"}
 KV = {"tools": {"builtin": ["kv_get", "kv_put", "interrupt"]}}
 
 
-def documented(heading: str) -> dict[str, Any]:
+def load_example(heading: str) -> dict[str, Any]:
     """The example in a section of the page about graphs."""
-    (block,) = blocks((ROOT / "docs/graph-spec.md").read_text(), "json", below=heading)
+    (block,) = find_blocks((ROOT / "docs/graph-spec.md").read_text(), "json", below=heading)
     spec: dict[str, Any] = json.loads(block)
     return spec
 
@@ -33,10 +33,10 @@ def documented(heading: str) -> dict[str, Any]:
 async def test_the_documented_example_of_conditions_does_what_the_page_says(
     agency: Agency, given: dict[str, Any], status: str, output: Any
 ) -> None:
-    await agency.put("member:amina@example.com", {"id": 7, "role": "member"})
-    await agency.put("member:guest@example.com", {"id": 8, "role": "guest"})
-    await agency.agent("refunds", documented("Conditions"))
-    run = await agency.run("refunds", input=given)
+    await agency.put_key("member:amina@example.com", {"id": 7, "role": "member"})
+    await agency.put_key("member:guest@example.com", {"id": 8, "role": "guest"})
+    await agency.create_agent("refunds", load_example("Conditions"))
+    run = await agency.run_agent("refunds", input=given)
     assert (run["status"], run["output"]) == (status, output), run["error"]
     if status == "paused":
         run = await agency.decide("refunds", run["id"])
@@ -44,8 +44,8 @@ async def test_the_documented_example_of_conditions_does_what_the_page_says(
 
 
 async def test_an_item_of_a_map_that_fails_leaves_the_others_their_results(agency: Agency) -> None:
-    await agency.put("a", 1)
-    await agency.put("c", 3)
+    await agency.put_key("a", 1)
+    await agency.put_key("c", 3)
     node = {
         "type": "map",
         "over": "{{ input.keys }}",
@@ -55,13 +55,13 @@ async def test_an_item_of_a_map_that_fails_leaves_the_others_their_results(agenc
         "on_error": "tell",
     }
     done = {"type": "end", "output_template": "{{ state.found }}"}
-    await agency.agent("each", graph({"each": node, "done": done}, ("each", "done"), **KV))
-    run = await agency.run("each", input={"keys": ["a", "b", "c"]})
+    await agency.create_agent("each", build_graph({"each": node, "done": done}, ("each", "done"), **KV))
+    run = await agency.run_agent("each", input={"keys": ["a", "b", "c"]})
     assert run["status"] == "completed", run["error"]
     first, second, third = run["output"]
     assert [first, third] == [{"value": 1}, {"value": 3}]
     assert second["error"]["code"] == "not_found"
-    ends = await agency.events("each", run["id"], "tool_call_end")
+    ends = await agency.list_events("each", run["id"], "tool_call_end")
     assert sorted(end["payload"]["status"] for end in ends) == ["error", "ok", "ok"]
 
 
@@ -75,8 +75,8 @@ async def test_an_item_of_a_map_that_is_denied_leaves_the_others_their_results(a
         "on_denied": "tell",
     }
     done = {"type": "end", "output_template": "{{ state.answers }}"}
-    await agency.agent("each", graph({"each": node, "done": done}, ("each", "done"), **KV))
-    run = await agency.run("each", input={"questions": ["One?", "Two?"]})
+    await agency.create_agent("each", build_graph({"each": node, "done": done}, ("each", "done"), **KV))
+    run = await agency.run_agent("each", input={"questions": ["One?", "Two?"]})
     await agency.decide("each", run["id"], approved=False, index=0)
     run = await agency.decide("each", run["id"], index=1)
     assert run["status"] == "completed", run["error"]
@@ -85,10 +85,10 @@ async def test_an_item_of_a_map_that_is_denied_leaves_the_others_their_results(a
 
 async def test_a_run_below_that_fails_is_something_to_decide_about(agency: Agency) -> None:
     get = {"type": "tool", "tool_ref": GET, "args_template": {"key": "nothing"}}
-    await agency.agent("below", graph({"get": get, "done": {"type": "end"}}, ("get", "done"), **KV))
+    await agency.create_agent("below", build_graph({"get": get, "done": {"type": "end"}}, ("get", "done"), **KV))
     ask = {"type": "agent", "agent": "below", "output_key": "told", "on_error": "tell"}
     done = {"type": "end", "output_template": "{{ state.told.error.code }}"}
-    await agency.agent("above", graph({"ask": ask, "done": done}, ("ask", "done")))
-    run = await agency.ended("above", await agency.start("above"))
+    await agency.create_agent("above", build_graph({"ask": ask, "done": done}, ("ask", "done")))
+    run = await agency.wait_for_end("above", await agency.start_run("above"))
     assert (run["status"], run["output"]) == ("completed", "tool_failed"), run["error"]
     assert run["tainted"] is True

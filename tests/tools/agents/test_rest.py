@@ -8,17 +8,17 @@ import httpx
 import pytest
 
 from tests.conftest import ADDRESS, Baobab
-from tests.jobs import settled
-from tests.tools.agents.conftest import graph
+from tests.jobs import run_due_jobs
+from tests.tools.agents.conftest import build_graph
 
-GREET: dict[str, Any] = graph(
+GREET: dict[str, Any] = build_graph(
     {
         "greet": {"type": "llm", "input_template": "/say Hello {{ input.name }}.", "output_key": "said"},
         "done": {"type": "end", "output_template": {"said": "{{ state.said }}"}},
     },
     ("greet", "done"),
 )
-ASK: dict[str, Any] = graph(
+ASK: dict[str, Any] = build_graph(
     {
         "ask": {
             "type": "tool",
@@ -44,27 +44,27 @@ class App:
         headers = self.owner if by is None else by
         return await self.baobab.client.request(method, f"/v1/{self.id}{path}", json=body, headers=headers)
 
-    async def agent(self, name: str, spec: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    async def create_agent(self, name: str, spec: dict[str, Any], **settings: Any) -> dict[str, Any]:
         answer = await self.ask("POST", "/agents", {"name": name, "graph_spec": spec, **settings})
         assert answer.status_code == 201, answer.text
         agent: dict[str, Any] = answer.json()["agent"]
         return agent
 
-    async def settle(self) -> None:
-        await settled(self.baobab.house)
+    async def run_due_jobs(self) -> None:
+        await run_due_jobs(self.baobab.application)
 
-    async def anon(self) -> dict[str, str]:
-        app = await self.baobab.house.services.directory.app(self.id)
+    async def anon_headers(self) -> dict[str, str]:
+        app = await self.baobab.application.services.directory.app(self.id)
         return {"apikey": app.anon_key}
 
 
 @pytest.fixture
 async def app(baobab: Baobab) -> App:
-    return App(baobab, await baobab.app())
+    return App(baobab, await baobab.create_app())
 
 
 async def test_an_agent_is_made_read_changed_and_removed(app: App) -> None:
-    made = await app.agent("greeter", GREET, description="Says hello.", daily_budget_usd=1.5)
+    made = await app.create_agent("greeter", GREET, description="Says hello.", daily_budget_usd=1.5)
     assert made["status"] == "active"
     assert made["visibility"] == "private"
     assert made["daily_budget_usd"] == "1.50"
@@ -76,11 +76,11 @@ async def test_an_agent_is_made_read_changed_and_removed(app: App) -> None:
     assert (disabled.status_code, disabled.json()["error"]) == (400, "Agent is disabled")
     assert (await app.ask("DELETE", "/agents/greeter")).status_code == 204
     assert (await app.ask("GET", "/agents/greeter")).json()["error"] == "agent_not_found"
-    assert (await app.agent("greeter", GREET))["id"] != made["id"]
+    assert (await app.create_agent("greeter", GREET))["id"] != made["id"]
 
 
 async def test_names_are_taken_once(app: App) -> None:
-    await app.agent("greeter", GREET)
+    await app.create_agent("greeter", GREET)
     again = await app.ask("POST", "/agents", {"name": "greeter", "graph_spec": GREET})
     assert (again.status_code, again.json()["error"]) == (409, "agent_exists")
     bad = await app.ask("POST", "/agents", {"name": "Greeter!", "graph_spec": GREET})
@@ -102,7 +102,7 @@ async def test_the_body_of_a_new_agent_can_be_looked_through_without_its_name(ap
 
 @pytest.mark.parametrize("version", [1, "1"])
 async def test_a_graph_comes_back_with_the_version_that_was_sent(app: App, version: Any) -> None:
-    made = await app.agent("greeter", {**GREET, "spec_version": version})
+    made = await app.create_agent("greeter", {**GREET, "spec_version": version})
     assert made["graph_spec"]["spec_version"] == version
     read = (await app.ask("GET", "/agents/greeter")).json()["agent"]
     assert type(read["graph_spec"]["spec_version"]) is type(version)
@@ -110,7 +110,7 @@ async def test_a_graph_comes_back_with_the_version_that_was_sent(app: App, versi
 
 
 async def test_the_examples_of_the_tool_are_right(app: App) -> None:
-    tool = app.baobab.house.registry.tools["agents_create"]
+    tool = app.baobab.application.registry.tools["agents_create"]
     found = []
     for paragraph in tool.description.split("\n\n"):
         if '{"spec_version"' in paragraph:
@@ -131,7 +131,7 @@ async def test_a_graph_is_looked_through(app: App) -> None:
     for name in ("any", "_"):
         assert (await app.ask("POST", f"/agents/{name}/validate", {"graph_spec": GREET})).json() == {"valid": True}
     texted = {**GREET, "spec_version": "1"}
-    assert (await app.agent("texted", texted))["graph_spec"] == texted
+    assert (await app.create_agent("texted", texted))["graph_spec"] == texted
     wrong = {**GREET, "entry": "nowhere"}
     found = (await app.ask("POST", "/agents/any/validate", {"graph_spec": wrong})).json()
     assert found["valid"] is False
@@ -178,7 +178,7 @@ async def test_a_public_agent_needs_somebody_who_has_looked(app: App) -> None:
 
 
 async def test_the_same_body_leads_to_the_same_run_and_another_waits(app: App) -> None:
-    await app.agent("greeter", GREET)
+    await app.create_agent("greeter", GREET)
     first = await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}})
     assert first.status_code == 201
     assert first.json()["status"] == "queued"
@@ -196,7 +196,7 @@ async def test_the_same_body_leads_to_the_same_run_and_another_waits(app: App) -
 
 
 async def test_starts_at_once_are_one_run(app: App) -> None:
-    await app.agent("greeter", GREET)
+    await app.create_agent("greeter", GREET)
     body = {"input": {"name": "Ada"}}
     answers = await asyncio.gather(*(app.ask("POST", "/agents/greeter/runs", body) for _ in range(10)))
     assert len({answer.json()["run_id"] for answer in answers}) == 1
@@ -204,7 +204,7 @@ async def test_starts_at_once_are_one_run(app: App) -> None:
 
 
 async def test_a_run_is_followed_to_its_end_and_from_where_one_left_off(app: App) -> None:
-    await app.agent("greeter", GREET)
+    await app.create_agent("greeter", GREET)
     run_id = (await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}})).json()["run_id"]
     path = f"/agents/greeter/runs/{run_id}"
     followed = await app.ask("GET", f"{path}/events")
@@ -228,9 +228,9 @@ async def test_a_run_is_followed_to_its_end_and_from_where_one_left_off(app: App
 
 @pytest.mark.parametrize("last", ["99", "2147483647", "9" * 20])
 async def test_an_event_that_a_run_has_not_come_to_is_taken_for_its_latest(app: App, last: str) -> None:
-    await app.agent("asker", ASK)
+    await app.create_agent("asker", ASK)
     run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}})).json()["run_id"]
-    await app.settle()
+    await app.run_due_jobs()
     path = f"/agents/asker/runs/{run_id}"
     await app.ask("POST", f"{path}/cancel")
     ended = await app.ask("GET", f"{path}/events", by={**app.owner, "last-event-id": last})
@@ -238,26 +238,26 @@ async def test_an_event_that_a_run_has_not_come_to_is_taken_for_its_latest(app: 
 
 
 async def test_a_run_that_waits_for_nobody_any_more_says_so_at_once(app: App) -> None:
-    await app.agent("asker", ASK)
+    await app.create_agent("asker", ASK)
     run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}})).json()["run_id"]
-    await app.settle()
+    await app.run_due_jobs()
     path = f"/agents/asker/runs/{run_id}"
     token = (await app.ask("GET", f"{path}/events.json")).json()["events"][-1]["payload"]["approval_token"]
     decided = await app.ask("POST", f"{path}/resume", {"approval_token": token, "approved": True})
     assert decided.json() == {"run_id": run_id, "status": "running"}
     assert (await app.ask("GET", path)).json()["run"]["status"] != "paused"
-    await app.settle()
+    await app.run_due_jobs()
     assert (await app.ask("GET", path)).json()["run"]["status"] == "completed"
 
 
 async def test_users_do_not_reach_their_runs_of_an_agent_that_has_become_private(app: App) -> None:
-    await app.agent("asker", ASK, visibility="public", safety_acknowledged=True, dedupe_window_seconds=0)
-    ada, anon = await app.baobab.user(app.id, "ada"), await app.anon()
+    await app.create_agent("asker", ASK, visibility="public", safety_acknowledged=True, dedupe_window_seconds=0)
+    ada, anon = await app.baobab.user_headers(app.id, "ada"), await app.anon_headers()
     runs = [
         (await app.ask("POST", "/public/agents/asker/runs", {"input": {}}, by=by)).json()["run_id"]
         for by in (ada, anon)
     ]
-    await app.settle()
+    await app.run_due_jobs()
     await app.ask("PATCH", "/agents/asker", {"visibility": "private"})
     body = {"approval_token": "appr_0", "approved": True}
     for by, run_id in zip((ada, anon), runs, strict=True):
@@ -276,10 +276,10 @@ async def test_users_do_not_reach_their_runs_of_an_agent_that_has_become_private
 
 
 async def test_a_stranger_s_run_is_no_run(app: App) -> None:
-    await app.agent("asker", ASK, visibility="authenticated")
-    ada, bob = [await app.baobab.user(app.id, name) for name in ("ada", "bob")]
+    await app.create_agent("asker", ASK, visibility="authenticated")
+    ada, bob = [await app.baobab.user_headers(app.id, name) for name in ("ada", "bob")]
     run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}}, by=ada)).json()["run_id"]
-    await app.settle()
+    await app.run_due_jobs()
     path = f"/agents/asker/runs/{run_id}"
     token = (await app.ask("GET", f"{path}/events.json", by=ada)).json()["events"][-1]["payload"]["approval_token"]
     decision = {"approval_token": token, "approved": True}
@@ -299,7 +299,7 @@ async def test_a_stranger_s_run_is_no_run(app: App) -> None:
 
 
 async def test_a_run_acts_as_a_user_where_the_owner_says_so_and_only_as_one_that_there_can_be(app: App) -> None:
-    await app.agent("asker", ASK, visibility="authenticated", dedupe_window_seconds=0)
+    await app.create_agent("asker", ASK, visibility="authenticated", dedupe_window_seconds=0)
     someone = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
     started = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone})
     run = (await app.ask("GET", f"/agents/asker/runs/{started.json()['run_id']}")).json()["run"]
@@ -307,21 +307,23 @@ async def test_a_run_acts_as_a_user_where_the_owner_says_so_and_only_as_one_that
     for wrong in ("ada", "*", "", someone.upper()):
         refused = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": wrong})
         assert refused.status_code == 400, wrong
-    ada = await app.baobab.user(app.id, "ada")
+    ada = await app.baobab.user_headers(app.id, "ada")
     refused = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone}, by=ada)
     assert refused.status_code == 403
-    await app.settle()
+    await app.run_due_jobs()
 
 
 async def test_a_private_agent_is_not_for_users(app: App) -> None:
-    await app.agent("greeter", GREET)
-    refused = await app.ask("POST", "/agents/greeter/runs", {"input": {}}, by=await app.baobab.user(app.id, "ada"))
+    await app.create_agent("greeter", GREET)
+    refused = await app.ask(
+        "POST", "/agents/greeter/runs", {"input": {}}, by=await app.baobab.user_headers(app.id, "ada")
+    )
     assert refused.status_code == 403
 
 
 async def test_anybody_runs_a_public_agent_and_follows_it_once_with_a_token(app: App) -> None:
-    await app.agent("greeter", GREET, visibility="public", safety_acknowledged=True)
-    anon = await app.anon()
+    await app.create_agent("greeter", GREET, visibility="public", safety_acknowledged=True)
+    anon = await app.anon_headers()
     assert (await app.ask("POST", "/public/agents/greeter/runs", {"input": {}}, by={})).status_code == 401
     started = await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)
     assert started.status_code == 202, started.text
@@ -338,13 +340,13 @@ async def test_anybody_runs_a_public_agent_and_follows_it_once_with_a_token(app:
     assert (await app.ask("GET", path, by=anon)).json()["run"]["status"] == "completed"
     assert (await app.ask("POST", f"{path}/stream-token", {}, by=anon)).json()["stream_token"] != token
     assert (await app.ask("GET", f"{path}/ws?token=x", by={})).status_code == 426
-    stranger = App(app.baobab, await app.baobab.app())
-    assert (await app.ask("GET", path, by=await stranger.anon())).status_code == 403
+    stranger = App(app.baobab, await app.baobab.create_app())
+    assert (await app.ask("GET", path, by=await stranger.anon_headers())).status_code == 403
 
 
 async def test_each_message_of_a_visitor_is_a_run_of_its_own_whichever_way_the_anon_key_comes(app: App) -> None:
-    await app.agent("greeter", GREET, visibility="public", safety_acknowledged=True, dedupe_window_seconds=3600)
-    anon = await app.anon()
+    await app.create_agent("greeter", GREET, visibility="public", safety_acknowledged=True, dedupe_window_seconds=3600)
+    anon = await app.anon_headers()
     started = []
     for by in (anon, {"authorization": f"Bearer {anon['apikey']}"}):
         for name in ("Ada", "Ada", "Bob"):
@@ -352,17 +354,17 @@ async def test_each_message_of_a_visitor_is_a_run_of_its_own_whichever_way_the_a
             started.append(await app.ask("POST", "/public/agents/greeter/runs", body, by=by))
     assert [answer.status_code for answer in started] == [202] * 6
     assert len({answer.json()["run_id"] for answer in started}) == 6
-    await app.settle()
+    await app.run_due_jobs()
     for by in (anon, {"authorization": f"Bearer {anon['apikey']}"}):
         read = await app.ask("GET", f"/public/runs/{started[0].json()['run_id']}", by=by)
         assert (read.status_code, read.json()["run"]["caller_kind"]) == (200, "anonymous")
 
 
 async def test_a_pause_is_told_alike_as_a_list_as_a_stream_and_over_a_websocket(app: App) -> None:
-    await app.agent("asker", ASK, visibility="public", safety_acknowledged=True)
-    anon = await app.anon()
+    await app.create_agent("asker", ASK, visibility="public", safety_acknowledged=True)
+    anon = await app.anon_headers()
     opened = (await app.ask("POST", "/public/agents/asker/runs", {"input": {}}, by=anon)).json()
-    await app.settle()
+    await app.run_due_jobs()
     path = f"/public/runs/{opened['run_id']}"
     listed = (await app.ask("GET", f"{path}/events.json", by=anon)).json()["events"]
     (paused,) = [event["payload"] for event in listed if event["type"] == "run_paused"]
@@ -373,22 +375,22 @@ async def test_a_pause_is_told_alike_as_a_list_as_a_stream_and_over_a_websocket(
     streamed = await app.ask("GET", f"{path}/events?token={opened['stream_token']}", by={})
     told = [frame.split("data: ")[1] for frame in streamed.text.split("\n\n") if "event: run_paused" in frame]
     again = (await app.ask("POST", f"{path}/stream-token", {}, by=anon)).json()["stream_token"]
-    sent = await socket(app, f"/v1/{app.id}{path}/ws", f"token={again}")
+    sent = await read_socket(app, f"/v1/{app.id}{path}/ws", f"token={again}")
     frames = [json.loads(message["text"]) for message in sent if "text" in message]
     (framed,) = [frame["payload"] for frame in frames if frame["type"] == "run_paused"]
     assert [json.loads(text) for text in told] == [framed] == [paused]
 
 
 async def test_runs_conversations_and_people_are_deleted_by_admins_and_nobody_else(app: App) -> None:
-    await app.agent("asker", ASK, visibility="public", safety_acknowledged=True)
+    await app.create_agent("asker", ASK, visibility="public", safety_acknowledged=True)
     run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}, "thread_id": "t"})).json()["run_id"]
-    await app.settle()
+    await app.run_due_jobs()
     doors = [
         (f"/agents/asker/runs/{run_id}", 204),
         ("/agents/asker/threads/t", 202),
         ("/agent-users/somebody", 202),
     ]
-    for by in (await app.baobab.user(app.id, "ada"), await app.anon(), {}):
+    for by in (await app.baobab.user_headers(app.id, "ada"), await app.anon_headers(), {}):
         assert {(await app.ask("DELETE", path, by=by)).status_code for path, _ in doors} <= {401, 403, 404}
     under_way = await app.ask("DELETE", doors[0][0])
     assert (under_way.status_code, under_way.json()["error"]) == (409, "run_under_way")
@@ -398,42 +400,42 @@ async def test_runs_conversations_and_people_are_deleted_by_admins_and_nobody_el
 
 
 async def test_a_websocket_tells_every_event_and_closes(app: App) -> None:
-    await app.agent("greeter", GREET, visibility="public", safety_acknowledged=True)
-    anon = await app.anon()
+    await app.create_agent("greeter", GREET, visibility="public", safety_acknowledged=True)
+    anon = await app.anon_headers()
     started = (await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)).json()
     path = f"/v1/{app.id}/public/runs/{started['run_id']}/ws"
-    sent = await socket(app, path, f"token={started['stream_token']}")
+    sent = await read_socket(app, path, f"token={started['stream_token']}")
     assert sent[0] == {"type": "websocket.accept"}
     events = [json.loads(message["text"]) for message in sent[1:-1]]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert events[-1]["type"] == "run_end"
     assert sent[-1] == {"type": "websocket.close", "code": 1000}
-    refused = await socket(app, path, "token=used")
+    refused = await read_socket(app, path, "token=used")
     assert json.loads(refused[1]["text"])["error"] == "stream_token_invalid"
     assert refused[-1]["code"] == 1008
 
 
 async def test_public_runs_are_limited_by_address_and_day_and_number(app: App) -> None:
     settings = {"visibility": "public", "safety_acknowledged": True, "dedupe_window_seconds": 0}
-    anon = await app.anon()
-    await app.agent("few", GREET, **settings, max_runs_per_ip_per_hour=2)
+    anon = await app.anon_headers()
+    await app.create_agent("few", GREET, **settings, max_runs_per_ip_per_hour=2)
     answers = [await app.ask("POST", "/public/agents/few/runs", {"input": {"n": n}}, by=anon) for n in range(4)]
     assert [answer.status_code for answer in answers] == [202, 202, 429, 429]
     said = answers[-1].json()
     assert (said["error"], said["limit"], said["max"]) == ("rate_limit_exceeded", "max_runs_per_ip_per_hour", 2)
     assert said["reset_at"]
     assert int(answers[-1].headers["retry-after"]) > 0
-    await app.agent("one", ASK, **settings, max_concurrent_runs=1)
+    await app.create_agent("one", ASK, **settings, max_concurrent_runs=1)
     answers = await asyncio.gather(
         *(app.ask("POST", "/public/agents/one/runs", {"input": {"n": n}}, by=anon) for n in range(5))
     )
     assert sorted(answer.status_code for answer in answers) == [202, 429, 429, 429, 429]
-    await app.agent("poor", GREET, **settings, daily_budget_usd=0)
+    await app.create_agent("poor", GREET, **settings, daily_budget_usd=0)
     refused = await app.ask("POST", "/public/agents/poor/runs", {"input": {}}, by=anon)
     assert (refused.status_code, refused.json()["limit"]) == (429, "daily_budget_usd")
 
 
-async def socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
+async def read_socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
     """Everything that a WebSocket is sent."""
     sent: list[dict[str, Any]] = []
     connected = asyncio.Event()
@@ -462,10 +464,10 @@ async def socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
 
 
 async def test_runs_are_listed_by_pages_and_by_what_is_asked_for(app: App) -> None:
-    await app.agent("greeter", GREET, visibility="authenticated", dedupe_window_seconds=0)
+    await app.create_agent("greeter", GREET, visibility="authenticated", dedupe_window_seconds=0)
     for thread in ("a", "b", "a"):
         await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}, "thread_id": thread})
-    await app.settle()
+    await app.run_due_jobs()
     listed = [run["id"] for run in (await app.ask("GET", "/agents/greeter/runs")).json()["runs"]]
     page = (await app.ask("GET", "/agents/greeter/runs?limit=2")).json()
     rest = (await app.ask("GET", f"/agents/greeter/runs?limit=2&cursor={page['next_cursor']}")).json()

@@ -11,32 +11,32 @@ from sqlalchemy import update
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.tables import runs
 from tests.jobs import jobs
-from tests.tools.agents.conftest import Agency, graph
+from tests.tools.agents.conftest import Agency, build_graph
 
 READ: dict[str, Any] = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
 KV = {"tools": {"builtin": ["kv_get", "kv_put", "interrupt"]}}
 
 
-def told(events: list[dict[str, Any]]) -> list[str]:
+def list_types(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
 async def test_a_run_calls_a_model_and_ends_with_its_output(agency: Agency) -> None:
-    spec = graph(
+    spec = build_graph(
         {
             "greet": {"type": "llm", "input_template": "Greet {{ input.name }}.", "output_key": "greeting"},
             "done": {"type": "end", "output_template": {"said": "{{ state.greeting }}"}},
         },
         ("greet", "done"),
     )
-    await agency.agent("greeter", spec)
-    run = await agency.run("greeter", input={"name": "Ada"})
+    await agency.create_agent("greeter", spec)
+    run = await agency.run_agent("greeter", input={"name": "Ada"})
     assert run["status"] == "completed", run
     assert "Ada" in run["output"]["said"]
     assert run["usage"]["output_tokens"] > 0
-    events = await agency.events("greeter", run["id"])
+    events = await agency.list_events("greeter", run["id"])
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-    assert told(events) == [
+    assert list_types(events) == [
         "run_start",
         "node_start",
         "llm_token_usage",
@@ -48,11 +48,11 @@ async def test_a_run_calls_a_model_and_ends_with_its_output(agency: Agency) -> N
 
 
 async def test_a_graph_reads_by_a_tool(agency: Agency) -> None:
-    await agency.put("note", {"text": "hello"})
+    await agency.put_key("note", {"text": "hello"})
     read = {**READ, "args_template": {"key": "{{ input.key }}"}}
     done = {"type": "end", "output_template": "{{ state.found.value.text }}!"}
-    await agency.agent("reader", graph({"read": read, "done": done}, ("read", "done"), **KV))
-    run = await agency.run("reader", input={"key": "note"})
+    await agency.create_agent("reader", build_graph({"read": read, "done": done}, ("read", "done"), **KV))
+    run = await agency.run_agent("reader", input={"key": "note"})
     assert run["output"] == "hello!", run
     assert run["tainted"] is True
 
@@ -63,17 +63,17 @@ async def test_a_write_waits_for_a_person_and_is_done_once(agency: Agency) -> No
         "tool_ref": {"source": "builtin", "name": "kv_put"},
         "args_template": {"key": "note", "value": "{{ input.value }}"},
     }
-    spec = graph({"write": write, "done": {"type": "end", "output_template": "ok"}}, ("write", "done"), **KV)
-    await agency.agent("writer", spec)
-    run = await agency.run("writer", input={"value": [1, 2]})
+    spec = build_graph({"write": write, "done": {"type": "end", "output_template": "ok"}}, ("write", "done"), **KV)
+    await agency.create_agent("writer", spec)
+    run = await agency.run_agent("writer", input={"value": [1, 2]})
     assert run["status"] == "paused", run
-    assert await agency.get("note") is None
-    paused = (await agency.events("writer", run["id"], "run_paused"))[0]["payload"]
+    assert await agency.get_key("note") is None
+    paused = (await agency.list_events("writer", run["id"], "run_paused"))[0]["payload"]
     assert paused["tool_name"] == "kv_put"
     assert paused["args"] == {"key": "note", "value": [1, 2]}
     run = await agency.decide("writer", run["id"])
     assert run["status"] == "completed", run
-    assert await agency.get("note") == "[1,2]"
+    assert await agency.get_key("note") == "[1,2]"
 
 
 async def test_a_refused_write_ends_the_run(agency: Agency) -> None:
@@ -82,29 +82,29 @@ async def test_a_refused_write_ends_the_run(agency: Agency) -> None:
         "tool_ref": {"source": "builtin", "name": "interrupt"},
         "args_template": {"reason": "Go on?"},
     }
-    spec = graph({"ask": ask, "done": {"type": "end", "output_template": "ok"}}, ("ask", "done"), **KV)
-    await agency.agent("asker", spec)
-    run = await agency.run("asker")
+    spec = build_graph({"ask": ask, "done": {"type": "end", "output_template": "ok"}}, ("ask", "done"), **KV)
+    await agency.create_agent("asker", spec)
+    run = await agency.run_agent("asker")
     run = await agency.decide("asker", run["id"], approved=False, reason="No.")
     assert run["status"] == "failed"
     assert run["error"] == {"message": "No.", "type": "approval_denied"}
-    assert (await agency.events("asker", run["id"], "run_failed"))[0]["payload"]["reason"] == "approval_denied"
+    assert (await agency.list_events("asker", run["id"], "run_failed"))[0]["payload"]["reason"] == "approval_denied"
 
 
 async def test_a_read_that_the_graph_narrows_waits_for_a_person(agency: Agency) -> None:
-    await agency.put("note", "hello")
+    await agency.put_key("note", "hello")
     ref = {**READ["tool_ref"], "mode_override": "read_write"}
     read = {**READ, "tool_ref": ref, "args_template": {"key": "note"}}
     done = {"type": "end", "output_template": "{{ state.found.value }}"}
-    await agency.agent("reader", graph({"read": read, "done": done}, ("read", "done"), **KV))
-    run = await agency.run("reader")
+    await agency.create_agent("reader", build_graph({"read": read, "done": done}, ("read", "done"), **KV))
+    run = await agency.run_agent("reader")
     assert run["status"] == "paused", run["error"]
-    (paused,) = await agency.events("reader", run["id"], "run_paused")
+    (paused,) = await agency.list_events("reader", run["id"], "run_paused")
     flat = {name: value for name, value in paused["payload"].items() if name != "payload"}
     assert paused["payload"]["payload"] == flat
     run = await agency.decide("reader", run["id"])
     assert (run["status"], run["output"]) == ("completed", "hello"), run
-    (ended,) = await agency.events("reader", run["id"], "tool_call_end")
+    (ended,) = await agency.list_events("reader", run["id"], "tool_call_end")
     assert ended["payload"]["duration_ms"] >= 0
 
 
@@ -113,20 +113,20 @@ async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_ha
     read = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "args_template": {"key": "a"}}
     nodes: dict[str, Any] = {f"n{index}": read for index in range(8)} | {"done": {"type": "end", "output_template": 1}}
     names = list(nodes)
-    await agency.put("a", "first")
-    await agency.agent("reader", graph(nodes, *pairwise(names), tools={"builtin": ["kv_get"]}))
-    watch, database = agency.house.services.of(RunWatcher), agency.house.services.database
+    await agency.put_key("a", "first")
+    await agency.create_agent("reader", build_graph(nodes, *pairwise(names), tools={"builtin": ["kv_get"]}))
+    watch, database = agency.harness.services.of(RunWatcher), agency.harness.services.database
     cancelled = 0
     for ticks in range(40):
-        run_id = await agency.start("reader")
+        run_id = await agency.start_run("reader")
         with watch.subscribe(run_id, database) as news:
             await news.wait()
             for _ in range(ticks):
                 await asyncio.sleep(0)
             if cancel := watch._cancels.get(run_id):
                 cancel()
-        cancelled += (await agency.rests("reader", run_id))["status"] == "cancelled"
-        agency.house.clock.advance(1)
+        cancelled += (await agency.wait_for_run("reader", run_id))["status"] == "cancelled"
+        agency.harness.clock.advance(1)
     gc.collect()
     assert cancelled
 
@@ -134,18 +134,18 @@ async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_ha
 @pytest.mark.parametrize("begun", [False, True], ids=["before it began", "under way"])
 async def test_a_run_whose_job_was_given_up_ends(agency: Agency, begun: bool) -> None:
     ask = {"type": "tool", "tool_ref": {"source": "builtin", "name": "interrupt"}, "args_template": {"reason": "?"}}
-    spec = graph({"ask": ask, "done": {"type": "end", "output_template": 1}}, ("ask", "done"), **KV)
-    await agency.agent("asker", spec)
-    run = await agency.run("asker")
-    database, job_id = agency.house.services.database, f"run:{run['id']}"
+    spec = build_graph({"ask": ask, "done": {"type": "end", "output_template": 1}}, ("ask", "done"), **KV)
+    await agency.create_agent("asker", spec)
+    run = await agency.run_agent("asker")
+    database, job_id = agency.harness.services.database, f"run:{run['id']}"
     # As it stands when a thousand attempts have ended with their processes.
     values = {"status": "running", "job_id": job_id} if begun else {"status": "queued", "job_id": None}
     async with database.writing() as connection:
         await connection.execute(update(jobs).where(jobs.c.id == job_id).values(error="Each attempt ended."))
         await connection.execute(update(runs).where(runs.c.id == run["id"]).values(**values))
-    await agency.tend()
-    run = await agency.rests("asker", run["id"])
+    await agency.run_maintenance()
+    run = await agency.wait_for_run("asker", run["id"])
     assert (run["status"], run["error"]["type"]) == ("failed", "worker_lost")
-    assert (await agency.events("asker", run["id"]))[-1]["type"] == "run_failed"
-    waiting = await agency.house.use("approvals_list", agency.owner, status="pending")
+    assert (await agency.list_events("asker", run["id"]))[-1]["type"] == "run_failed"
+    waiting = await agency.harness.call("approvals_list", agency.owner, status="pending")
     assert waiting["approvals"] == []

@@ -10,15 +10,15 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.providers import build_own_server
 from baobab.tools.core.credits import Spender, Usage
-from tests.jobs import settled
-from tests.runtime.gateway.upstream import Upstream, upstream
-from tests.tools.agents.conftest import Agency, graph
-from tests.tools.agents.test_subagents import SAY, below, running
+from tests.jobs import run_due_jobs
+from tests.runtime.gateway.upstream import Upstream, start_upstream
+from tests.tools.agents.conftest import Agency, build_graph
+from tests.tools.agents.test_subagents import SAY, agent_graph, get_child_run
 
 # A tenth of a cent for each token: an answer has 18 of them.
 PRICE = Price(prompt=10**12, completion=10**12)
 ANSWER_USD = 0.018
-ASK_FIRST = graph(
+ASK_FIRST = build_graph(
     {
         "first": {"type": "llm", "input_template": "Hello", "output_key": "first"},
         "ask": {
@@ -39,73 +39,75 @@ ASK_FIRST = graph(
 @pytest.fixture
 async def fake(agency: Agency) -> AsyncIterator[Upstream]:
     """A provider whose model `lab/ok` costs PRICE."""
-    async with upstream() as server:
+    async with start_upstream() as server:
         features = frozenset(("streaming", "tools"))
         names = {"id": "lab/ok", "name": "ok", "litellm": "lab/ok", "provider": "lab"}
         model = Model(**names, modality="chat", price=PRICE, context_window=8192, max_output=64, features=features)
-        agency.house.services.part(Gateway).add_provider(build_own_server("lab", f"{server.url}/v1", "key"), [model])
+        agency.harness.services.part(Gateway).add_provider(build_own_server("lab", f"{server.url}/v1", "key"), [model])
         yield server
 
 
-async def spent(agency: Agency, name: str) -> float:
-    listed = await agency.house.use("agents_runs_list", agency.owner, app_id=agency.app_id, name=name)
+async def get_spent(agency: Agency, name: str) -> float:
+    listed = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name=name)
     total: float = sum(run["usage"]["cost_usd"] for run in listed["runs"])
     return total
 
 
 async def test_many_starts_at_once_never_pass_the_budget_of_the_day(agency: Agency, fake: Upstream) -> None:
-    await agency.agent("say", SAY, default_model="lab/ok", daily_budget_usd=0.2)
-    started = await asyncio.gather(*(agency.start("say", input={"name": str(n)}) for n in range(20)))
-    ends = [await agency.ended("say", run_id) for run_id in started]
+    await agency.create_agent("say", SAY, default_model="lab/ok", daily_budget_usd=0.2)
+    started = await asyncio.gather(*(agency.start_run("say", input={"name": str(n)}) for n in range(20)))
+    ends = [await agency.wait_for_end("say", run_id) for run_id in started]
     completed = [run for run in ends if run["status"] == "completed"]
     assert 1 <= len(completed) < 20
     assert {run["error"]["type"] for run in ends if run not in completed} == {"daily_budget_usd"}
     assert len(fake.requests) == len(completed)
-    assert await spent(agency, "say") == pytest.approx(len(completed) * ANSWER_USD)
-    assert await spent(agency, "say") <= 0.2
-    agency.house.clock.advance(86_400)
-    assert (await agency.run("say", input={"name": "Ada"}))["status"] == "completed"
+    assert await get_spent(agency, "say") == pytest.approx(len(completed) * ANSWER_USD)
+    assert await get_spent(agency, "say") <= 0.2
+    agency.harness.clock.advance(86_400)
+    assert (await agency.run_agent("say", input={"name": "Ada"}))["status"] == "completed"
 
 
 @pytest.mark.usefixtures("fake")
 async def test_a_budget_that_is_used_up_takes_no_more_runs_until_tomorrow(agency: Agency) -> None:
-    await agency.agent("say", SAY, default_model="lab/ok")
-    assert (await agency.run("say", input={"name": "Ada"}))["status"] == "completed"
+    await agency.create_agent("say", SAY, default_model="lab/ok")
+    assert (await agency.run_agent("say", input={"name": "Ada"}))["status"] == "completed"
     # What was spent before it was bounded counts.
     bounded: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "daily_budget_usd": ANSWER_USD}
-    await agency.house.use("agents_update", agency.owner, **bounded)
-    refused = await agency.refused("agents_run", agency.owner, app_id=agency.app_id, name="say", input={"name": "Bob"})
+    await agency.harness.call("agents_update", agency.owner, **bounded)
+    refused = await agency.catch_refusal(
+        "agents_run", agency.owner, app_id=agency.app_id, name="say", input={"name": "Bob"}
+    )
     assert (refused.status, refused.details["limit"]) == (429, "daily_budget_usd")
     assert (refused.details["current"], refused.details["max"]) == (ANSWER_USD, ANSWER_USD)
-    agency.house.clock.advance(86_400)
-    run_id = await agency.start("say", input={"name": "Bob"})
+    agency.harness.clock.advance(86_400)
+    run_id = await agency.start_run("say", input={"name": "Bob"})
     # It is taken, and the model's answer might cost more than all of the day.
-    assert (await agency.ended("say", run_id))["error"]["type"] == "daily_budget_usd"
+    assert (await agency.wait_for_end("say", run_id))["error"]["type"] == "daily_budget_usd"
 
 
 @pytest.mark.usefixtures("fake")
 async def test_runs_below_spend_the_budget_of_those_above(agency: Agency) -> None:
-    await agency.agent("speaker", SAY, default_model="lab/ok")
-    await agency.agent("boss", running("speaker", name="Ada"), daily_budget_usd=0.01)
-    run = await agency.ended("boss", await agency.start("boss"))
+    await agency.create_agent("speaker", SAY, default_model="lab/ok")
+    await agency.create_agent("boss", agent_graph("speaker", name="Ada"), daily_budget_usd=0.01)
+    run = await agency.wait_for_end("boss", await agency.start_run("boss"))
     assert run["error"]["type"] == "daily_budget_usd"
-    assert (await below(agency, "speaker", run["id"]))["usage"]["cost_usd"] == 0
-    await agency.house.use("agents_update", agency.owner, app_id=agency.app_id, name="boss", daily_budget_usd=0.5)
-    run = await agency.ended("boss", await agency.start("boss"))
+    assert (await get_child_run(agency, "speaker", run["id"]))["usage"]["cost_usd"] == 0
+    await agency.harness.call("agents_update", agency.owner, app_id=agency.app_id, name="boss", daily_budget_usd=0.5)
+    run = await agency.wait_for_end("boss", await agency.start_run("boss"))
     assert (run["status"], run["usage"]["cost_usd"]) == ("completed", ANSWER_USD)
 
 
 @pytest.mark.usefixtures("fake")
 async def test_what_was_charged_before_a_process_died_is_in_the_cost_of_its_run(agency: Agency) -> None:
-    await agency.agent("asks", ASK_FIRST, default_model="lab/ok")
-    run = await agency.run("asks")
+    await agency.create_agent("asks", ASK_FIRST, default_model="lab/ok")
+    run = await agency.run_agent("asks")
     assert (run["status"], run["usage"]["cost_usd"]) == ("paused", ANSWER_USD), run["error"]
     # As it is left by a process that dies when the model has answered: charged, and not written down in the run.
-    credits_, organisation = agency.house.services.credits, agency.owner.organisation_id
+    credits_, organisation = agency.harness.services.credits, agency.owner.organisation_id
     spender = Spender(run["id"], ((run["agent_id"], None),))
     lost = await credits_.reserve(organisation, 10**8, purpose="ai.chat", ttl_seconds=60, spender=spender)
     await credits_.settle(lost, 7_000_000, Usage("lab/ok", 4, 3))
     run = await agency.decide("asks", run["id"])
     assert run["status"] == "completed", run
     assert run["usage"]["cost_usd"] == pytest.approx(2 * ANSWER_USD + 0.007)
-    await settled(agency.house)
+    await run_due_jobs(agency.harness)

@@ -15,137 +15,141 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import build_own_server
 from baobab.settings import load_settings
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey
+from tests.backends import prepare_data, release_data
 from tests.clock import FixedClock
-from tests.columns import begin, end
-from tests.jobs import settled
-from tests.runtime.gateway.upstream import Said, Upstream, upstream
-from tests.tools.agents.conftest import Agency, graph
-from tests.tools.agents.test_waiting import model
-from tests.tools.conftest import House
+from tests.jobs import run_due_jobs
+from tests.runtime.gateway.upstream import CannedAnswer, Upstream, start_upstream
+from tests.tools.agents.conftest import Agency, build_graph
+from tests.tools.agents.test_waiting import build_model
+from tests.tools.conftest import ToolHarness
 
 DONE = {"type": "end", "output_template": "ok"}
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     clock = FixedClock()
-    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
     async with composition.open_application(settings, clock=clock) as opened:
-        yield House(opened.services, opened.registry, clock, tmp_path)
-    end(tmp_path)
+        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    release_data(tmp_path)
 
 
 @pytest.fixture
 async def provider(agency: Agency) -> AsyncIterator[Upstream]:
     """Where `lab/m` asks: what was sent there stands in `requests`."""
-    async with upstream() as fake:
-        behave(agency, fake, "ok")
+    async with start_upstream() as fake:
+        set_behaviour(agency, fake, "ok")
         yield fake
 
 
-def behave(agency: Agency, fake: Upstream, name: str) -> None:
-    agency.house.services.part(Gateway).add_provider(build_own_server("lab", f"{fake.url}/v1", "key"), [model(name)])
+def set_behaviour(agency: Agency, fake: Upstream, name: str) -> None:
+    agency.harness.services.part(Gateway).add_provider(
+        build_own_server("lab", f"{fake.url}/v1", "key"), [build_model(name)]
+    )
 
 
-def chatting(**node: Any) -> dict[str, Any]:
+def chat_graph(**node: Any) -> dict[str, Any]:
     chat = {"type": "llm", "input_template": "{{ input.say }}", "output_key": "answer", "remembers": True, **node}
-    return graph({"chat": chat, "done": DONE}, ("chat", "done"))
+    return build_graph({"chat": chat, "done": DONE}, ("chat", "done"))
 
 
-async def say(agency: Agency, text: str, by: Any = None, thread: str = "t", **more: Any) -> dict[str, Any]:
-    run = await agency.run("chat", by, input={"say": text, **more}, thread_id=thread)
+async def send_text(agency: Agency, text: str, by: Any = None, thread: str = "t", **more: Any) -> dict[str, Any]:
+    run = await agency.run_agent("chat", by, input={"say": text, **more}, thread_id=thread)
     assert run["status"] == "completed", run
     return run
 
 
-def told(fake: Upstream) -> list[tuple[str, str]]:
+def last_messages(fake: Upstream) -> list[tuple[str, str]]:
     """What the model was told last."""
     return [(message["role"], message.get("content") or "") for message in fake.requests[-1].json["messages"]]
 
 
-def users(fake: Upstream) -> list[str]:
-    return [text for role, text in told(fake) if role == "user"]
+def last_user_texts(fake: Upstream) -> list[str]:
+    return [text for role, text in last_messages(fake) if role == "user"]
 
 
-async def stored(agency: Agency) -> list[Any]:
-    async with agency.house.services.database.reading() as connection:
+async def list_messages(agency: Agency) -> list[Any]:
+    async with agency.harness.services.database.reading() as connection:
         return list((await connection.execute(select(messages).order_by(messages.c.position))).all())
 
 
 async def test_the_system_prompt_is_sent_once_and_is_the_present_one(agency: Agency, provider: Upstream) -> None:
-    await agency.agent("chat", chatting(system_prompt="Be brief."), default_model="lab/m")
+    await agency.create_agent("chat", chat_graph(system_prompt="Be brief."), default_model="lab/m")
     for number in range(3):
-        await say(agency, f"turn {number}")
-    changed = chatting(system_prompt="Be long.")
-    await agency.house.use("agents_update", agency.owner, app_id=agency.app_id, name="chat", graph_spec=changed)
-    await say(agency, "turn 3")
-    assert [text for role, text in told(provider) if role == "system"] == ["Be long."]
-    assert users(provider) == [f"turn {number}" for number in range(4)]
-    assert [message.message["role"] for message in await stored(agency)] == ["user", "assistant"] * 4
+        await send_text(agency, f"turn {number}")
+    changed = chat_graph(system_prompt="Be long.")
+    await agency.harness.call("agents_update", agency.owner, app_id=agency.app_id, name="chat", graph_spec=changed)
+    await send_text(agency, "turn 3")
+    assert [text for role, text in last_messages(provider) if role == "system"] == ["Be long."]
+    assert last_user_texts(provider) == [f"turn {number}" for number in range(4)]
+    assert [message.message["role"] for message in await list_messages(agency)] == ["user", "assistant"] * 4
 
 
 async def test_a_turn_that_takes_another_branch_loses_nothing(agency: Agency, provider: Upstream) -> None:
-    spec = chatting()
+    spec = chat_graph()
     spec["nodes"]["other"] = {**spec["nodes"]["chat"], "input_template": "Other: {{ input.say }}"}
     spec["nodes"]["choose"] = {"type": "llm", "input_template": "Choose.", "output_key": "chosen"}
     spec["entry"] = "choose"
     other = {"from": "choose", "to": "other", "when": {"==": [{"var": "input.other"}, True]}}
     spec["edges"] = [other, {"from": "choose", "to": "chat"}, *spec["edges"], {"from": "other", "to": "done"}]
-    await agency.agent("chat", spec, default_model="lab/m")
-    await say(agency, "one", other=False)
-    await say(agency, "two", other=True)
-    await say(agency, "three", other=False)
-    assert users(provider) == ["one", "three"]
-    await say(agency, "four", other=True)
-    assert users(provider) == ["Other: two", "Other: four"]
+    await agency.create_agent("chat", spec, default_model="lab/m")
+    await send_text(agency, "one", other=False)
+    await send_text(agency, "two", other=True)
+    await send_text(agency, "three", other=False)
+    assert last_user_texts(provider) == ["one", "three"]
+    await send_text(agency, "four", other=True)
+    assert last_user_texts(provider) == ["Other: two", "Other: four"]
 
 
 async def test_a_turn_that_waits_keeps_its_own_messages_together_and_loses_no_other(
     agency: Agency, provider: Upstream
 ) -> None:
     tools = [{"source": "builtin", "name": "interrupt"}]
-    spec = chatting(tools=tools, on_denied="tell") | {"tools": {"builtin": ["interrupt"]}}
-    await agency.agent("chat", spec, default_model="lab/m")
-    provider.said["ask"] = asks("interrupt", '{"reason": "Go on?"}')
-    behave(agency, provider, "said:ask")
-    waiting = await agency.run("chat", input={"say": "first"}, thread_id="t")
+    spec = chat_graph(tools=tools, on_denied="tell") | {"tools": {"builtin": ["interrupt"]}}
+    await agency.create_agent("chat", spec, default_model="lab/m")
+    provider.canned_answers["ask"] = answer_with_call("interrupt", '{"reason": "Go on?"}')
+    set_behaviour(agency, provider, "said:ask")
+    waiting = await agency.run_agent("chat", input={"say": "first"}, thread_id="t")
     assert waiting["status"] == "paused", waiting
-    behave(agency, provider, "ok")
-    await say(agency, "second")
+    set_behaviour(agency, provider, "ok")
+    await send_text(agency, "second")
     done = await agency.decide("chat", waiting["id"])
     assert done["status"] == "completed", done
     # A turn goes on with what it was told when it began.
-    assert users(provider) == ["first"]
-    await say(agency, "third")
-    assert users(provider) == ["second", "first", "third"]
-    roles = [role for role, _ in told(provider)]
+    assert last_user_texts(provider) == ["first"]
+    await send_text(agency, "third")
+    assert last_user_texts(provider) == ["second", "first", "third"]
+    roles = [role for role, _ in last_messages(provider)]
     assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant", "user"]
 
 
 async def test_a_conversation_belongs_to_the_person_whatever_key_they_come_with(
     agency: Agency, provider: Upstream
 ) -> None:
-    await agency.agent("chat", chatting(), default_model="lab/m", visibility="authenticated")
+    await agency.create_agent("chat", chat_graph(), default_model="lab/m", visibility="authenticated")
     owner = agency.owner
     keys = []
     for name in ("old", "new"):
-        made = await agency.house.use("api_keys_create", owner, name=name)
-        keys.append(await agency.house.bearer(made["key"]))
+        made = await agency.harness.call("api_keys_create", owner, name=name)
+        keys.append(await agency.harness.authenticate(made["key"]))
     old, new = keys
     assert isinstance(old, Account)
-    await say(agency, "by the old key", old)
-    await say(agency, "by the new key", new)
-    assert users(provider) == ["by the old key", "by the new key"]
-    await say(agency, "by a user", agency.user("ada"))
-    assert users(provider) == ["by a user"]
-    await say(agency, "by another app key", AppKey(agency.app_id, str(getattr(new, "key_id", "")), owner.account_id))
-    assert users(provider) == ["by the old key", "by the new key", "by another app key"]
+    await send_text(agency, "by the old key", old)
+    await send_text(agency, "by the new key", new)
+    assert last_user_texts(provider) == ["by the old key", "by the new key"]
+    await send_text(agency, "by a user", agency.end_user("ada"))
+    assert last_user_texts(provider) == ["by a user"]
+    await send_text(
+        agency, "by another app key", AppKey(agency.app_id, str(getattr(new, "key_id", "")), owner.account_id)
+    )
+    assert last_user_texts(provider) == ["by the old key", "by the new key", "by another app key"]
 
 
 async def test_a_visitor_is_known_by_its_id_and_not_by_its_address(agency: Agency, provider: Upstream) -> None:
-    await agency.agent(
+    await agency.create_agent(
         "chat",
-        chatting(),
+        chat_graph(),
         default_model="lab/m",
         visibility="public",
         safety_acknowledged=True,
@@ -154,60 +158,60 @@ async def test_a_visitor_is_known_by_its_id_and_not_by_its_address(agency: Agenc
 
     async def visit(text: str, ip: str, **more: Any) -> dict[str, Any]:
         given = {"app_id": agency.app_id, "name": "chat", "input": {"say": text}, "thread_id": "t", "ip": ip, **more}
-        started: dict[str, Any] = await agency.house.use("agents_public_run", Anonymous(agency.app_id), **given)
-        await settled(agency.house)
+        started: dict[str, Any] = await agency.harness.call("agents_public_run", Anonymous(agency.app_id), **given)
+        await run_due_jobs(agency.harness)
         return started
 
     first = await visit("one", "192.0.2.1")
     stranger = await visit("who else", "192.0.2.1")
-    assert users(provider) == ["who else"]
+    assert last_user_texts(provider) == ["who else"]
     assert first["visitor_id"] != stranger["visitor_id"]
     again = await visit("two", "198.51.100.7", visitor_id=first["visitor_id"])
-    assert users(provider) == ["one", "two"]
+    assert last_user_texts(provider) == ["one", "two"]
     assert again["visitor_id"] == first["visitor_id"]
 
 
 async def test_what_a_model_is_told_is_bounded_by_whole_turns(agency: Agency, provider: Upstream) -> None:
     tools = [{"source": "builtin", "name": "kv_scan"}]
-    spec = chatting(tools=tools, remembers_messages=5) | {"tools": {"builtin": ["kv_scan"]}}
-    await agency.agent("chat", spec, default_model="lab/m", taint_checks=False)
-    await say(agency, "one")
-    await say(agency, "two")
-    behave(agency, provider, "tools:1")
-    await say(agency, "three")
-    behave(agency, provider, "ok")
-    await say(agency, "four")
+    spec = chat_graph(tools=tools, remembers_messages=5) | {"tools": {"builtin": ["kv_scan"]}}
+    await agency.create_agent("chat", spec, default_model="lab/m", taint_checks=False)
+    await send_text(agency, "one")
+    await send_text(agency, "two")
+    set_behaviour(agency, provider, "tools:1")
+    await send_text(agency, "three")
+    set_behaviour(agency, provider, "ok")
+    await send_text(agency, "four")
     # Of six messages in two turns five would fit: a call never stands without its result.
-    roles = [role for role, _ in told(provider)]
-    assert roles == ["user", "assistant", "tool", "assistant", "user"], told(provider)
-    assert users(provider) == ["three", "four"]
+    roles = [role for role, _ in last_messages(provider)]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"], last_messages(provider)
+    assert last_user_texts(provider) == ["three", "four"]
 
 
 async def test_a_turn_that_is_too_large_is_remembered_without_its_calls(agency: Agency, provider: Upstream) -> None:
     tools = [{"source": "builtin", "name": "kv_scan"}]
-    spec = chatting(tools=tools, remembers_messages=3) | {"tools": {"builtin": ["kv_scan"]}}
-    await agency.agent("chat", spec, default_model="lab/m", taint_checks=False)
-    behave(agency, provider, "tools:1")
-    await say(agency, "one")
-    behave(agency, provider, "ok")
-    await say(agency, "two")
-    assert [role for role, _ in told(provider)] == ["user", "assistant", "user"]
+    spec = chat_graph(tools=tools, remembers_messages=3) | {"tools": {"builtin": ["kv_scan"]}}
+    await agency.create_agent("chat", spec, default_model="lab/m", taint_checks=False)
+    set_behaviour(agency, provider, "tools:1")
+    await send_text(agency, "one")
+    set_behaviour(agency, provider, "ok")
+    await send_text(agency, "two")
+    assert [role for role, _ in last_messages(provider)] == ["user", "assistant", "user"]
 
 
 async def test_a_long_thread_costs_a_turn_no_more_than_a_short_one(agency: Agency, provider: Upstream) -> None:
-    await agency.agent("chat", chatting(remembers_messages=4), default_model="lab/m")
+    await agency.create_agent("chat", chat_graph(remembers_messages=4), default_model="lab/m")
     grown = []
     for number in range(60):
-        run = await say(agency, f"turn {number:02}")
-        grown.append(await _kept(agency, run["id"]))
-    assert users(provider) == ["turn 57", "turn 58", "turn 59"]
+        run = await send_text(agency, f"turn {number:02}")
+        grown.append(await _measure_rows(agency, run["id"]))
+    assert last_user_texts(provider) == ["turn 57", "turn 58", "turn 59"]
     assert grown[-1] == grown[5]
-    assert len(await stored(agency)) == 120
-    async with agency.house.services.database.reading() as connection:
+    assert len(await list_messages(agency)) == 120
+    async with agency.harness.services.database.reading() as connection:
         assert (await connection.execute(select(threads.c.last_position))).scalars().all() == [120]
 
 
-async def _kept(agency: Agency, run_id: str) -> list[tuple[int, int]]:
+async def _measure_rows(agency: Agency, run_id: str) -> list[tuple[int, int]]:
     """Rows and bytes that a run has left: of its checkpoints, what its calls returned, its events and its messages."""
     columns = (
         (checkpoints.c.thread_id, checkpoints.c.checkpoint),
@@ -216,7 +220,7 @@ async def _kept(agency: Agency, run_id: str) -> list[tuple[int, int]]:
         (messages.c.run_id, messages.c.message),
     )
     kept = []
-    async with agency.house.services.database.reading() as connection:
+    async with agency.harness.services.database.reading() as connection:
         for of, value in columns:
             size = func.coalesce(func.sum(func.length(cast(value, Text))), 0)
             rows, size = (await connection.execute(select(func.count(), size).where(of == run_id))).one()
@@ -225,9 +229,9 @@ async def _kept(agency: Agency, run_id: str) -> list[tuple[int, int]]:
 
 
 async def test_runs_that_have_ended_cost_a_start_nothing(steps: list[int], agency: Agency) -> None:
-    await agency.agent("chat", chatting(), default_model="baobab/echo", max_concurrent_runs=5)
-    await say(agency, "first")
-    database = agency.house.services.database
+    await agency.create_agent("chat", chat_graph(), default_model="baobab/echo", max_concurrent_runs=5)
+    await send_text(agency, "first")
+    database = agency.harness.services.database
     async with database.reading() as connection:
         ended = dict((await connection.execute(select(runs))).mappings().one())
     few = await _steps_of_a_start(steps, agency)
@@ -256,17 +260,17 @@ def steps() -> Iterator[list[int]]:
 
 async def _steps_of_a_start(steps: list[int], agency: Agency) -> int:
     before = steps[0]
-    await agency.start("chat", input={"say": str(before)}, thread_id="t")
+    await agency.start_run("chat", input={"say": str(before)}, thread_id="t")
     made = steps[0] - before
-    await settled(agency.house)
+    await run_due_jobs(agency.harness)
     return made
 
 
-def asks(tool: str, arguments: str) -> Said:
+def answer_with_call(tool: str, arguments: str) -> CannedAnswer:
     """An answer that calls a tool."""
     call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": arguments}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     answer = {"id": "a", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
     answer["usage"] = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    return Said(json.dumps(answer).encode())
+    return CannedAnswer(json.dumps(answer).encode())

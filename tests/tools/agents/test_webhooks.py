@@ -14,14 +14,14 @@ import pytest
 from baobab import composition
 from baobab.settings import load_settings
 from baobab.tools.core.auth.callers import Account
+from tests.backends import prepare_data, release_data
 from tests.clock import FixedClock
-from tests.columns import begin, end
-from tests.jobs import settled
-from tests.tools.agents.conftest import Agency, graph
-from tests.tools.ai.conftest import listening
-from tests.tools.conftest import House
+from tests.jobs import run_due_jobs
+from tests.tools.agents.conftest import Agency, build_graph
+from tests.tools.ai.conftest import serve_app
+from tests.tools.conftest import ToolHarness
 
-SAY = graph(
+SAY = build_graph(
     {
         "say": {"type": "llm", "input_template": "/say Hello.", "output_key": "answer"},
         "done": {"type": "end", "output_template": "{{ state.answer }}"},
@@ -29,7 +29,7 @@ SAY = graph(
     ("say", "done"),
 )
 INTERRUPT = {"source": "builtin", "name": "interrupt"}
-ASK = graph(
+ASK = build_graph(
     {
         "ask": {"type": "tool", "tool_ref": INTERRUPT, "args_template": {"reason": "Go on?"}, "output_key": "answer"},
         "done": {"type": "end", "output_template": "{{ state.answer }}"},
@@ -40,13 +40,13 @@ ASK = graph(
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     """One that may call this machine, where webhooks are received; nothing else that is private."""
     clock = FixedClock()
-    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
     async with composition.open_application(settings, clock=clock) as opened:
-        yield House(opened.services, opened.registry, clock, tmp_path)
-    end(tmp_path)
+        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    release_data(tmp_path)
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Delivery:
     body: bytes
 
     @property
-    def told(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self.body)
         return told
 
@@ -63,7 +63,7 @@ class Delivery:
     def signatures(self) -> list[str]:
         return self.headers.get("webhook-signature", "").split()
 
-    def signed_with(self, secret: str) -> str:
+    def sign(self, secret: str) -> str:
         """The signature that standardwebhooks.com describes."""
         signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + self.body
         mac = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed, "sha256")
@@ -93,143 +93,147 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(refusing: int = 0) -> AsyncIterator[Receiver]:
+async def start_receiver(refusing: int = 0) -> AsyncIterator[Receiver]:
     receiver = Receiver(refusing)
-    async with listening(receiver) as address:
+    async with serve_app(receiver) as address:
         receiver.url = f"{address}/told"
         yield receiver
 
 
-async def passed(agency: Agency) -> None:
+async def run_retries(agency: Agency) -> None:
     """Let the pauses between five attempts pass."""
     for _ in range(6):
-        await settled(agency.house)
-        agency.house.clock.advance(20)
+        await run_due_jobs(agency.harness)
+        agency.harness.clock.advance(20)
 
 
-async def rotate(agency: Agency, **more: Any) -> str:
-    made = await agency.house.use("agents_webhook_secret_rotate", agency.owner, app_id=agency.app_id, **more)
+async def rotate_secret(agency: Agency, **more: Any) -> str:
+    made = await agency.harness.call("agents_webhook_secret_rotate", agency.owner, app_id=agency.app_id, **more)
     secret: str = made["secret"]
     return secret
 
 
 async def test_a_webhook_that_is_refused_is_sent_again_with_the_same_key_and_event(agency: Agency) -> None:
-    agent = await agency.agent("say", SAY)
-    async with receiving(refusing=3) as receiver:
-        run = await agency.run("say", webhook_url=receiver.url)
-        await passed(agency)
+    agent = await agency.create_agent("say", SAY)
+    async with start_receiver(refusing=3) as receiver:
+        run = await agency.run_agent("say", webhook_url=receiver.url)
+        await run_retries(agency)
     assert len(receiver.received) == 4
-    (event_id,) = {each.told["event_id"] for each in receiver.received}
+    (event_id,) = {each.payload["event_id"] for each in receiver.received}
     for delivery in receiver.received:
         assert delivery.headers["idempotency-key"] == run["id"]
         assert delivery.headers["webhook-id"] == event_id
-    told = receiver.received[0].told
+    told = receiver.received[0].payload
     assert told.pop("finished_at")
     named = {"app_id": agency.app_id, "agent": agent["name"], "run_id": run["id"], "event_id": event_id}
     assert told == {**named, "type": "run.completed", "status": "completed", "output": run["output"]}
-    delivery = (await agency.read("say", run["id"]))["webhook_delivery"]
+    delivery = (await agency.get_run("say", run["id"]))["webhook_delivery"]
     assert (delivery["attempts"], delivery["status"], delivery["event_id"]) == (4, 204, event_id)
     assert delivery["delivered_at"]
 
 
 async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_is_asked_for(agency: Agency) -> None:
-    await agency.agent("ask", ASK)
-    async with receiving(refusing=5) as receiver:
-        run = await agency.run("ask", webhook_url=receiver.url)
+    await agency.create_agent("ask", ASK)
+    async with start_receiver(refusing=5) as receiver:
+        run = await agency.run_agent("ask", webhook_url=receiver.url)
         assert (receiver.received, run["webhook_delivery"]) == ([], None)
         named = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
-        assert (await agency.refused("agents_runs_webhook", agency.owner, **named)).code == "run_under_way"
+        assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **named)).code == "run_under_way"
         await agency.decide("ask", run["id"], approved=False, reason="No.")
-        await passed(agency)
-        assert [each.told["error"] for each in receiver.received] == [{"type": "approval_denied", "message": "No."}] * 5
-        given_up = (await agency.read("ask", run["id"]))["webhook_delivery"]
+        await run_retries(agency)
+        assert [each.payload["error"] for each in receiver.received] == [
+            {"type": "approval_denied", "message": "No."}
+        ] * 5
+        given_up = (await agency.get_run("ask", run["id"]))["webhook_delivery"]
         assert (given_up["attempts"], given_up["status"], given_up["delivered_at"]) == (5, 500, None)
-        await agency.house.use("agents_runs_webhook", agency.owner, **named)
-        await passed(agency)
-        await agency.house.use("agents_runs_webhook", agency.owner, **named)
-        await passed(agency)
+        await agency.harness.call("agents_runs_webhook", agency.owner, **named)
+        await run_retries(agency)
+        await agency.harness.call("agents_runs_webhook", agency.owner, **named)
+        await run_retries(agency)
     assert len(receiver.received) == 7
     assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
-    assert (await agency.read("ask", run["id"]))["webhook_delivery"]["delivered_at"]
+    assert (await agency.get_run("ask", run["id"]))["webhook_delivery"]["delivered_at"]
 
 
 async def test_a_run_that_nobody_asked_to_be_told_of_has_no_webhook_to_send(agency: Agency) -> None:
-    await agency.agent("say", SAY)
-    run = await agency.run("say")
+    await agency.create_agent("say", SAY)
+    run = await agency.run_agent("say")
     named = {"app_id": agency.app_id, "name": "say", "id": run["id"]}
-    assert (await agency.refused("agents_runs_webhook", agency.owner, **named)).code == "run_without_webhook"
+    assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **named)).code == "run_without_webhook"
 
 
 async def test_whoever_cancels_is_told_by_webhook_too(agency: Agency) -> None:
-    await agency.agent("ask", ASK)
-    async with receiving() as receiver:
-        run = await agency.run("ask", webhook_url=receiver.url)
-        await agency.house.use("agents_runs_cancel", agency.owner, app_id=agency.app_id, name="ask", id=run["id"])
-        await passed(agency)
-    assert [(each.told["type"], each.told["status"]) for each in receiver.received] == [("run.cancelled", "cancelled")]
+    await agency.create_agent("ask", ASK)
+    async with start_receiver() as receiver:
+        run = await agency.run_agent("ask", webhook_url=receiver.url)
+        await agency.harness.call("agents_runs_cancel", agency.owner, app_id=agency.app_id, name="ask", id=run["id"])
+        await run_retries(agency)
+    assert [(each.payload["type"], each.payload["status"]) for each in receiver.received] == [
+        ("run.cancelled", "cancelled")
+    ]
 
 
 async def test_a_webhook_goes_to_no_private_address(agency: Agency) -> None:
-    await agency.agent("say", SAY)
-    async with receiving() as receiver:
+    await agency.create_agent("say", SAY)
+    async with start_receiver() as receiver:
         port = receiver.url.removesuffix("/told").rpartition(":")[2]
         for host in ("[::1]", "127.0.0.2", "0x7f000002", "169.254.169.254"):
-            run = await agency.run("say", webhook_url=f"http://{host}:{port}/", input={"host": host})
+            run = await agency.run_agent("say", webhook_url=f"http://{host}:{port}/", input={"host": host})
             assert run["status"] == "completed"
-        await passed(agency)
+        await run_retries(agency)
     assert receiver.received == []
-    assert (await agency.read("say", run["id"]))["webhook_delivery"]["status"] is None
+    assert (await agency.get_run("say", run["id"]))["webhook_delivery"]["status"] is None
 
 
 async def test_webhooks_are_signed_with_the_secret_and_for_a_time_with_the_earlier_one(agency: Agency) -> None:
-    await agency.agent("say", SAY)
-    async with receiving() as receiver:
+    await agency.create_agent("say", SAY)
+    async with start_receiver() as receiver:
 
-        async def told() -> Delivery:
-            await agency.run("say", webhook_url=receiver.url)
-            await settled(agency.house)
+        async def deliver_webhook() -> Delivery:
+            await agency.run_agent("say", webhook_url=receiver.url)
+            await run_due_jobs(agency.harness)
             return receiver.received[-1]
 
-        assert (await told()).signatures == []
-        first = await rotate(agency)
-        delivery = await told()
-        assert delivery.signatures == [delivery.signed_with(first)]
-        assert delivery.headers["webhook-timestamp"] == str(int(agency.house.clock.time()))
-        second = await rotate(agency, overlap_seconds=60)
-        delivery = await told()
-        assert delivery.signatures == [delivery.signed_with(second), delivery.signed_with(first)]
-        agency.house.clock.advance(60)
-        delivery = await told()
-        assert delivery.signatures == [delivery.signed_with(second)]
-        third = await rotate(agency, overlap_seconds=0)
-        delivery = await told()
-        assert delivery.signatures == [delivery.signed_with(third)]
+        assert (await deliver_webhook()).signatures == []
+        first = await rotate_secret(agency)
+        delivery = await deliver_webhook()
+        assert delivery.signatures == [delivery.sign(first)]
+        assert delivery.headers["webhook-timestamp"] == str(int(agency.harness.clock.time()))
+        second = await rotate_secret(agency, overlap_seconds=60)
+        delivery = await deliver_webhook()
+        assert delivery.signatures == [delivery.sign(second), delivery.sign(first)]
+        agency.harness.clock.advance(60)
+        delivery = await deliver_webhook()
+        assert delivery.signatures == [delivery.sign(second)]
+        third = await rotate_secret(agency, overlap_seconds=0)
+        delivery = await deliver_webhook()
+        assert delivery.signatures == [delivery.sign(third)]
     assert len({first, second, third}) == 3
 
 
 async def test_a_secret_is_shown_once_and_kept_sealed(agency: Agency) -> None:
     named = {"app_id": agency.app_id}
-    unsigned = await agency.house.use("agents_webhook_secret_get", agency.owner, **named)
+    unsigned = await agency.harness.call("agents_webhook_secret_get", agency.owner, **named)
     assert unsigned == {"made_at": None, "earlier_until": None}
-    secret = await rotate(agency)
-    told = await agency.house.use("agents_webhook_secret_get", agency.owner, **named)
-    assert (told["made_at"], told["earlier_until"]) == (agency.house.clock.now(), None)
-    await rotate(agency)
-    told = await agency.house.use("agents_webhook_secret_get", agency.owner, **named)
-    assert told["earlier_until"] > agency.house.clock.now()
-    kept = b"".join(path.read_bytes() for path in agency.house.data.glob("*.db*"))
+    secret = await rotate_secret(agency)
+    told = await agency.harness.call("agents_webhook_secret_get", agency.owner, **named)
+    assert (told["made_at"], told["earlier_until"]) == (agency.harness.clock.now(), None)
+    await rotate_secret(agency)
+    told = await agency.harness.call("agents_webhook_secret_get", agency.owner, **named)
+    assert told["earlier_until"] > agency.harness.clock.now()
+    kept = b"".join(path.read_bytes() for path in agency.harness.data.glob("*.db*"))
     assert secret.encode() not in kept
 
 
 async def test_the_webhook_of_a_users_run_says_no_more_than_the_user_may_read(agency: Agency) -> None:
     think = {"type": "llm", "model": "nobody/has-it", "input_template": "Hello.", "output_key": "answer"}
-    spec = graph({"think": think, "done": {"type": "end", "output_template": "done"}}, ("think", "done"))
-    await agency.agent("think", spec, visibility="authenticated")
-    callers: list[tuple[Any, bool]] = [(agency.user("ada"), False), (agency.owner, True)]
-    async with receiving() as receiver:
+    spec = build_graph({"think": think, "done": {"type": "end", "output_template": "done"}}, ("think", "done"))
+    await agency.create_agent("think", spec, visibility="authenticated")
+    callers: list[tuple[Any, bool]] = [(agency.end_user("ada"), False), (agency.owner, True)]
+    async with start_receiver() as receiver:
         for caller, quoted in callers:
-            run = await agency.run("think", caller, webhook_url=receiver.url)
-            await settled(agency.house)
-            error = receiver.received[-1].told["error"]
+            run = await agency.run_agent("think", caller, webhook_url=receiver.url)
+            await run_due_jobs(agency.harness)
+            error = receiver.received[-1].payload["error"]
             assert (error["type"], error == run["error"]) == ("model_failed", quoted)
             assert isinstance(caller, Account) == ("quotes" in error)

@@ -29,7 +29,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 
-from tests.tools.ai.conftest import listening
+from tests.tools.ai.conftest import serve_app
 
 SEARCH = types.Tool(
     name="search",
@@ -45,7 +45,7 @@ SEND = types.Tool(
 
 
 @dataclass(frozen=True)
-class Made:
+class ReceivedCall:
     """A call that was made."""
 
     tool: str
@@ -54,7 +54,7 @@ class Made:
 
 
 @dataclass
-class Fake:
+class FakeToolServer:
     """bearer: what must be shown at /mcp, where anything must. clients: who gets a token at /token.
 
     fails, answer, complaint: what calls answer: that they failed, this, or an error of the protocol with this message.
@@ -67,7 +67,7 @@ class Fake:
     fails: bool = False
     answer: types.CallToolResult | None = None
     complaint: str = ""
-    calls: list[Made] = field(default_factory=list)
+    calls: list[ReceivedCall] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     token_requests: list[dict[str, str]] = field(default_factory=list)
     clients: dict[str, str] = field(default_factory=lambda: {"baobab": "client:secret/1"})
@@ -76,16 +76,16 @@ class Fake:
     def mcp(self) -> str:
         return f"{self.url}/mcp"
 
-    def describe(self, tool: types.Tool, **changed: Any) -> None:
+    def redescribe(self, tool: types.Tool, **changed: Any) -> None:
         """Describe a tool otherwise from now on."""
         self.tools = [each.model_copy(update=changed) if each.name == tool.name else each for each in self.tools]
 
 
 @contextlib.asynccontextmanager
-async def tool_server() -> AsyncIterator[Fake]:
-    fake = Fake()
+async def start_tool_server() -> AsyncIterator[FakeToolServer]:
+    fake = FakeToolServer()
     manager = StreamableHTTPSessionManager(
-        _server(fake), security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        _build_server(fake), security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False)
     )
     ready, over = asyncio.Event(), asyncio.Event()
 
@@ -98,7 +98,7 @@ async def tool_server() -> AsyncIterator[Fake]:
     standing = asyncio.create_task(stand())
     await ready.wait()
     try:
-        async with listening(_Front(fake, manager)) as address:
+        async with serve_app(_ToolServerApp(fake, manager)) as address:
             fake.url = address
             yield fake
     finally:
@@ -106,15 +106,15 @@ async def tool_server() -> AsyncIterator[Fake]:
         await standing
 
 
-def _server(fake: Fake) -> Server[Any]:
-    async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
+def _build_server(fake: FakeToolServer) -> Server[Any]:
+    async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
         # A page each, so that whoever lists them must turn pages.
         at = int(params.cursor or 0) if params is not None else 0
         onward = str(at + 1) if at + 1 < len(fake.tools) else None
         return types.ListToolsResult(tools=fake.tools[at : at + 1], next_cursor=onward)
 
-    async def called(ctx: Any, params: Any) -> types.CallToolResult:
-        fake.calls.append(Made(params.name, params.arguments or {}, dict(ctx.meta or {})))
+    async def call_tool(ctx: Any, params: Any) -> types.CallToolResult:
+        fake.calls.append(ReceivedCall(params.name, params.arguments or {}, dict(ctx.meta or {})))
         if fake.complaint:
             raise MCPError(types.INVALID_PARAMS, fake.complaint)
         if fake.answer is not None:
@@ -123,11 +123,11 @@ def _server(fake: Fake) -> Server[Any]:
         structured = None if fake.fails else {"got": params.arguments}
         return types.CallToolResult(content=[text], structured_content=structured, is_error=fake.fails)
 
-    return Server("fake", on_list_tools=listed, on_call_tool=called)
+    return Server("fake", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-class _Front:
-    def __init__(self, fake: Fake, manager: StreamableHTTPSessionManager) -> None:
+class _ToolServerApp:
+    def __init__(self, fake: FakeToolServer, manager: StreamableHTTPSessionManager) -> None:
         self._fake = fake
         self._manager = manager
         self._sse = SseServerTransport("/messages", TransportSecuritySettings(enable_dns_rebinding_protection=False))
@@ -140,9 +140,9 @@ class _Front:
             return
         self._fake.headers.append({**headers, ":path": path})
         if self._fake.bearer is not None and headers.get("authorization") != f"Bearer {self._fake.bearer}":
-            await _answer(send, 401)
+            await _send_answer(send, 401)
         elif self._fake.behaviour == "legacy" and headers.get("mcp-method") == "server/discover":
-            await _answer(send, 404)
+            await _send_answer(send, 404)
         elif path == "/mcp" and self._fake.behaviour not in ("", "legacy"):
             await self._misbehave(receive, send)
         elif path == "/sse":
@@ -153,16 +153,16 @@ class _Front:
             await self._manager.handle_request(scope, receive, send)
 
     async def _stream(self, scope: Any, receive: Any, send: Any) -> None:
-        server = _server(self._fake)
+        server = _build_server(self._fake)
         async with self._sse.connect_sse(scope, receive, send) as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
     async def _misbehave(self, receive: Any, send: Any) -> None:
         match self._fake.behaviour:
             case "silent":
-                await _gone(receive)
+                await _wait_for_disconnect(receive)
             case "huge":
-                await _answer(send, 200, b'{"jsonrpc": "2.0", "id": 1, "result": "' + b"x" * 2**21 + b'"}')
+                await _send_answer(send, 200, b'{"jsonrpc": "2.0", "id": 1, "result": "' + b"x" * 2**21 + b'"}')
             case "endless":
                 head = {
                     "type": "http.response.start",
@@ -177,15 +177,15 @@ class _Front:
                         )
                         await asyncio.sleep(0)
             case "malformed":
-                await _answer(send, 200, b'{"jsonrpc": "2.0", "id": 1, "resu')
+                await _send_answer(send, 200, b'{"jsonrpc": "2.0", "id": 1, "resu')
             case "page":
-                await _answer(send, 200, b"<html></html>", kind=b"text/html")
+                await _send_answer(send, 200, b"<html></html>", kind=b"text/html")
             case "away":
-                await _answer(send, 307, location=b"http://other.example/mcp")
+                await _send_answer(send, 307, location=b"http://other.example/mcp")
             case "moved":
-                await _answer(send, 307, location=b"/moved")
+                await _send_answer(send, 307, location=b"/moved")
             case status:
-                await _answer(send, int(status), b"{}")
+                await _send_answer(send, int(status), b"{}")
 
     async def _token(self, headers: dict[str, str], receive: Any, send: Any) -> None:
         form = {name: values[0] for name, values in parse_qs((await receive())["body"].decode()).items()}
@@ -193,18 +193,18 @@ class _Front:
         client_id, _, secret = pair.partition(":")
         self._fake.token_requests.append(form)
         if self._fake.clients.get(unquote_plus(client_id)) != unquote_plus(secret):
-            await _answer(send, 401, b'{"error": "invalid_client"}')
+            await _send_answer(send, 401, b'{"error": "invalid_client"}')
             return
         told = {"access_token": self._fake.bearer, "token_type": "Bearer", "expires_in": 600}
-        await _answer(send, 200, json.dumps(told).encode())
+        await _send_answer(send, 200, json.dumps(told).encode())
 
 
-async def _gone(receive: Any) -> None:
+async def _wait_for_disconnect(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _answer(
+async def _send_answer(
     send: Any, status: int, body: bytes = b"", *, kind: bytes = b"application/json", location: bytes | None = None
 ) -> None:
     headers = [(b"content-type", kind), *([] if location is None else [(b"location", location)])]

@@ -24,15 +24,15 @@ from baobab.settings import load_settings
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.ledger.terms import Balance
 from baobab.tools.core.credits import UsageLine
-from tests.columns import begin, end
+from tests.backends import prepare_data, release_data
 from tests.conftest import ADDRESS, KEY, Baobab
-from tests.people import first_organisation
-from tests.runtime.gateway.upstream import Upstream, upstream
+from tests.people import get_first_organisation
+from tests.runtime.gateway.upstream import Upstream, start_upstream
 
 VENDOR_KEY = "sk-vendor-0123456789"
 LAB_KEY = "lab-key-0123456789"
 OTHER_KEY = "sk-ant-0123456789"
-PATIENCE_SECONDS = 20
+TIMEOUT_SECONDS = 20
 MINI = "openai/gpt-4o-mini"
 HELLO: list[Any] = [{"role": "user", "content": "Hello!"}]
 TEXT = "Hello from the upstream, Grüße!"
@@ -52,9 +52,9 @@ class Installation(Baobab):
 
     @property
     def credits(self) -> Credits:
-        return self.house.services.part(Credits)
+        return self.application.services.part(Credits)
 
-    def lab(
+    def add_model(
         self,
         behaviour: str,
         *,
@@ -79,52 +79,52 @@ class Installation(Baobab):
         if model not in offered:
             offered.append(model)
             provider = build_own_server(server, f"{url or self.fake.url}/v1", LAB_KEY)
-            self.house.services.part(Gateway).add_provider(provider, offered)
+            self.application.services.part(Gateway).add_provider(provider, offered)
         return model.id
 
     async def chat(self, model: str | None = MINI, *, by: Any = None, path: str = "/v1", **body: Any) -> httpx.Response:
         asked = {"messages": HELLO, **({} if model is None else {"model": model}), **body}
         return await self.client.post(f"{path}/chat/completions", json=asked, headers=by or self.owner)
 
-    async def events(self, model: str = MINI, **body: Any) -> list[Any]:
+    async def stream_events(self, model: str = MINI, **body: Any) -> list[Any]:
         """What a stream says, in order; "[DONE]" for the end."""
         answer = await self.chat(model, stream=True, **body)
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"] == "text/event-stream"
-        return told(answer.text)
+        return parse_events(answer.text)
 
-    async def balance(self) -> Balance:
+    async def get_balance(self) -> Balance:
         """What the first organisation has."""
-        return await self.credits.balance(await first_organisation(self))
+        return await self.credits.balance(await get_first_organisation(self))
 
-    async def settled(self) -> Balance:
+    async def get_settled_balance(self) -> Balance:
         """The same when nothing is under way any more."""
         # Asked once: whoever asks a door too often is refused.
-        organisation = await first_organisation(self)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        organisation = await get_first_organisation(self)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (balance := await self.credits.balance(organisation)).reserved:
                 await asyncio.sleep(0.01)
         return balance
 
-    async def used(self, **of: Any) -> list[UsageLine]:
-        await self.settled()
-        today = self.house.services.clock.now().date()
-        return await self.credits.usage(await first_organisation(self), today, today, **of)
+    async def list_usage(self, **of: Any) -> list[UsageLine]:
+        await self.get_settled_balance()
+        today = self.application.services.clock.now().date()
+        return await self.credits.usage(await get_first_organisation(self), today, today, **of)
 
-    async def spent(self) -> int:
+    async def get_spent(self) -> int:
         """Nano-dollars that were charged."""
-        return sum(used.cost for used in await self.used() if not used.byok)
+        return sum(used.cost for used in await self.list_usage() if not used.byok)
 
-    def official(self, **options: Any) -> openai.AsyncOpenAI:
+    def build_client(self, **options: Any) -> openai.AsyncOpenAI:
         """OpenAI's own client, with nothing told but where and who."""
         http = options.pop("http_client", None) or httpx.AsyncClient(trust_env=False)
         settings = {"base_url": f"{self.address}/v1", "api_key": self.key, "http_client": http, **options}
         return openai.AsyncOpenAI(**settings)
 
 
-async def translated(world: Installation, behaviour: str, vendor: str = "anthropic") -> str:
+async def add_translated_model(world: Installation, behaviour: str, vendor: str = "anthropic") -> str:
     """A model of the translated vendor that behaves so."""
-    gateway = world.house.services.part(Gateway)
+    gateway = world.application.services.part(Gateway)
     known = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
     assert known is not None
     model = replace(known, id=f"{vendor}-translated/{behaviour}", litellm=f"{vendor}/{behaviour}", provider=vendor)
@@ -135,24 +135,24 @@ async def translated(world: Installation, behaviour: str, vendor: str = "anthrop
     return model.id
 
 
-def told(text: str) -> list[Any]:
+def parse_events(text: str) -> list[Any]:
     """The data of each event of a stream; comments have none."""
     lines = [line for line in text.splitlines() if line.startswith("data:")]
     parts = [line.removeprefix("data:").strip() for line in lines]
     return [part if part == "[DONE]" else json.loads(part) for part in parts]
 
 
-def joined(events: Sequence[Any]) -> str:
+def join_content(events: Sequence[Any]) -> str:
     chunks = [event for event in events if event != "[DONE]"]
     return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk.get("choices", ()))
 
 
 @contextlib.asynccontextmanager
-async def listening(app: Any) -> AsyncIterator[str]:
+async def serve_app(app: Any) -> AsyncIterator[str]:
     """The address of an application that is served as ours is, in this process."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         options: dict[str, Any] = {"http": GuardedProtocol, "lifespan": "off", "log_config": None, "access_log": False}
-        server = _Quiet(uvicorn.Config(app, **options, timeout_graceful_shutdown=1))
+        server = _QuietServer(uvicorn.Config(app, **options, timeout_graceful_shutdown=1))
         serving = asyncio.create_task(server.serve([listener]))
         while not server.started:
             await asyncio.sleep(0.001)
@@ -163,7 +163,7 @@ async def listening(app: Any) -> AsyncIterator[str]:
             await serving
 
 
-class _Quiet(uvicorn.Server):
+class _QuietServer(uvicorn.Server):
     """Leaves the signals of the process to pytest."""
 
     @contextlib.contextmanager
@@ -172,23 +172,23 @@ class _Quiet(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def installation(data: Path, variables: dict[str, str], **further: str) -> AsyncIterator[Installation]:
+async def open_installation(data: Path, variables: dict[str, str], **further: str) -> AsyncIterator[Installation]:
     """further: variables of more providers, whose values may name the fake's address as {url}."""
-    async with upstream() as fake:
+    async with start_upstream() as fake:
         found = {name: value.format(url=fake.url) for name, value in further.items()}
         environment = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{fake.url}/v1", **found}
         fixed = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_AI_PROBE": "false"}
-        server = Server(load_settings({**variables, **begin(data), **fixed}, data=data), environment=environment)
-        async with server.open() as house, listening(server.rest_app) as address:
+        server = Server(load_settings({**variables, **prepare_data(data), **fixed}, data=data), environment=environment)
+        async with server.open() as application, serve_app(server.rest_app) as address:
             transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-                yield Installation(house, client, fake=fake, address=address, data=data)
-    end(data)
+                yield Installation(application, client, fake=fake, address=address, data=data)
+    release_data(data)
 
 
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
-    async with installation(tmp_path / "data", settings) as opened:
+    async with open_installation(tmp_path / "data", settings) as opened:
         yield opened
 
 
@@ -196,5 +196,7 @@ async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Inst
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
     """The same for a whole module, with no bound to what is spent."""
     further = {"ANTHROPIC_API_KEY": OTHER_KEY, "ANTHROPIC_BASE_URL": "{url}"}
-    async with installation(tmp_path_factory.mktemp("world") / "data", {"BAOBAB_PLAN": "enterprise"}, **further) as one:
+    async with open_installation(
+        tmp_path_factory.mktemp("world") / "data", {"BAOBAB_PLAN": "enterprise"}, **further
+    ) as one:
         yield one

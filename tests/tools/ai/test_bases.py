@@ -6,8 +6,8 @@ import anthropic
 import openai
 import pytest
 
-from tests.people import key
-from tests.tools.ai.conftest import HELLO, MINI, TEXT, Installation, told
+from tests.people import create_key
+from tests.tools.ai.conftest import HELLO, MINI, TEXT, Installation, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -24,56 +24,56 @@ def path(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def configured(world: Installation, **settings: Any) -> str:
-    app_id = await world.app()
+async def create_configured_app(world: Installation, **settings: Any) -> str:
+    app_id = await world.create_app()
     answer = await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
     assert answer.status_code == 200, answer.text
     return app_id
 
 
-async def bases(world: Installation, app_id: str) -> list[tuple[str, dict[str, str]]]:
+async def list_bases(world: Installation, app_id: str) -> list[tuple[str, dict[str, str]]]:
     """Where the app's models are called, and as whom."""
-    of_app = await key(world, key_scope="app", target_app_id=app_id)
-    return [(f"/v1/{app_id}", await world.user(app_id, "ada")), (f"/v1/{app_id}", of_app), ("/v1", of_app)]
+    of_app = await create_key(world, key_scope="app", target_app_id=app_id)
+    return [(f"/v1/{app_id}", await world.user_headers(app_id, "ada")), (f"/v1/{app_id}", of_app), ("/v1", of_app)]
 
 
-async def post(world: Installation, base: str, path: str, by: Any, **further: Any) -> Any:
+async def post_request(world: Installation, base: str, path: str, by: Any, **further: Any) -> Any:
     return await world.client.post(f"{base}/{path}", json={**ASKED[path], **further}, headers=by)
 
 
 async def test_an_apps_settings_hold_on_each_wire_and_at_both_bases(world: Installation, path: str) -> None:
-    broken, stands_in = world.lab("500"), world.lab("plain")
+    broken, stands_in = world.add_model("500"), world.add_model("plain")
     allowed = [MINI, broken, stands_in]
-    app_id = await configured(
+    app_id = await create_configured_app(
         world, defaultModel=MINI, allowedModels=allowed, fallbackModels=[stands_in], maxTokensPerRequest=7
     )
-    for base, by in await bases(world, app_id):
-        answer = await post(world, base, path, by)
+    for base, by in await list_bases(world, app_id):
+        answer = await post_request(world, base, path, by)
         assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, MINI), answer.text
         asked = world.fake.requests[-1].json
         assert 7 in (asked.get("max_tokens"), asked.get("max_completion_tokens"), asked.get("max_output_tokens"))
-        refused = await post(world, base, path, by, model="baobab/echo")
+        refused = await post_request(world, base, path, by, model="baobab/echo")
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "MODEL_NOT_ALLOWED")
-        assert (await post(world, base, path, by, model=broken)).headers["x-baobab-model"] == stands_in
-        streamed = told((await post(world, base, path, by, stream=True)).text)
+        assert (await post_request(world, base, path, by, model=broken)).headers["x-baobab-model"] == stands_in
+        streamed = parse_events((await post_request(world, base, path, by, stream=True)).text)
         assert len(streamed) > 7
-    used = await world.used(app_id=app_id)
+    used = await world.list_usage(app_id=app_id)
     assert sum(one.requests for one in used) == 3 * 3
 
 
 async def test_an_apps_own_key_pays_on_each_wire_and_at_both_bases(world: Installation, path: str) -> None:
-    app_id = await configured(world, byokKey=OWN_KEY)
-    for base, by in await bases(world, app_id):
-        answer = await post(world, base, path, by, model=MINI)
+    app_id = await create_configured_app(world, byokKey=OWN_KEY)
+    for base, by in await list_bases(world, app_id):
+        answer = await post_request(world, base, path, by, model=MINI)
         assert float(answer.headers["x-baobab-cost-usd"]) == 0
         assert world.fake.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
 
 
 async def test_official_clients_need_an_apps_address_and_a_key(world: Installation) -> None:
-    app_id = await world.app()
-    of_app = (await key(world, key_scope="app", target_app_id=app_id))["authorization"].removeprefix("Bearer ")
+    app_id = await world.create_app()
+    of_app = (await create_key(world, key_scope="app", target_app_id=app_id))["authorization"].removeprefix("Bearer ")
     for base in (f"{world.address}/v1/{app_id}", f"{world.address}/v1"):
-        async with world.official(base_url=base, api_key=of_app, max_retries=0) as client:
+        async with world.build_client(base_url=base, api_key=of_app, max_retries=0) as client:
             response = await client.responses.create(model=MINI, input="Hello!")
             assert response.output_text == TEXT
             again = await client.responses.create(model=MINI, input="And?", previous_response_id=response.id)
@@ -96,9 +96,9 @@ async def test_official_clients_need_an_apps_address_and_a_key(world: Installati
 
 
 async def test_what_a_key_of_an_app_answers_at_one_base_it_goes_on_with_at_the_other(world: Installation) -> None:
-    app_id = await world.app()
-    (_, _), (in_app, by), (at_root, _) = await bases(world, app_id)
-    made = (await post(world, at_root, "responses", by, model="baobab/echo")).json()
+    app_id = await world.create_app()
+    (_, _), (in_app, by), (at_root, _) = await list_bases(world, app_id)
+    made = (await post_request(world, at_root, "responses", by, model="baobab/echo")).json()
     read = await world.client.get(f"{in_app}/responses/{made['id']}", headers=by)
     assert read.json()["output"] == made["output"]
     strangers = await world.client.get(f"/v1/responses/{made['id']}", headers=world.owner)

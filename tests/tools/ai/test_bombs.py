@@ -20,38 +20,40 @@ def long_pattern() -> dict[str, Any]:
     """Strings of 10,000 characters to a pattern, for each of many names."""
     text = {"type": "string", "pattern": "^" + "[a-z]?" * 60 + "$", "minLength": 10_000}
     names = [f"p{number}" for number in range(60)]
-    return _object({name: {"$ref": "#/$defs/t"} for name in names}, {"t": text})
+    return _object_schema({name: {"$ref": "#/$defs/t"} for name in names}, {"t": text})
 
 
 def wide_classes() -> dict[str, Any]:
     """Classes of all characters that there are."""
     names = [letter + other for letter in string.ascii_lowercase for other in "abc"]
-    return _object({name: {"type": "string", "pattern": f"^[\\u0000-\\uffff{name}]{{5}}$"} for name in names}, {})
+    return _object_schema(
+        {name: {"type": "string", "pattern": f"^[\\u0000-\\uffff{name}]{{5}}$"} for name in names}, {}
+    )
 
 
 def many_options() -> dict[str, Any]:
     """Thousands of options, none of which may be."""
-    return _object({"it": {"enum": list(range(3000)), "type": "string"}}, {})
+    return _object_schema({"it": {"enum": list(range(3000)), "type": "string"}}, {})
 
 
 def bushy() -> dict[str, Any]:
     """References that branch at every level."""
     branches = {"x": {"anyOf": [{"$ref": "#/$defs/y"}] * 9}, "y": {"anyOf": [{"$ref": "#/$defs/x"}] * 9}}
-    return _object({"it": {"$ref": "#/$defs/x"}}, branches)
+    return _object_schema({"it": {"$ref": "#/$defs/x"}}, branches)
 
 
 def long_errors() -> dict[str, Any]:
     """Branches each of which says of a long value that it is wrong."""
-    return _object({"it": {"anyOf": [{"const": number} for number in range(500)], "default": "x" * 40_000}}, {})
+    return _object_schema({"it": {"anyOf": [{"const": number} for number in range(500)], "default": "x" * 40_000}}, {})
 
 
 def other_dialect() -> dict[str, Any]:
     """A dialect whose rules are not ours, where a regular expression never ends."""
     inner = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "pattern": "^(a+)+$"}
-    return _object({"it": inner}, {})
+    return _object_schema({"it": inner}, {})
 
 
-def _object(properties: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "$defs": definitions}
 
 
@@ -60,11 +62,11 @@ SCHEMAS = [long_pattern, wide_classes, many_options, bushy, long_errors, other_d
 FILLED = "/call look " + json.dumps({"all": ["$input"] * 20_000})
 
 
-def tool(schema: dict[str, Any]) -> dict[str, Any]:
+def build_tool(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "look", "parameters": schema}}
 
 
-def requests(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def build_requests(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """The same by each wire: as the answer's schema, and as that of a tool."""
     asked = [{"role": "user", "content": PROMPT}]
     answer = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
@@ -72,14 +74,14 @@ def requests(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     drawn = {"name": "look", "input_schema": schema}
     return [
         ("chat/completions", {"messages": asked, "response_format": answer}),
-        ("chat/completions", {"messages": asked, "tools": [tool(schema)], "tool_choice": "required"}),
+        ("chat/completions", {"messages": asked, "tools": [build_tool(schema)], "tool_choice": "required"}),
         ("responses", {"input": PROMPT, "tools": [spoken], "tool_choice": "required"}),
         ("responses", {"input": PROMPT, "text": {"format": {"type": "json_schema", "name": "it", "schema": schema}}}),
         ("messages", {"messages": asked, "tools": [drawn], "tool_choice": {"type": "any"}, "max_tokens": 100}),
     ]
 
 
-async def send(world: Installation, path: str, body: dict[str, Any]) -> tuple[int, int]:
+async def measure_request(world: Installation, path: str, body: dict[str, Any]) -> tuple[int, int]:
     """The status, and the most bytes that were held on the way."""
     gc.collect()
     tracemalloc.start()
@@ -92,11 +94,11 @@ async def send(world: Installation, path: str, body: dict[str, Any]) -> tuple[in
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_a_hostile_schema_costs_a_bounded_amount_of_work_and_memory(world: Installation, schema: Any) -> None:
-    for path, body in requests({"type": "object"}):
+    for path, body in build_requests({"type": "object"}):
         # What is loaded with the first use is not the request's.
         await world.client.post(f"/v1/{path}", json={"model": "baobab/echo", **body}, headers=world.owner)
-    for path, body in requests(schema()):
-        status, held = await send(world, path, body)
+    for path, body in build_requests(schema()):
+        status, held = await measure_request(world, path, body)
         assert status in (200, 400), path
         assert held < 20 * MEGABYTE, (path, held)
 
@@ -104,7 +106,7 @@ async def test_a_hostile_schema_costs_a_bounded_amount_of_work_and_memory(world:
 async def test_what_is_filled_into_arguments_is_bounded_by_the_context_window(world: Installation) -> None:
     prompt = FILLED + "\n" + "x" * 70_000
     for path, body in (
-        ("chat/completions", {"messages": [{"role": "user", "content": prompt}], "tools": [tool({})]}),
+        ("chat/completions", {"messages": [{"role": "user", "content": prompt}], "tools": [build_tool({})]}),
         ("responses", {"input": prompt, "tools": [{"type": "function", "name": "look", "parameters": {}}]}),
         (
             "messages",
@@ -115,7 +117,7 @@ async def test_what_is_filled_into_arguments_is_bounded_by_the_context_window(wo
             },
         ),
     ):
-        status, held = await send(world, path, body)
+        status, held = await measure_request(world, path, body)
         assert status == 400, path
         assert held < 20 * MEGABYTE, (path, held)
 
@@ -128,13 +130,13 @@ async def test_results_are_filled_in_within_the_same_bound(world: Installation) 
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "one", "content": json.dumps(list(range(20_000)))},
     ]
-    status, held = await send(world, "chat/completions", {"messages": messages, "tools": [tool({})]})
+    status, held = await measure_request(world, "chat/completions", {"messages": messages, "tools": [build_tool({})]})
     assert status == 400
     assert held < 20 * MEGABYTE
 
 
 async def test_an_agent_that_asks_for_it_fails_and_holds_nobody_up(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     schema = many_options()
     llm = {
         "type": "llm",
@@ -175,8 +177,8 @@ async def test_an_answer_is_held_against_a_hostile_schema_within_bounds(schema: 
 
 
 async def test_no_schema_makes_the_server_fetch_anything(world: Installation) -> None:
-    schema = _object({"it": {"$ref": f"{world.fake.url}/schema.json"}}, {})
+    schema = _object_schema({"it": {"$ref": f"{world.fake.url}/schema.json"}}, {})
     sent = len(world.fake.requests)
-    assert (await send(world, *requests(schema)[0]))[0] == 400
+    assert (await measure_request(world, *build_requests(schema)[0]))[0] == 400
     assert find_mismatch(schema, {"it": 1}) is None
     assert len(world.fake.requests) == sent

@@ -11,9 +11,9 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.tools.ai.completion_events import CompletionAssembler
 from baobab.tools.ai.tables import response_cache as rows
 from tests.conftest import Baobab
-from tests.people import key, person
-from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import HELLO, MINI, TEXT, TOOL, Installation, joined, told
+from tests.people import create_key, create_person
+from tests.runtime.gateway.upstream import CannedAnswer
+from tests.tools.ai.conftest import HELLO, MINI, TEXT, TOOL, Installation, join_content, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,55 +22,55 @@ SMALL = "openai/text-embedding-3-small"
 FREE = "0.000000000"
 
 
-def question(text: str) -> dict[str, Any]:
+def build_question(text: str) -> dict[str, Any]:
     """A conversation that no other test has."""
     return {"messages": [{"role": "user", "content": text}], "cache": HOUR}
 
 
-async def count(world: Baobab) -> int:
-    async with world.house.services.database.reading() as connection:
+async def count_rows(world: Baobab) -> int:
+    async with world.application.services.database.reading() as connection:
         return int(await connection.scalar(select(func.count()).select_from(rows)) or 0)
 
 
-def state(answer: httpx.Response) -> str | None:
+def cache_state(answer: httpx.Response) -> str | None:
     assert answer.status_code == 200, answer.text
     found: str | None = answer.headers.get("x-baobab-cache")
     return found
 
 
 async def test_the_same_request_is_answered_again_at_no_cost_and_nobody_is_asked(world: Installation) -> None:
-    asked = question("the same")
+    asked = build_question("the same")
     first = await world.chat(**asked)
-    requests, spent = len(world.fake.requests), await world.spent()
+    requests, spent = len(world.fake.requests), await world.get_spent()
     again = await world.chat(**asked)
-    assert (state(first), state(again)) == ("miss", "hit")
+    assert (cache_state(first), cache_state(again)) == ("miss", "hit")
     assert again.json() == first.json()
     assert (again.headers["x-baobab-model"], again.headers["x-baobab-cost-usd"]) == (MINI, FREE)
     assert len(world.fake.requests) == requests
-    assert await world.spent() == spent
+    assert await world.get_spent() == spent
     assert "cache" not in world.fake.requests[-1].json
 
 
 async def test_without_the_field_nothing_is_kept_and_nothing_looked_for(world: Installation) -> None:
-    asked = question("not kept")
-    there = await count(world)
+    asked = build_question("not kept")
+    there = await count_rows(world)
     without = {"messages": asked["messages"]}
-    assert [state(await world.chat(**without)) for _ in range(2)] == [None, None]
-    assert await count(world) == there
-    assert state(await world.chat(**asked)) == "miss"
+    assert [cache_state(await world.chat(**without)) for _ in range(2)] == [None, None]
+    assert await count_rows(world) == there
+    assert cache_state(await world.chat(**asked)) == "miss"
     requests = len(world.fake.requests)
-    assert state(await world.chat(**without)) is None
+    assert cache_state(await world.chat(**without)) is None
     assert len(world.fake.requests) == requests + 1
 
 
 async def test_neither_the_order_of_fields_nor_how_it_is_sent_makes_another_request(world: Installation) -> None:
-    asked = {"temperature": 0.5, "seed": 7, **question("order")}
-    assert state(await world.chat(**asked)) == "miss"
+    asked = {"temperature": 0.5, "seed": 7, **build_question("order")}
+    assert cache_state(await world.chat(**asked)) == "miss"
     turned = dict(reversed(asked.items()))
     requests = len(world.fake.requests)
-    assert state(await world.chat(**turned, stream=False)) == "hit"
-    assert state(await world.chat("gpt-4o-mini", **{**turned, "cache": {"ttl": 60}})) == "hit"
-    assert state(await world.chat(**turned, stream=True, stream_options={"include_usage": True})) == "hit"
+    assert cache_state(await world.chat(**turned, stream=False)) == "hit"
+    assert cache_state(await world.chat("gpt-4o-mini", **{**turned, "cache": {"ttl": 60}})) == "hit"
+    assert cache_state(await world.chat(**turned, stream=True, stream_options={"include_usage": True})) == "hit"
     assert len(world.fake.requests) == requests
 
 
@@ -87,10 +87,10 @@ async def test_neither_the_order_of_fields_nor_how_it_is_sent_makes_another_requ
     ],
 )
 async def test_whatever_else_differs_is_another_request(world: Installation, other: dict[str, Any]) -> None:
-    asked = {"model": MINI, **question(f"differs {other}")}
-    assert state(await world.chat(**asked)) == "miss"
-    assert state(await world.chat(**{**asked, **other})) != "hit"
-    assert state(await world.chat(**asked)) == "hit"
+    asked = {"model": MINI, **build_question(f"differs {other}")}
+    assert cache_state(await world.chat(**asked)) == "miss"
+    assert cache_state(await world.chat(**{**asked, **other})) != "hit"
+    assert cache_state(await world.chat(**asked)) == "hit"
 
 
 @pytest.mark.parametrize("behaviour", ["works", "tools:2", "comments", "no-usage", "long:300"])
@@ -98,15 +98,15 @@ async def test_whatever_else_differs_is_another_request(world: Installation, oth
 async def test_whole_and_streamed_answers_stand_for_each_other(
     world: Installation, behaviour: str, *, first: bool
 ) -> None:
-    asked = {"tools": [TOOL], **question(f"{behaviour} {first}")}
-    model = world.lab(behaviour)
+    asked = {"tools": [TOOL], **build_question(f"{behaviour} {first}")}
+    model = world.add_model(behaviour)
     plain = {name: value for name, value in asked.items() if name != "cache"}
     whole = (await world.chat(model, **plain)).json()
-    streamed = told((await world.chat(model, stream=True, **plain)).text)
-    assert state(await world.chat(model, stream=first, **asked)) == "miss"
+    streamed = parse_events((await world.chat(model, stream=True, **plain)).text)
+    assert cache_state(await world.chat(model, stream=first, **asked)) == "miss"
     requests = len(world.fake.requests)
     again = await world.chat(model, **asked)
-    assert state(again) == "hit"
+    assert cache_state(again) == "hit"
     assert again.json()["choices"][0]["message"] == whole["choices"][0]["message"]
     assert again.json()["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
     assert (again.json()["id"], again.json()["object"]) == (whole["id"], "chat.completion")
@@ -114,17 +114,21 @@ async def test_whole_and_streamed_answers_stand_for_each_other(
         for count_ in ("prompt_tokens", "completion_tokens", "total_tokens"):
             assert again.json()["usage"][count_] == whole["usage"][count_]
     events = await world.chat(model, stream=True, **asked)
-    assert (state(events), events.headers["x-baobab-cost-usd"]) == ("hit", FREE)
-    assert joined(told(events.text)) == joined(streamed)
-    assert told(events.text)[-1] == "[DONE]"
-    assert not [event for event in told(events.text)[:-1] if event.get("usage")]
+    assert (cache_state(events), events.headers["x-baobab-cost-usd"]) == ("hit", FREE)
+    assert join_content(parse_events(events.text)) == join_content(streamed)
+    assert parse_events(events.text)[-1] == "[DONE]"
+    assert not [event for event in parse_events(events.text)[:-1] if event.get("usage")]
     assert len(world.fake.requests) == requests
 
 
 async def test_a_client_that_joins_events_gets_the_same_calls_of_tools_from_what_is_kept(world: Installation) -> None:
     strict: Any = {"type": "function", "function": {**TOOL["function"], "strict": True}}
-    asked: Any = {"tools": [strict], "messages": question("joined")["messages"], "model": world.lab("tools:2")}
-    async with world.official() as client:
+    asked: Any = {
+        "tools": [strict],
+        "messages": build_question("joined")["messages"],
+        "model": world.add_model("tools:2"),
+    }
+    async with world.build_client() as client:
         answers = []
         for _ in range(2):
             async with client.chat.completions.stream(**asked, extra_body={"cache": HOUR}) as stream:
@@ -138,9 +142,9 @@ async def test_a_client_that_joins_events_gets_the_same_calls_of_tools_from_what
 
 
 async def test_a_kept_stream_tells_what_was_used_to_who_asks(world: Installation) -> None:
-    asked = question("usage")
-    assert state(await world.chat(stream=True, **asked)) == "miss"
-    events = told((await world.chat(stream=True, stream_options={"include_usage": True}, **asked)).text)
+    asked = build_question("usage")
+    assert cache_state(await world.chat(stream=True, **asked)) == "miss"
+    events = parse_events((await world.chat(stream=True, stream_options={"include_usage": True}, **asked)).text)
     assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"]) == ([], 18)
 
 
@@ -150,91 +154,93 @@ async def test_embeddings_are_kept_too(world: Installation) -> None:
         await world.client.post("/v1/embeddings", json=body, headers=world.owner)
         for body in (asked, asked, {**asked, "dimensions": 3})
     ]
-    assert [state(answer) for answer in (first, again, other)] == ["miss", "hit", "miss"]
+    assert [cache_state(answer) for answer in (first, again, other)] == ["miss", "hit", "miss"]
     assert again.json() == first.json()
     assert again.headers["x-baobab-cost-usd"] == FREE
 
 
 async def test_what_is_kept_for_one_is_not_for_another(world: Installation) -> None:
-    asked = question("whose")
-    one, other = await world.app(), await world.app()
-    stranger = await person(world, "stranger")
+    asked = build_question("whose")
+    one, other = await world.create_app(), await world.create_app()
+    stranger = await create_person(world, "stranger")
     callers: list[tuple[str, dict[str, str]]] = [
         ("/v1", world.owner),
         ("/v1", stranger.headers),
         (f"/v1/{one}", world.owner),
         (f"/v1/{other}", world.owner),
-        (f"/v1/{one}", await world.user(one, "anna")),
-        (f"/v1/{one}", await world.user(one, "ben")),
-        (f"/v1/{other}", await world.user(other, "anna")),
+        (f"/v1/{one}", await world.user_headers(one, "anna")),
+        (f"/v1/{one}", await world.user_headers(one, "ben")),
+        (f"/v1/{other}", await world.user_headers(other, "anna")),
     ]
     for path, by in callers:
-        assert state(await world.chat(path=path, by=by, **asked)) == "miss"
+        assert cache_state(await world.chat(path=path, by=by, **asked)) == "miss"
     for path, by in callers:
-        assert state(await world.chat(path=path, by=by, **asked)) == "hit"
+        assert cache_state(await world.chat(path=path, by=by, **asked)) == "hit"
     # The same payer, in the same place.
-    assert state(await world.chat(by=await key(world, scopes=["ai:gateway"]), **asked)) == "hit"
+    assert cache_state(await world.chat(by=await create_key(world, scopes=["ai:gateway"]), **asked)) == "hit"
     assert (
-        state(await world.chat(path=f"/v1/{one}", by=await key(world, key_scope="app", target_app_id=one), **asked))
+        cache_state(
+            await world.chat(path=f"/v1/{one}", by=await create_key(world, key_scope="app", target_app_id=one), **asked)
+        )
         == "hit"
     )
 
 
 async def test_a_kept_answer_is_there_when_nothing_is_left_to_spend(world: Installation) -> None:
-    poor = await person(world, "poor")
-    asked = question("poor")
-    assert state(await world.chat(by=poor.headers, **asked)) == "miss"
+    poor = await create_person(world, "poor")
+    asked = build_question("poor")
+    assert cache_state(await world.chat(by=poor.headers, **asked)) == "miss"
     await world.credits.set_terms(poor.organisation_id, allowance=0)
-    assert (await world.chat(by=poor.headers, **question("poorer"))).status_code == 402
+    assert (await world.chat(by=poor.headers, **build_question("poorer"))).status_code == 402
     again = await world.chat(by=poor.headers, **asked)
-    assert (state(again), again.headers["x-baobab-cost-usd"]) == ("hit", FREE)
+    assert (cache_state(again), again.headers["x-baobab-cost-usd"]) == ("hit", FREE)
 
 
 @pytest.mark.parametrize("behaviour", ["500", "400", "429:1", "context", "drop:3", "error-frame:3", "drop"])
 async def test_what_failed_is_not_kept(world: Installation, behaviour: str) -> None:
-    model, asked = world.lab(behaviour), question(f"failing {behaviour}")
-    there = await count(world)
+    model, asked = world.add_model(behaviour), build_question(f"failing {behaviour}")
+    there = await count_rows(world)
     for stream in (False, True):
         answer = await world.chat(model, stream=stream, **asked)
         assert answer.headers.get("x-baobab-cache") != "hit"
         if stream or answer.status_code != 200:
-            assert await count(world) == there
+            assert await count_rows(world) == there
         else:
             # Whole it does not fail: then it is forgotten again, to see what its stream does.
-            asked = question(f"failing {behaviour} in a stream")
-            there = await count(world)
+            asked = build_question(f"failing {behaviour} in a stream")
+            there = await count_rows(world)
 
 
 async def test_a_stream_that_is_left_is_kept_whole_or_not_at_all(world: Installation) -> None:
     # It is read on for what was used, and may come to its end so.
-    slow, asked = world.lab("slow-tokens:0.05"), question("left")
+    slow, asked = world.add_model("slow-tokens:0.05"), build_question("left")
     body = {"model": slow, "stream": True, **asked}
     url = f"{world.address}/v1/chat/completions"
     http = httpx.AsyncClient(trust_env=False)
     async with http, http.stream("POST", url, json=body, headers=world.owner) as answer:
         assert answer.headers["x-baobab-cache"] == "miss"
         await anext(answer.aiter_lines())
-    await world.settled()
+    await world.get_settled_balance()
     again = await world.chat(slow, **asked)
-    assert state(again) in ("hit", "miss")
+    assert cache_state(again) in ("hit", "miss")
     assert again.json()["choices"][0]["message"]["content"] == TEXT
 
 
 async def test_the_answer_of_a_model_that_stood_in_is_not_kept(world: Installation) -> None:
-    app_id, broken, works = await world.app(), world.lab("503"), world.lab("stands-in")
+    app_id, broken, works = await world.create_app(), world.add_model("503"), world.add_model("stands-in")
     settings = {"fallbackModels": [works]}
     await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
     for _ in range(2):
-        answer = await world.chat(broken, path=f"/v1/{app_id}", **question("stands in"))
-        assert (state(answer), answer.headers["x-baobab-model"]) == ("miss", works)
+        answer = await world.chat(broken, path=f"/v1/{app_id}", **build_question("stands in"))
+        assert (cache_state(answer), answer.headers["x-baobab-model"]) == ("miss", works)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_above_a_megabyte_is_passed_on_and_not_kept(world: Installation, *, stream: bool) -> None:
-    huge = world.lab("huge:1100000")
+    huge = world.add_model("huge:1100000")
     for _ in range(2):
-        answer = await world.chat(huge, stream=stream, **question(f"huge {stream}"))
-        assert state(answer) == "miss"
+        answer = await world.chat(huge, stream=stream, **build_question(f"huge {stream}"))
+        assert cache_state(answer) == "miss"
         assert len(answer.content) > 1_100_000
 
 
@@ -250,11 +256,11 @@ async def test_what_is_no_time_is_refused(world: Installation, cache: Any) -> No
 async def test_a_stream_that_makes_up_no_answer_is_passed_on_and_not_kept(world: Installation, delta: Any) -> None:
     event = {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
     body = b"data: " + json.dumps(event).encode() + b"\n\ndata: [DONE]\n\n"
-    world.fake.said["odd"] = Said(body, headers={"content-type": "text/event-stream"})
-    odd = world.lab("said:odd")
+    world.fake.canned_answers["odd"] = CannedAnswer(body, headers={"content-type": "text/event-stream"})
+    odd = world.add_model("said:odd")
     for _ in range(2):
-        answer = await world.chat(odd, stream=True, **question(f"odd {delta}"))
-        assert (state(answer), told(answer.text)) == ("miss", [event, "[DONE]"])
+        answer = await world.chat(odd, stream=True, **build_question(f"odd {delta}"))
+        assert (cache_state(answer), parse_events(answer.text)) == ("miss", [event, "[DONE]"])
 
 
 async def test_an_event_may_have_any_number_of_items() -> None:

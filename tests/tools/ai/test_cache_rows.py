@@ -10,56 +10,56 @@ from sqlalchemy import func, insert, select, update
 
 from baobab.tools.ai.tables import response_cache as rows
 from tests import jobs
+from tests.backends import read_database as kept_by_database
 from tests.clock import FixedClock
-from tests.columns import kept as kept_by_database
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import first_organisation
-from tests.tools.ai.conftest import HELLO, PATIENCE_SECONDS, TEXT, Installation
-from tests.tools.ai.test_cache import count, question, state
+from tests.installation import open_installation
+from tests.people import get_first_organisation
+from tests.tools.ai.conftest import HELLO, TEXT, TIMEOUT_SECONDS, Installation
+from tests.tools.ai.test_cache import build_question, cache_state, count_rows
 
 
 async def test_nothing_of_it_can_be_read_in_the_database(baobab: Installation) -> None:
-    secret = question("a secret of the caller's")
-    assert state(await baobab.chat(**secret)) == "miss"
+    secret = build_question("a secret of the caller's")
+    assert cache_state(await baobab.chat(**secret)) == "miss"
     held = kept_by_database(baobab.data)
     for word in (b"a secret of the", TEXT.encode()[:20], b"chatcmpl-upstream"):
         assert word not in held
-    assert state(await baobab.chat(**secret)) == "hit"
+    assert cache_state(await baobab.chat(**secret)) == "hit"
 
 
 async def test_an_answer_that_was_copied_to_another_request_is_not_told(baobab: Installation) -> None:
-    one, other = question("one"), question("other")
+    one, other = build_question("one"), build_question("other")
     for asked in (one, other):
-        assert state(await baobab.chat(**asked)) == "miss"
-    async with baobab.house.services.database.writing() as connection:
+        assert cache_state(await baobab.chat(**asked)) == "miss"
+    async with baobab.application.services.database.writing() as connection:
         answers = (await connection.execute(select(rows.c.digest, rows.c.answer).order_by(rows.c.kept_at))).all()
         await connection.execute(
             update(rows).where(rows.c.digest == answers[1].digest).values(answer=answers[0].answer)
         )
-    assert state(await baobab.chat(**other)) == "miss"
-    assert state(await baobab.chat(**other)) == "hit"
+    assert cache_state(await baobab.chat(**other)) == "miss"
+    assert cache_state(await baobab.chat(**other)) == "hit"
 
 
 async def test_the_oldest_make_room_for_the_newest(baobab: Installation) -> None:
-    services = baobab.house.services
-    first, second = question("first"), question("second")
-    assert state(await baobab.chat(**first)) == "miss"
+    services = baobab.application.services
+    first, second = build_question("first"), build_question("second")
+    assert cache_state(await baobab.chat(**first)) == "miss"
 
     async def fill(number: int, size: int, age: int) -> None:
-        organisation_id, now = await first_organisation(baobab), services.clock.now()
+        organisation_id, now = await get_first_organisation(baobab), services.clock.now()
         common = {"organisation_id": organisation_id, "size": size, "answer": "", "expires_at": now + timedelta(days=1)}
         made = [{**common, "digest": f"{age}-{n}", "kept_at": now - timedelta(seconds=age)} for n in range(number)]
         async with services.database.writing() as connection:
             await connection.execute(insert(rows), made)
 
     await fill(9_999, 10, 100)
-    assert state(await baobab.chat(**second)) == "miss"
-    assert await count(baobab) == 10_000
-    assert state(await baobab.chat(**first)) == "hit"
+    assert cache_state(await baobab.chat(**second)) == "miss"
+    assert await count_rows(baobab) == 10_000
+    assert cache_state(await baobab.chat(**first)) == "hit"
     await fill(250, 2**20, 50)
-    assert state(await baobab.chat(**question("third"))) == "miss"
-    assert state(await baobab.chat(**second)) == "hit"
+    assert cache_state(await baobab.chat(**build_question("third"))) == "miss"
+    assert cache_state(await baobab.chat(**second)) == "hit"
     async with services.database.reading() as connection:
         number, size = (await connection.execute(select(func.count(), func.sum(rows.c.size)))).one()
     assert number <= 10_000
@@ -72,63 +72,71 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-async def timed(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
+async def regional_baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
     """Two regions and a clock that stands still."""
     regions = tmp_path / "regions.toml"
     regions.write_text("[eu-west-1]\n")
-    async with installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
         yield opened
 
 
-async def ask(timed: Baobab, path: str = "/v1", **cache: int) -> str | None:
+async def ask_cached(regional_baobab: Baobab, path: str = "/v1", **cache: int) -> str | None:
     body = {"model": "baobab/echo", "messages": HELLO, "cache": cache}
-    return state(await timed.client.post(f"{path}/chat/completions", json=body, headers=timed.owner))
+    return cache_state(
+        await regional_baobab.client.post(f"{path}/chat/completions", json=body, headers=regional_baobab.owner)
+    )
 
 
-async def test_an_answer_is_kept_for_as_long_as_was_said_and_then_swept(timed: Baobab, clock: FixedClock) -> None:
-    assert await ask(timed, ttl=60) == "miss"
+async def test_an_answer_is_kept_for_as_long_as_was_said_and_then_swept(
+    regional_baobab: Baobab, clock: FixedClock
+) -> None:
+    assert await ask_cached(regional_baobab, ttl=60) == "miss"
     clock.advance(59)
-    assert await ask(timed) == "hit"
+    assert await ask_cached(regional_baobab) == "hit"
     clock.advance(1)
-    assert await ask(timed) == "miss"
+    assert await ask_cached(regional_baobab) == "miss"
     clock.advance(3599)
-    assert await ask(timed) == "hit"
+    assert await ask_cached(regional_baobab) == "hit"
     clock.advance(1)
-    await jobs.made(timed.house, "response_cache_sweep")
-    assert await count(timed) == 0
+    await jobs.run_job(regional_baobab.application, "response_cache_sweep")
+    assert await count_rows(regional_baobab) == 0
 
 
-async def kept_in(timed: Baobab, region: str) -> int:
-    async with timed.house.services.regions[region].database.reading() as connection:
+async def count_cached(regional_baobab: Baobab, region: str) -> int:
+    async with regional_baobab.application.services.regions[region].database.reading() as connection:
         return int(await connection.scalar(select(func.count()).select_from(rows)) or 0)
 
 
-async def test_an_apps_answers_are_in_its_region_and_go_with_it(timed: Baobab) -> None:
-    here, far = await timed.app(), await timed.app(region="eu-west-1")
+async def test_an_apps_answers_are_in_its_region_and_go_with_it(regional_baobab: Baobab) -> None:
+    here, far = await regional_baobab.create_app(), await regional_baobab.create_app(region="eu-west-1")
     for path in ("/v1", f"/v1/{here}", f"/v1/{far}"):
-        assert await ask(timed, path) == "miss"
-    assert (await kept_in(timed, "local"), await kept_in(timed, "eu-west-1")) == (2, 1)
+        assert await ask_cached(regional_baobab, path) == "miss"
+    assert (await count_cached(regional_baobab, "local"), await count_cached(regional_baobab, "eu-west-1")) == (2, 1)
     for app_id in (here, far):
-        assert (await timed.client.delete(f"/apps/{app_id}", headers=timed.owner)).status_code == 200
-    assert (await kept_in(timed, "local"), await kept_in(timed, "eu-west-1")) == (1, 0)
-    assert await ask(timed) == "hit"
+        assert (
+            await regional_baobab.client.delete(f"/apps/{app_id}", headers=regional_baobab.owner)
+        ).status_code == 200
+    assert (await count_cached(regional_baobab, "local"), await count_cached(regional_baobab, "eu-west-1")) == (1, 0)
+    assert await ask_cached(regional_baobab) == "hit"
 
 
-async def test_they_are_not_moved_with_the_app_and_go_with_what_it_left(timed: Baobab, clock: FixedClock) -> None:
-    app_id = await timed.app()
-    assert await ask(timed, f"/v1/{app_id}") == "miss"
+async def test_they_are_not_moved_with_the_app_and_go_with_what_it_left(
+    regional_baobab: Baobab, clock: FixedClock
+) -> None:
+    app_id = await regional_baobab.create_app()
+    assert await ask_cached(regional_baobab, f"/v1/{app_id}") == "miss"
     body = {"dest_region": "eu-west-1"}
-    move = await timed.client.post(f"/v1/apps/{app_id}/move", json=body, headers=timed.owner)
+    move = await regional_baobab.client.post(f"/v1/apps/{app_id}/move", json=body, headers=regional_baobab.owner)
     assert move.status_code == 202
     move_id = move.json()["migration_id"]
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         path = f"/v1/apps/{app_id}/migrations/{move_id}"
-        while (await timed.client.get(path, headers=timed.owner)).json()["completed_at"] is None:
-            await jobs.settled(timed.house)
+        while (await regional_baobab.client.get(path, headers=regional_baobab.owner)).json()["completed_at"] is None:
+            await jobs.run_due_jobs(regional_baobab.application)
             clock.advance(5)
-    assert [await ask(timed, f"/v1/{app_id}") for _ in range(2)] == ["miss", "hit"]
-    assert (await kept_in(timed, "local"), await kept_in(timed, "eu-west-1")) == (1, 1)
-    torn = await timed.client.delete(f"/v1/source-replicas/{move_id}", headers=timed.owner)
+    assert [await ask_cached(regional_baobab, f"/v1/{app_id}") for _ in range(2)] == ["miss", "hit"]
+    assert (await count_cached(regional_baobab, "local"), await count_cached(regional_baobab, "eu-west-1")) == (1, 1)
+    torn = await regional_baobab.client.delete(f"/v1/source-replicas/{move_id}", headers=regional_baobab.owner)
     assert torn.is_success
-    await jobs.settled(timed.house)
-    assert (await kept_in(timed, "local"), await kept_in(timed, "eu-west-1")) == (0, 1)
+    await jobs.run_due_jobs(regional_baobab.application)
+    assert (await count_cached(regional_baobab, "local"), await count_cached(regional_baobab, "eu-west-1")) == (0, 1)

@@ -9,7 +9,7 @@ import pytest
 from baobab.tools.accounts.first_account import first_account
 from baobab.tools.core.auth.callers import ScopedKey
 from baobab.tools.core.context import RequestContext
-from tests.people import first_organisation, key
+from tests.people import create_key, get_first_organisation
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -65,13 +65,13 @@ async def test_messages_are_passed_on_as_they_are(world: Installation) -> None:
 
 
 async def test_a_provider_learns_nothing_of_the_caller(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     await world.chat(path=f"/v1/{app_id}", by={**world.owner, "cookie": "a=b", "x-forwarded-for": "198.51.100.7"})
     received = world.fake.requests[-1]
     assert {name.lower() for name in received.headers} <= SENT
     assert received.headers["authorization"] == f"Bearer {VENDOR_KEY}"
     told = repr(received.headers).encode() + received.body
-    for secret in (world.key, app_id, await first_organisation(world), "198.51.100.7"):
+    for secret in (world.key, app_id, await get_first_organisation(world), "198.51.100.7"):
         assert secret.encode() not in told
 
 
@@ -106,8 +106,8 @@ async def test_what_a_provider_refuses_is_said_in_our_words_and_costs_nothing(
         # These begin to answer, and are told of in test_streaming.
         behaviour = "500"
         status, type_, code = 502, "api_error", "upstream_error"
-    before = await world.spent()
-    answer = await world.chat(world.lab(behaviour), stream=stream)
+    before = await world.get_spent()
+    answer = await world.chat(world.add_model(behaviour), stream=stream)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["code"]) == (status, type_, code)
     assert answer.headers["x-request-id"]
@@ -115,38 +115,38 @@ async def test_what_a_provider_refuses_is_said_in_our_words_and_costs_nothing(
     told = repr(answer.headers) + answer.text
     for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "The upstream failed", "html", "169.254"):
         assert theirs not in told
-    assert await world.spent() == before
+    assert await world.get_spent() == before
 
 
 async def test_an_error_of_the_app_routes_is_the_same(world: Installation) -> None:
-    app_id = await world.app()
-    answer = await world.chat(world.lab("429:3"), path=f"/v1/{app_id}")
+    app_id = await world.create_app()
+    answer = await world.chat(world.add_model("429:3"), path=f"/v1/{app_id}")
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
     assert answer.json()["error"]["code"] == "rate_limit_exceeded"
 
 
 async def test_what_may_have_been_chance_is_tried_again(world: Installation) -> None:
     asked = len(world.fake.requests)
-    assert (await world.chat(world.lab("flaky:2"))).status_code == 200
+    assert (await world.chat(world.add_model("flaky:2"))).status_code == 200
     assert len(world.fake.requests) == asked + 3
 
 
 @pytest.mark.parametrize(("behaviour", "times"), [("500:9", 3), ("400:9", 1), ("401:9", 1), ("429:9", 1)])
 async def test_what_is_no_chance_is_not_tried_again(world: Installation, behaviour: str, times: int) -> None:
     asked = len(world.fake.requests)
-    assert (await world.chat(world.lab(behaviour))).status_code >= 400
+    assert (await world.chat(world.add_model(behaviour))).status_code >= 400
     assert len(world.fake.requests) == asked + times
 
 
 async def test_a_provider_that_nobody_reaches_is_an_upstream_error(world: Installation) -> None:
-    nowhere = world.lab("gone", server="gone", url="http://127.0.0.1:9")
+    nowhere = world.add_model("gone", server="gone", url="http://127.0.0.1:9")
     answer = await world.chat(nowhere)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
     assert "127.0.0.1" not in answer.text
 
 
 async def test_a_huge_answer_arrives_whole(world: Installation) -> None:
-    answer = await world.chat(world.lab("huge:3000000"))
+    answer = await world.chat(world.add_model("huge:3000000"))
     assert answer.json()["choices"][0]["message"]["content"] == "x" * 3_000_000
 
 
@@ -171,8 +171,8 @@ async def test_a_model_is_found_by_its_vendors_name_too(world: Installation) -> 
 async def test_a_model_that_is_not_for_this_is_refused(
     world: Installation, path: str, model: str, status: int, code: str, said: str
 ) -> None:
-    world.lab("film", modality="video")
-    app_id = await world.app()
+    world.add_model("film", modality="video")
+    app_id = await world.create_app()
     body = {"model": model, "messages": HELLO} if "chat" in path else {"model": model, "input": "Hello!"}
     for base in ("/v1", f"/v1/{app_id}"):
         answer = await world.client.post(f"{base}/{path}", json=body, headers=world.owner)
@@ -218,7 +218,7 @@ async def test_a_request_that_is_wrong_is_refused_before_anybody_is_asked(
 
 
 async def test_callers_without_a_credential_or_the_scope_are_told_so(world: Installation) -> None:
-    narrow = await key(world, scopes=["substrate"])
+    narrow = await create_key(world, scopes=["substrate"])
     for by, status, type_, code in (
         ({"x-nothing": ""}, 401, "authentication_error", "missing_credentials"),
         ({"authorization": "Bearer bb_sk_" + "x" * 40}, 401, "authentication_error", "invalid_api_key"),
@@ -231,8 +231,8 @@ async def test_callers_without_a_credential_or_the_scope_are_told_so(world: Inst
 
 
 async def test_a_key_for_the_gateway_opens_the_gateway_and_nothing_else(world: Installation) -> None:
-    app_id = await world.app()
-    narrow = await key(world, scopes=["ai:gateway"])
+    app_id = await world.create_app()
+    narrow = await create_key(world, scopes=["ai:gateway"])
     assert (await world.chat(by=narrow)).status_code == 200
     embedding = {"input": "Hello!", "model": "text-embedding-3-small"}
     assert (await world.client.post("/v1/embeddings", json=embedding, headers=narrow)).status_code == 200
@@ -243,8 +243,8 @@ async def test_a_key_for_the_gateway_opens_the_gateway_and_nothing_else(world: I
 
 
 async def test_a_door_that_cannot_stream_gets_the_answer_in_one_piece(world: Installation) -> None:
-    owner = await first_account(world.house.services)
+    owner = await first_account(world.application.services)
     caller = ScopedKey(owner.account_id, owner.organisation_id, "a key", frozenset(("ai:gateway",)))
     asked = {"messages": HELLO, "model": MINI, "stream": True, "tools": [TOOL]}
-    answer = await world.house.registry.call("gateway_chat", asked, caller, RequestContext("test", "1"))
+    answer = await world.application.registry.call("gateway_chat", asked, caller, RequestContext("test", "1"))
     assert answer["choices"][0]["message"]["content"] == TEXT

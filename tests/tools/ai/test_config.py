@@ -11,8 +11,8 @@ from sqlalchemy import insert
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.ai import settings
 from baobab.tools.ai.tables import app_ai
-from tests.columns import kept
-from tests.people import key, person
+from tests.backends import read_database
+from tests.people import create_key, create_person
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, VENDOR_KEY, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,7 +28,7 @@ async def configure(world: Installation, app_id: str, **settings: Any) -> dict[s
 
 
 async def test_nothing_is_set_at_first(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     answer = await world.client.get(f"/v1/{app_id}/ai/config", headers=world.owner)
     assert answer.json() == {
         "config": {
@@ -45,7 +45,7 @@ async def test_nothing_is_set_at_first(world: Installation) -> None:
 
 
 async def test_a_change_leaves_the_rest_as_it_was(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     await configure(world, app_id, defaultModel="baobab/echo", maxTokensPerRequest=100)
     changed = await configure(world, app_id, allowedModels=[MINI], maxTokensPerRequest=None)
     assert (changed["defaultModel"], changed["maxTokensPerRequest"]) == ("baobab/echo", None)
@@ -70,15 +70,15 @@ async def test_a_change_leaves_the_rest_as_it_was(world: Installation) -> None:
     ],
 )
 async def test_what_is_no_setting_is_refused(world: Installation, wrong: dict[str, Any]) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     answer = await world.client.put(f"/v1/{app_id}/ai/config", json=wrong, headers=world.owner)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
 async def test_only_who_runs_the_app_reads_or_changes_its_settings(world: Installation) -> None:
-    app_id = await world.app()
-    stranger, user = await person(world, "stranger"), await world.user(app_id, "somebody")
+    app_id = await world.create_app()
+    stranger, user = await create_person(world, "stranger"), await world.user_headers(app_id, "somebody")
     for by in (stranger.headers, user):
         for method, path in (("GET", "config"), ("PUT", "config"), ("GET", "usage")):
             body: dict[str, Any] = {"json": {}} if method == "PUT" else {}
@@ -88,13 +88,13 @@ async def test_only_who_runs_the_app_reads_or_changes_its_settings(world: Instal
 
 
 async def test_those_whose_app_it_is_may_chat_and_nobody_else(world: Installation) -> None:
-    app_id, other = await world.app(), await world.app()
-    member = await person(world, "member", role="developer")
-    own_key = await key(world, key_scope="app", target_app_id=app_id)
-    user = await world.user(app_id, "somebody")
+    app_id, other = await world.create_app(), await world.create_app()
+    member = await create_person(world, "member", role="developer")
+    own_key = await create_key(world, key_scope="app", target_app_id=app_id)
+    user = await world.user_headers(app_id, "somebody")
     for by in (world.owner, member.headers, own_key, user):
         assert (await world.chat(by=by, path=f"/v1/{app_id}")).status_code == 200
-    stranger = await person(world, "stranger")
+    stranger = await create_person(world, "stranger")
     for by, path in ((stranger.headers, app_id), (own_key, other), (user, other)):
         answer = await world.chat(by=by, path=f"/v1/{path}")
         assert answer.status_code in {401, 403}, answer.text
@@ -111,14 +111,14 @@ async def test_an_app_that_is_not_there_is_told_in_words_of_its_own(world: Insta
 
 
 async def test_the_default_model_answers_where_none_is_named(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     await configure(world, app_id, defaultModel="baobab/echo")
     assert (await world.chat(None, path=f"/v1/{app_id}")).headers["x-baobab-model"] == "baobab/echo"
     assert (await world.chat(MINI, path=f"/v1/{app_id}")).headers["x-baobab-model"] == MINI
 
 
 async def test_a_model_that_is_not_allowed_is_refused_and_the_others_are_named(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     await configure(world, app_id, allowedModels=["baobab/echo", "lab/gone"])
     answer = await world.chat(MINI, path=f"/v1/{app_id}")
     error = answer.json()["error"]
@@ -130,7 +130,7 @@ async def test_a_model_that_is_not_allowed_is_refused_and_the_others_are_named(w
 
 
 async def test_a_model_is_allowed_by_whichever_name_it_has(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     await configure(world, app_id, allowedModels=["gpt-4o-mini"])
     for name in (MINI, "gpt-4o-mini", "GPT-4o-mini"):
         assert (await world.chat(name, path=f"/v1/{app_id}")).status_code == 200
@@ -139,8 +139,8 @@ async def test_a_model_is_allowed_by_whichever_name_it_has(world: Installation) 
 
 
 async def test_only_allowed_models_are_fallen_back_on(world: Installation) -> None:
-    app_id = await world.app()
-    broken, other, works = world.lab("500:8"), world.lab("not-allowed"), world.lab("works")
+    app_id = await world.create_app()
+    broken, other, works = world.add_model("500:8"), world.add_model("not-allowed"), world.add_model("works")
     await configure(world, app_id, fallbackModels=[other, works], allowedModels=[broken, works])
     assert (await world.chat(broken, path=f"/v1/{app_id}")).headers["x-baobab-model"] == works
 
@@ -158,7 +158,7 @@ async def test_only_allowed_models_are_fallen_back_on(world: Installation) -> No
 async def test_an_answer_is_cut_to_what_the_app_allows(
     world: Installation, asked: dict[str, Any], sent: dict[str, int]
 ) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     await configure(world, app_id, maxTokensPerRequest=50)
     assert (await world.chat(path=f"/v1/{app_id}", **asked)).status_code == 200
     body = world.fake.requests[-1].json
@@ -166,43 +166,43 @@ async def test_an_answer_is_cut_to_what_the_app_allows(
 
 
 async def test_models_to_fall_back_on_are_tried_in_their_order(world: Installation) -> None:
-    app_id = await world.app()
-    broken, busy, works = world.lab("500:8"), world.lab("429:8"), world.lab("works")
+    app_id = await world.create_app()
+    broken, busy, works = world.add_model("500:8"), world.add_model("429:8"), world.add_model("works")
     await configure(world, app_id, fallbackModels=[busy, works, MINI])
     for stream in (False, True):
         answer = await world.chat(broken, path=f"/v1/{app_id}", stream=stream)
         assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
     # What the caller did wrong is wrong everywhere.
-    assert (await world.chat(world.lab("400"), path=f"/v1/{app_id}")).status_code == 400
+    assert (await world.chat(world.add_model("400"), path=f"/v1/{app_id}")).status_code == 400
 
 
 async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     config = await configure(world, app_id, byokKey=OWN_KEY)
     assert (config["byokKey"], config["byokProvider"]) == ("***wxyz", "openai")
-    before = await world.spent()
+    before = await world.get_spent()
     for stream in (False, True):
         answer = await world.chat(path=f"/v1/{app_id}", stream=stream)
         assert answer.status_code == 200
         assert answer.headers.get("x-baobab-cost-usd") == (None if stream else "0.000000000")
         assert world.fake.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
-    assert await world.spent() == before
+    assert await world.get_spent() == before
     # With nothing set aside, nobody sees that the stream is still being counted.
     async with asyncio.timeout(20):
-        while [(used.byok, used.requests, used.cost) for used in await world.used(app_id=app_id)] != [
+        while [(used.byok, used.requests, used.cost) for used in await world.list_usage(app_id=app_id)] != [
             (True, 2, 11_700)
         ]:
             await asyncio.sleep(0.01)
-    await world.chat(world.lab("plain"), path=f"/v1/{app_id}")
+    await world.chat(world.add_model("plain"), path=f"/v1/{app_id}")
     assert world.fake.requests[-1].headers["authorization"] == f"Bearer {LAB_KEY}"
-    assert await world.spent() == before + 5850
+    assert await world.get_spent() == before + 5850
     usage = await world.client.get(f"/v1/{app_id}/ai/usage", headers=world.owner)
     assert usage.json()["totalRequests"] == 3
     assert usage.json()["totalCost"] == pytest.approx(5850 / 10**9)
 
 
 async def test_an_own_key_that_is_refused_is_its_owners_to_put_right(world: Installation) -> None:
-    app_id, catalogue = await world.app(), world.house.services.part(Gateway).catalogue
+    app_id, catalogue = await world.create_app(), world.application.services.part(Gateway).catalogue
     mini = catalogue.find_model(MINI)
     assert mini is not None
     model = "openai-refusing/401"
@@ -215,7 +215,7 @@ async def test_an_own_key_that_is_refused_is_its_owners_to_put_right(world: Inst
 
 
 async def test_an_own_key_is_not_used_for_other_apps(world: Installation) -> None:
-    app_id, other = await world.app(), await world.app()
+    app_id, other = await world.create_app(), await world.create_app()
     await configure(world, app_id, byokKey=OWN_KEY)
     for path in (f"/v1/{other}", "/v1"):
         await world.chat(path=path)
@@ -223,7 +223,7 @@ async def test_an_own_key_is_not_used_for_other_apps(world: Installation) -> Non
 
 
 async def test_an_own_key_is_taken_back_with_null(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     await configure(world, app_id, byokKey=OWN_KEY)
     config = await configure(world, app_id, byokKey=None)
     assert (config["byokKey"], config["byokProvider"]) == (None, None)
@@ -232,7 +232,7 @@ async def test_an_own_key_is_taken_back_with_null(world: Installation) -> None:
 
 
 async def test_the_provider_of_a_key_that_does_not_tell_it_is_named(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     config = await configure(world, app_id, byokKey="keys-of-this-vendor-say-nothing", byokProvider="openai")
     assert config["byokProvider"] == "openai"
     await world.chat(path=f"/v1/{app_id}")
@@ -240,34 +240,34 @@ async def test_the_provider_of_a_key_that_does_not_tell_it_is_named(world: Insta
 
 
 async def test_an_own_key_is_for_vendors_and_for_no_server_of_the_operators(world: Installation) -> None:
-    app_id, plain = await world.app(), world.lab("plain")
+    app_id, plain = await world.create_app(), world.add_model("plain")
     asked = {"byokKey": "a-server-that-looks-at-no-keys", "byokProvider": "lab"}
     refused = await world.client.put(f"/v1/{app_id}/ai/config", json=asked, headers=world.owner)
     error = refused.json()["error"]
     assert (refused.status_code, "`lab` is no vendor" in error["message"]) == (400, True)
     assert "openai" in error["remediation"]
     # One that was kept when it was still allowed counts for nothing.
-    sealed = world.house.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.key_context(app_id))
+    sealed = world.application.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.key_context(app_id))
     kept_then = {"byok_key": sealed, "byok_provider": "lab", "byok_last4": "keys"}
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], "updated_at": datetime.now(UTC), **kept_then}
-    async with world.house.services.database.writing() as connection:
+    async with world.application.services.database.writing() as connection:
         await connection.execute(insert(app_ai), row)
-    before = await world.spent()
+    before = await world.get_spent()
     answer = await world.chat(plain, path=f"/v1/{app_id}")
     assert answer.headers["x-baobab-cost-usd"] == "0.000005850"
     assert world.fake.requests[-1].headers["authorization"] == f"Bearer {LAB_KEY}"
-    assert await world.spent() == before + 5850
+    assert await world.get_spent() == before + 5850
 
 
 async def test_an_own_key_is_sealed_and_never_shown(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     put = await world.client.put(f"/v1/{app_id}/ai/config", json={"byokKey": OWN_KEY}, headers=world.owner)
     got = await world.client.get(f"/v1/{app_id}/ai/config", headers=world.owner)
-    refused = await world.chat(world.lab("401"), path=f"/v1/{app_id}")
+    refused = await world.chat(world.add_model("401"), path=f"/v1/{app_id}")
     logs = await world.client.get("/v1/audit-logs", headers=world.owner)
     for answer in (put, got, refused, logs):
         assert OWN_KEY not in answer.text
-    assert OWN_KEY.encode() not in kept(world.data)
+    assert OWN_KEY.encode() not in read_database(world.data)
 
 
 @pytest.mark.parametrize("setting", ["defaultModel", "fallbackModels"])
@@ -275,7 +275,7 @@ async def test_an_own_key_is_sealed_and_never_shown(world: Installation) -> None
 async def test_a_setting_names_models_that_the_app_can_chat_with(
     baobab: Installation, setting: str, model: str
 ) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     path = f"/v1/{app_id}/ai/config"
     given = {setting: model if setting == "defaultModel" else [MINI, model]}
     refused = await baobab.client.put(path, json=given, headers=baobab.owner)

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from baobab.runtime.gateway.builtin.threads import THREADS
-from tests.people import first_organisation, person
-from tests.tools.ai.conftest import PATIENCE_SECONDS, Installation
+from tests.people import create_person, get_first_organisation
+from tests.tools.ai.conftest import TIMEOUT_SECONDS, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -55,18 +55,18 @@ async def test_what_a_provider_takes_beside_reaches_it_and_tokens_do_too(world: 
 
 
 async def test_embeddings_cost_what_the_catalogue_says(world: Installation) -> None:
-    before = await world.spent()
+    before = await world.get_spent()
     answer = await embed(world, input=["one", "two"], model=SMALL)
     # 22 tokens at 20 nano-dollars.
     assert answer.headers["x-baobab-cost-usd"] == "0.000000440"
-    assert await world.spent() == before + 440
+    assert await world.get_spent() == before + 440
 
 
 async def test_the_built_in_ones_cost_nothing_and_take_no_tokens(world: Installation) -> None:
-    before = await world.spent()
+    before = await world.get_spent()
     answer = await embed(world, input="Hello!")
     assert answer.headers["x-baobab-cost-usd"] == "0.000000000"
-    assert await world.spent() == before
+    assert await world.get_spent() == before
     refused = await world.client.post("/v1/embeddings", json={"input": [1, 2]}, headers=world.owner)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
 
@@ -108,14 +108,14 @@ async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_
     long = [{"role": "user", "content": "word " * 30_000}]
     go_on = threading.Event()
     occupied = asyncio.create_task(THREADS.run_work(go_on.wait))
-    mine, other = await first_organisation(world), (await person(world, "other")).headers
+    mine, other = await get_first_organisation(world), (await create_person(world, "other")).headers
 
     async def ask(by: Any = world.owner) -> httpx.Response:
         return await world.client.post("/v1/embeddings", json={"input": "Hello!"}, headers=by)
 
     nine = [asyncio.create_task(ask()) for _ in range(9)]
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not THREADS.is_full(mine):
                 await asyncio.sleep(0.001)
         for refused in (await ask(), await world.chat("baobab/echo", messages=long)):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import HELLO, OTHER_KEY, TEXT, TOOL, Installation, joined, translated
+from tests.runtime.gateway.upstream import CannedAnswer
+from tests.tools.ai.conftest import HELLO, OTHER_KEY, TEXT, TOOL, Installation, add_translated_model, join_content
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,8 +20,8 @@ def claude() -> str:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_when_one_provider_of_a_model_fails_the_other_takes_over(world: Installation, *, stream: bool) -> None:
     shared = f"vendor/shared-{stream}".lower()
-    world.lab("500", id=shared, server="first")
-    world.lab("works", id=shared, server="second")
+    world.add_model("500", id=shared, server="first")
+    world.add_model("works", id=shared, server="second")
     for _ in range(6):
         answer = await world.chat(shared, stream=stream)
         assert answer.status_code == 200, answer.text
@@ -29,8 +29,8 @@ async def test_when_one_provider_of_a_model_fails_the_other_takes_over(world: In
 
 
 async def test_a_provider_that_is_busy_rests_while_there_is_another(world: Installation) -> None:
-    shared = world.lab("429:9:", id="vendor/rests", server="third")
-    world.lab("awake", id=shared, server="fourth")
+    shared = world.add_model("429:9:", id="vendor/rests", server="third")
+    world.add_model("awake", id=shared, server="fourth")
     for _ in range(20):
         assert (await world.chat(shared)).status_code == 200
     asked = [request.json["model"] for request in world.fake.requests]
@@ -42,8 +42,8 @@ async def test_a_provider_that_is_busy_rests_while_there_is_another(world: Insta
 async def test_a_provider_rests_for_as_long_as_it_has_said(
     world: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = world.lab("429:30", id="vendor/rests-long", server="busy")
-    world.lab("up", id=shared, server="awake")
+    shared = world.add_model("429:30", id="vendor/rests-long", server="busy")
+    world.add_model("up", id=shared, server="awake")
 
     async def asked_of_busy() -> int:
         before = len(world.fake.requests)
@@ -60,8 +60,8 @@ async def test_a_provider_rests_for_as_long_as_it_has_said(
 
 
 async def test_when_all_fail_the_caller_is_told(world: Installation) -> None:
-    shared = world.lab("503", id="vendor/none", server="fifth")
-    world.lab("500:1:", id=shared, server="sixth")
+    shared = world.add_model("503", id="vendor/none", server="fifth")
+    world.add_model("500:1:", id=shared, server="sixth")
     for _ in range(3):
         answer = await world.chat(shared)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
@@ -69,12 +69,12 @@ async def test_when_all_fail_the_caller_is_told(world: Installation) -> None:
 
 @pytest.mark.parametrize("behaviour", ["drop-first", "502", "504", "malformed-json"])
 async def test_what_may_have_been_paid_is_asked_of_nobody_else(world: Installation, behaviour: str) -> None:
-    app_id, works = await world.app(), world.lab("works")
+    app_id, works = await world.create_app(), world.add_model("works")
     settings = {"fallbackModels": [works]}
     await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
-    shared = world.lab(behaviour, id=f"vendor/paid-{behaviour}", server="ninth")
-    world.lab(f"{behaviour}:", id=shared, server="tenth")
-    for model in (shared, await translated(world, behaviour)):
+    shared = world.add_model(behaviour, id=f"vendor/paid-{behaviour}", server="ninth")
+    world.add_model(f"{behaviour}:", id=shared, server="tenth")
+    for model in (shared, await add_translated_model(world, behaviour)):
         asked = len(world.fake.requests)
         answer = await world.chat(model, path=f"/v1/{app_id}")
         assert answer.status_code in (502, 504), answer.text
@@ -83,7 +83,7 @@ async def test_what_may_have_been_paid_is_asked_of_nobody_else(world: Installati
 
 
 async def test_a_translated_model_answers_like_any_other(world: Installation, claude: str) -> None:
-    before = await world.spent()
+    before = await world.get_spent()
     answer = await world.chat(claude, max_tokens=50)
     assert answer.status_code == 200, answer.text
     assert answer.json()["choices"][0]["message"]["content"] == TEXT
@@ -94,33 +94,35 @@ async def test_a_translated_model_answers_like_any_other(world: Installation, cl
     assert received.headers["x-api-key"] == OTHER_KEY
     assert received.json["max_tokens"] == 50
     # One dollar and five for a million tokens.
-    assert await world.spent() - before == 11 * 1000 + 7 * 5000
+    assert await world.get_spent() - before == 11 * 1000 + 7 * 5000
 
 
 async def test_a_translated_stream_is_a_stream(world: Installation, claude: str) -> None:
-    before = await world.spent()
-    events = await world.events(claude)
-    assert joined(events) == TEXT
+    before = await world.get_spent()
+    events = await world.stream_events(claude)
+    assert join_content(events) == TEXT
     assert events[-1] == "[DONE]"
     assert not [event for event in events[:-1] if event.get("usage")]
     finished = [choice["finish_reason"] for event in events[:-1] for choice in event["choices"]]
     assert [reason for reason in finished if reason] == ["stop"]
-    assert await world.spent() - before == 11 * 1000 + 7 * 5000
-    *_, last, _ = await world.events(claude, stream_options={"include_usage": True})
+    assert await world.get_spent() - before == 11 * 1000 + 7 * 5000
+    *_, last, _ = await world.stream_events(claude, stream_options={"include_usage": True})
     assert last["usage"]["total_tokens"] == 18
 
 
 async def test_a_stream_of_googles_ends_where_it_says_so(world: Installation) -> None:
-    events = await world.events(await translated(world, "plain", "gemini"), stream_options={"include_usage": True})
-    assert joined(events) == TEXT
+    events = await world.stream_events(
+        await add_translated_model(world, "plain", "gemini"), stream_options={"include_usage": True}
+    )
+    assert join_content(events) == TEXT
     assert [choice["finish_reason"] for choice in events[-3]["choices"]] == ["stop"]
     assert (events[-2]["usage"]["total_tokens"], events[-1]) == (18, "[DONE]")
 
 
 async def test_a_stream_of_googles_that_is_cut_off_costs_what_was_written(world: Installation) -> None:
-    model = await translated(world, "stop:5", "gemini")
-    await world.events(model)
-    (used,) = [used for used in await world.used() if used.model == model]
+    model = await add_translated_model(world, "stop:5", "gemini")
+    await world.stream_events(model)
+    (used,) = [used for used in await world.list_usage() if used.model == model]
     assert 5 <= used.completion_tokens <= 7
 
 
@@ -146,20 +148,20 @@ async def test_google_says_in_several_ways_that_an_answer_ends(
 ) -> None:
     first = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello"}]}, "index": 0}]}
     body = b"".join(b"data: " + json.dumps(one).encode() + b"\r\n\r\n" for one in (first, last))
-    world.fake.said[""] = Said(body, headers={"content-type": "text/event-stream"})
-    events = await world.events(await translated(world, "said", "gemini"))
+    world.fake.canned_answers[""] = CannedAnswer(body, headers={"content-type": "text/event-stream"})
+    events = await world.stream_events(await add_translated_model(world, "said", "gemini"))
     assert (events[-1] == "[DONE]") is ends
     assert ("error" in events[-1]) is not ends
 
 
 async def test_a_translated_model_calls_tools(world: Installation) -> None:
-    model = await translated(world, "tools:2")
+    model = await add_translated_model(world, "tools:2")
     answer = await world.chat(model, tools=[TOOL])
     assert answer.json()["choices"][0]["message"]["content"] is None
     calls = answer.json()["choices"][0]["message"]["tool_calls"]
     assert [call["function"]["name"] for call in calls] == ["get_weather", "get_weather"]
     assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
-    events = await world.events(model, tools=[TOOL])
+    events = await world.stream_events(model, tools=[TOOL])
     parts = [
         part for event in events[:-1] for choice in event["choices"] for part in choice["delta"].get("tool_calls") or ()
     ]
@@ -183,15 +185,15 @@ async def test_a_translated_model_calls_tools(world: Installation) -> None:
 async def test_what_a_translated_provider_refuses_is_said_in_our_words(
     world: Installation, behaviour: str, status: int, code: str | None
 ) -> None:
-    before = await world.spent()
-    answer = await world.chat(await translated(world, behaviour))
+    before = await world.get_spent()
+    answer = await world.chat(await add_translated_model(world, behaviour))
     error = answer.json()["error"]
     assert (answer.status_code, error["code"] if code else None) == (status, code)
     for theirs in (OTHER_KEY, world.fake.url.partition("//")[2], "litellm", "nthropic"):
         assert theirs not in answer.text
     if status == 429:
         assert answer.headers["retry-after"] == "6"
-    assert await world.spent() == before
+    assert await world.get_spent() == before
 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
@@ -199,7 +201,7 @@ async def test_what_a_translated_provider_refuses_is_said_in_our_words(
 async def test_a_translated_stream_that_fails_ends_with_one_error(
     world: Installation, behaviour: str, vendor: str
 ) -> None:
-    events = await world.events(await translated(world, behaviour, vendor))
+    events = await world.stream_events(await add_translated_model(world, behaviour, vendor))
     *begun, last = events
     assert last["error"]["type"] == "api_error"
     assert not [event for event in begun if event == "[DONE]" or "error" in event]
@@ -209,10 +211,10 @@ async def test_a_translated_stream_that_fails_ends_with_one_error(
 
 
 async def test_a_translated_stream_without_anything_in_it_is_no_answer(world: Installation) -> None:
-    before = await world.spent()
-    answer = await world.chat(await translated(world, "stop:0"), stream=True)
+    before = await world.get_spent()
+    answer = await world.chat(await add_translated_model(world, "stop:0"), stream=True)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_malformed")
-    assert await world.spent() == before
+    assert await world.get_spent() == before
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -241,8 +243,10 @@ async def test_no_field_takes_the_place_of_another_at_a_translated_vendor(world:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_fields_of_googles_own_reach_it_and_take_no_others_place(world: Installation, *, stream: bool) -> None:
     if not stream:
-        world.fake.said[""] = Said(json.dumps({"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}).encode())
-    model = await translated(world, "said" if not stream else "plain", "gemini")
+        world.fake.canned_answers[""] = CannedAnswer(
+            json.dumps({"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}).encode()
+        )
+    model = await add_translated_model(world, "said" if not stream else "plain", "gemini")
     others: dict[str, Any] = {
         "contents": [{"parts": [{"text": "Other"}]}],
         "systemInstruction": {"parts": []},
@@ -270,7 +274,7 @@ async def test_no_picture_leads_a_translated_call_to_a_private_address(
 ) -> None:
     asked = len(world.fake.requests)
     picture = {"type": "image_url", "image_url": {"url": url.format(here=world.fake.url.partition("//")[2])}}
-    model = await translated(world, "works", vendor)
+    model = await add_translated_model(world, "works", vendor)
     refused = await world.chat(model, messages=[{"role": "user", "content": [picture]}], stream=stream)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
     assert len(world.fake.requests) == asked
@@ -300,14 +304,16 @@ async def test_what_an_answer_used_that_nobody_was_given_is_not_charged(world: I
     call = {"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "no JSON"}}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [call]}}
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 1_000_000}
-    world.fake.said["uncalled"] = Said(json.dumps({"id": "1", "choices": [choice], "usage": usage}).encode())
-    shared = world.lab("said:uncalled", id="vendor/uncalled", server="seventh")
-    world.lab("no-usage", id=shared, server="eighth")
+    world.fake.canned_answers["uncalled"] = CannedAnswer(
+        json.dumps({"id": "1", "choices": [choice], "usage": usage}).encode()
+    )
+    shared = world.add_model("said:uncalled", id="vendor/uncalled", server="seventh")
+    world.add_model("no-usage", id=shared, server="eighth")
     asked = {"model": shared, "messages": HELLO, "max_tokens": 9}
     answers = [await world.client.post("/v1/messages", json=asked, headers=world.owner) for _ in range(12)]
     statuses = [answer.status_code for answer in answers]
     # Somebody has paid for what was no answer: it is not asked of another.
     assert set(statuses) == {200, 502}
-    (used,) = [used for used in await world.used() if used.model == shared]
+    (used,) = [used for used in await world.list_usage() if used.model == shared]
     assert used.requests == statuses.count(200)
     assert used.prompt_tokens < 1000

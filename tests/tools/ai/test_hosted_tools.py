@@ -6,8 +6,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.people import key
-from tests.tools.ai.conftest import HELLO, MINI, TEXT, Installation, installation, told
+from tests.people import create_key
+from tests.tools.ai.conftest import HELLO, MINI, TEXT, Installation, open_installation, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,17 +31,17 @@ CODEX: dict[str, Any] = {
 }
 
 
-async def post(world: Installation, path: str = "responses", **body: Any) -> Any:
+async def post_request(world: Installation, path: str = "responses", **body: Any) -> Any:
     return await world.client.post(f"/v1/{path}", json=body, headers=world.owner)
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "lab/plain", "claude-haiku-4-5", "baobab/echo"])
 async def test_what_codex_sends_is_answered_and_says_what_was_left_out(world: Installation, model: str) -> None:
-    world.lab("plain")
+    world.add_model("plain")
     asked = len(world.fake.requests)
-    answer = await post(world, model=model, **CODEX)
+    answer = await post_request(world, model=model, **CODEX)
     assert (answer.status_code, answer.headers.get("x-baobab-dropped")) == (200, "tools.web_search"), answer.text
-    assert told(answer.text)[-1]["type"] == "response.completed"
+    assert parse_events(answer.text)[-1]["type"] == "response.completed"
     for request in list(world.fake.requests)[asked:]:
         sent = request.json
         assert "web_search" not in request.body.decode()
@@ -55,8 +55,8 @@ async def test_what_codex_sends_is_answered_and_says_what_was_left_out(world: In
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_call_of_a_tool_in_a_group_names_both(world: Installation, stream: bool) -> None:
-    model = world.lab("tools")
-    async with world.official(max_retries=0) as client:
+    model = world.add_model("tools")
+    async with world.build_client(max_retries=0) as client:
         tools: Any = [AGENTS]
         if stream:
             async with client.responses.stream(model=model, input="Go.", tools=tools) as events:
@@ -77,7 +77,7 @@ async def test_a_call_of_a_tool_in_a_group_names_both(world: Installation, strea
 async def test_long_names_of_groups_stay_apart(world: Installation) -> None:
     tools = [{"type": "function", "name": "a" * 50 + end, "parameters": {"type": "object"}} for end in "xy"]
     group = {"type": "namespace", "name": "g" * 40, "description": "", "tools": tools}
-    assert (await post(world, model=world.lab("plain"), input="Hello!", tools=[group])).status_code == 200
+    assert (await post_request(world, model=world.add_model("plain"), input="Hello!", tools=[group])).status_code == 200
     names = [tool["function"]["name"] for tool in world.fake.requests[-1].json["tools"]]
     assert len(set(names)) == 2
     assert max(map(len, names)) == 64
@@ -97,7 +97,7 @@ async def test_long_names_of_groups_stay_apart(world: Installation) -> None:
 async def test_where_a_search_was_the_only_tool_none_is_left(
     world: Installation, path: str, body: dict[str, Any]
 ) -> None:
-    answer = await post(world, path, model=world.lab("plain"), **body)
+    answer = await post_request(world, path, model=world.add_model("plain"), **body)
     assert answer.status_code == 200
     assert answer.headers["x-baobab-dropped"] == f"tools.{body['tools'][0]['type']}"
     assert not {"tools", "tool_choice"} & world.fake.requests[-1].json.keys()
@@ -119,15 +119,15 @@ async def test_where_a_search_was_the_only_tool_none_is_left(
     ],
 )
 async def test_a_search_that_must_be_made_is_refused(world: Installation, path: str, body: dict[str, Any]) -> None:
-    refused = await post(world, path, model=world.lab("plain"), **body)
+    refused = await post_request(world, path, model=world.add_model("plain"), **body)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[1]")
     assert f"`{body['tools'][1]['type']}`" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("setting", ["refuse", "allow"])
 async def test_the_operator_says_what_becomes_of_searches(tmp_path: Path, setting: str) -> None:
-    async with installation(tmp_path / "data", {"BAOBAB_AI_WEB_SEARCH": setting}) as world:
-        answer = await post(world, model=MINI, **CODEX)
+    async with open_installation(tmp_path / "data", {"BAOBAB_AI_WEB_SEARCH": setting}) as world:
+        answer = await post_request(world, model=MINI, **CODEX)
         if setting == "allow":
             assert world.fake.requests[-1].json["tools"] == [RUN, AGENTS, SEARCH]
             assert (answer.status_code, answer.headers.get("x-baobab-dropped")) == (200, None)
@@ -137,8 +137,8 @@ async def test_the_operator_says_what_becomes_of_searches(tmp_path: Path, settin
 
 
 async def test_the_official_client_is_told_which_tool_is_at_fault(world: Installation) -> None:
-    by = (await key(world, scopes=["ai:gateway"]))["authorization"].removeprefix("Bearer ")
-    async with world.official(api_key=by, max_retries=0) as client:
+    by = (await create_key(world, scopes=["ai:gateway"]))["authorization"].removeprefix("Bearer ")
+    async with world.build_client(api_key=by, max_retries=0) as client:
         tools: Any = [RUN, {"type": "code_interpreter", "container": {"type": "auto"}}]
         with pytest.raises(openai.BadRequestError, match=r"`tools\[1\]` is of the type `code_interpreter`") as refused:
             await client.responses.create(model=MINI, input="Hello!", tools=tools)

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.people import key
-from tests.tools.ai.conftest import installation
+from tests.people import create_key
+from tests.tools.ai.conftest import open_installation
 
 
 @pytest.mark.parametrize(("plan", "amount"), [("playground", 300), ("enterprise", None)])
 async def test_models_have_a_bucket_of_the_plans_size_that_nothing_else_shares(
     tmp_path: Path, settings: dict[str, str], plan: str, amount: int | None
 ) -> None:
-    async with installation(tmp_path / "data", {**settings, "BAOBAB_PLAN": plan}) as world:
+    async with open_installation(tmp_path / "data", {**settings, "BAOBAB_PLAN": plan}) as world:
         # Another key of the organisation takes from the same.
-        other = await key(world, scopes=["ai:gateway"])
+        other = await create_key(world, scopes=["ai:gateway"])
         refused = None
         for number in range(610):
             answer = await world.chat("baobab/echo", by=other if number % 2 else None)

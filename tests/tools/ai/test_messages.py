@@ -12,8 +12,8 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from baobab.runtime.gateway.gateway import Gateway
-from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, OTHER_KEY, TEXT, Installation, told
+from tests.runtime.gateway.upstream import CannedAnswer
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, OTHER_KEY, TEXT, Installation, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,7 +29,7 @@ class Person(BaseModel):
     age: int
 
 
-def official(world: Installation, **options: Any) -> anthropic.AsyncAnthropic:
+def build_client(world: Installation, **options: Any) -> anthropic.AsyncAnthropic:
     http = anthropic.DefaultAsyncHttpxClient(trust_env=False)
     settings = {"base_url": world.address, "api_key": world.key, "max_retries": 0, "http_client": http}
     return anthropic.AsyncAnthropic(**{**settings, **options})
@@ -37,11 +37,11 @@ def official(world: Installation, **options: Any) -> anthropic.AsyncAnthropic:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(world: Installation) -> AsyncIterator[anthropic.AsyncAnthropic]:
-    async with official(world) as one:
+    async with build_client(world) as one:
         yield one
 
 
-async def post(world: Installation, **body: Any) -> Any:
+async def post_message(world: Installation, **body: Any) -> Any:
     asked = {"model": CLAUDE, "max_tokens": 100, "messages": HELLO, **body}
     return await world.client.post("/v1/messages", json=asked, headers=world.owner)
 
@@ -77,23 +77,23 @@ async def test_the_tool_runner_goes_on_without_a_thread(
         asked.append(city)
         return "rain"
 
-    model = world.lab("tools", server=server)
+    model = world.add_model("tools", server=server)
     runner = client.beta.messages.tool_runner(model=model, max_tokens=100, messages=USER, tools=[get_weather])
     last = await runner.until_done()
     assert ("".join(block.text for block in last.content if block.type == "text"), asked) == (TEXT, ["Paris"])
 
 
 async def test_a_thread_is_refused_in_the_words_that_clients_look_for(world: Installation) -> None:
-    refused = await post(world, thread={"type": "create"})
+    refused = await post_message(world, thread={"type": "create"})
     error = refused.json()["error"]
     assert (refused.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "thread")
     assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 async def test_nothing_is_null_that_strict_clients_take_to_be_there(world: Installation) -> None:
-    whole = (await post(world, model=world.lab("plain"))).json()
+    whole = (await post_message(world, model=world.add_model("plain"))).json()
     assert whole["content"] == [{"type": "text", "text": TEXT}]
-    events = told((await post(world, model=world.lab("plain"), stream=True)).text)
+    events = parse_events((await post_message(world, model=world.add_model("plain"), stream=True)).text)
     begun = [event["content_block"] for event in events if event["type"] == "content_block_start"]
     assert begun == [{"type": "text", "text": ""}]
 
@@ -110,7 +110,7 @@ async def test_nothing_is_fetched_before_a_model_is_asked_in_other_words(world: 
 
     sys.addaudithook(watch)
     headers._BETA_HEADERS_CONFIG = None
-    answer = await world.chat(world.lab("plain", server="anthropic"))
+    answer = await world.chat(world.add_model("plain", server="anthropic"))
     watching = False
     assert answer.status_code == 200, answer.text
     assert sought <= {"127.0.0.1", "localhost"}
@@ -126,7 +126,7 @@ async def test_the_beta_client_is_answered_too(client: anthropic.AsyncAnthropic)
 async def test_tools_are_called_and_their_results_answered(
     world: Installation, client: anthropic.AsyncAnthropic, server: str, calls: int
 ) -> None:
-    model = world.lab(f"tools:{calls}", server=server)
+    model = world.add_model(f"tools:{calls}", server=server)
     first = await client.messages.create(model=model, max_tokens=100, messages=USER, tools=[WEATHER])
     uses = [block for block in first.content if block.type == "tool_use"]
     assert first.stop_reason == "tool_use"
@@ -141,7 +141,7 @@ async def test_tools_are_called_and_their_results_answered(
 async def test_calls_of_tools_in_a_stream_are_put_together(
     world: Installation, client: anthropic.AsyncAnthropic, server: str
 ) -> None:
-    model = world.lab("tools:2", server=server)
+    model = world.add_model("tools:2", server=server)
     async with client.messages.stream(model=model, max_tokens=100, messages=USER, tools=[WEATHER]) as stream:
         message = await stream.get_final_message()
     uses = [block for block in message.content if block.type == "tool_use"]
@@ -153,7 +153,9 @@ async def test_calls_of_tools_in_a_stream_are_put_together(
 async def test_a_call_that_the_limit_has_cut_off_is_told_as_far_as_it_goes(
     world: Installation, client: anthropic.AsyncAnthropic
 ) -> None:
-    message = await client.messages.create(model=world.lab("cut-off"), max_tokens=5, messages=USER, tools=[WEATHER])
+    message = await client.messages.create(
+        model=world.add_model("cut-off"), max_tokens=5, messages=USER, tools=[WEATHER]
+    )
     assert message.stop_reason == "max_tokens"
     assert [block.input for block in message.content if block.type == "tool_use"] == [{}]
 
@@ -307,7 +309,7 @@ async def test_a_version_that_is_none_is_refused_by_its_name(world: Installation
 async def test_tokens_are_counted_by_the_vendor_where_that_can_be_asked(
     world: Installation, client: anthropic.AsyncAnthropic
 ) -> None:
-    before = await world.spent()
+    before = await world.get_spent()
     betas = ["token-counting-2024-11-01"]
     plain = await client.messages.count_tokens(model=CLAUDE, messages=USER, system="Be brief.", tools=[WEATHER])
     asked = world.fake.requests[-1]
@@ -317,8 +319,8 @@ async def test_tokens_are_counted_by_the_vendor_where_that_can_be_asked(
     assert world.fake.requests[-1].headers["anthropic-beta"] == betas[0]
     for behaviour, kind in (("429:5", anthropic.RateLimitError), ("shapeless", anthropic.InternalServerError)):
         with pytest.raises(kind):
-            await client.messages.count_tokens(model=world.lab(behaviour, server="anthropic"), messages=USER)
-    assert await world.spent() == before
+            await client.messages.count_tokens(model=world.add_model(behaviour, server="anthropic"), messages=USER)
+    assert await world.get_spent() == before
 
 
 @pytest.mark.parametrize("model", [MINI, ECHO])
@@ -327,18 +329,18 @@ async def test_elsewhere_they_are_estimated_and_nobody_is_asked(
 ) -> None:
     asked = len(world.fake.requests)
 
-    async def counted(**further: Any) -> int:
+    async def count_tokens(**further: Any) -> int:
         return (await client.messages.count_tokens(**{"model": model, "messages": USER, **further})).input_tokens
 
-    short = await counted()
+    short = await count_tokens()
     assert 8 <= short <= 24
     # A token for four bytes, whichever part of the request they are in.
-    assert await counted(system="x" * 4000) == pytest.approx(short + 1000, abs=20)
-    assert await counted(messages=[{"role": "user", "content": "ü" * 2000}]) == pytest.approx(short + 1000, abs=20)
-    assert await counted(tools=[{**WEATHER, "description": "x" * 4000}]) > short + 1000
+    assert await count_tokens(system="x" * 4000) == pytest.approx(short + 1000, abs=20)
+    assert await count_tokens(messages=[{"role": "user", "content": "ü" * 2000}]) == pytest.approx(short + 1000, abs=20)
+    assert await count_tokens(tools=[{**WEATHER, "description": "x" * 4000}]) > short + 1000
     # A picture has as many as the largest has, however many bytes it is.
     pictures: Any = [{"type": "image", "source": {**PICTURE, "data": "iVBO" * size}} for size in (1, 100_000)]
-    one, both = [await counted(messages=[{"role": "user", "content": some}]) for some in (pictures[:1], pictures)]
+    one, both = [await count_tokens(messages=[{"role": "user", "content": some}]) for some in (pictures[:1], pictures)]
     assert both - one == pytest.approx(1600, abs=20)
     assert len(world.fake.requests) == asked
 
@@ -361,13 +363,13 @@ async def test_whoever_may_not_ask_and_what_is_not_there_are_errors_of_the_clien
 ) -> None:
     with pytest.raises(anthropic.NotFoundError):
         await client.messages.create(model="nobody/knows", max_tokens=100, messages=USER)
-    async with official(world, api_key="bb_sk_" + "x" * 40) as theirs:
+    async with build_client(world, api_key="bb_sk_" + "x" * 40) as theirs:
         with pytest.raises(anthropic.AuthenticationError):
             await theirs.messages.create(model=ECHO, max_tokens=100, messages=USER)
 
 
 async def test_a_bearer_token_is_the_same_as_a_key_and_wins_over_it(world: Installation) -> None:
-    async with official(world, api_key=None, auth_token=world.key) as theirs:
+    async with build_client(world, api_key=None, auth_token=world.key) as theirs:
         assert (await theirs.messages.create(model=ECHO, max_tokens=100, messages=USER)).role == "assistant"
     asked = {"model": ECHO, "max_tokens": 100, "messages": HELLO}
     both = {**world.owner, "x-api-key": "bb_sk_" + "x" * 40}
@@ -380,9 +382,9 @@ async def test_a_bearer_token_is_the_same_as_a_key_and_wins_over_it(world: Insta
 
 async def test_tools_that_the_caller_runs_are_passed_on_to_their_vendor_only(world: Installation) -> None:
     bash = [{"type": "bash_20250124", "name": "bash"}]
-    assert (await post(world, tools=bash)).status_code == 200
+    assert (await post_message(world, tools=bash)).status_code == 200
     assert world.fake.requests[-1].json["tools"] == bash
-    refused = await post(world, model=MINI, tools=bash)
+    refused = await post_message(world, model=MINI, tools=bash)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0].type")
 
 
@@ -395,17 +397,21 @@ async def test_a_message_without_its_limit_is_refused_in_the_words_of_the_wire(w
 
 
 async def test_the_built_in_model_stops_at_the_limit(world: Installation) -> None:
-    answer = (await post(world, model=ECHO, max_tokens=3)).json()
+    answer = (await post_message(world, model=ECHO, max_tokens=3)).json()
     assert (answer["stop_reason"], answer["usage"]["output_tokens"]) == ("max_tokens", 3)
 
 
 async def test_thoughts_are_told_to_those_who_ask_for_them(world: Installation) -> None:
-    thoughtful = world.lab("thoughts")
+    thoughtful = world.add_model("thoughts")
     for stream in (False, True):
         for thinking in ({"type": "enabled", "budget_tokens": 1024}, {"type": "disabled"}):
-            answer = await post(world, model=thoughtful, thinking=thinking, stream=stream)
+            answer = await post_message(world, model=thoughtful, thinking=thinking, stream=stream)
             kinds = (
-                [one["content_block"]["type"] for one in told(answer.text) if one["type"] == "content_block_start"]
+                [
+                    one["content_block"]["type"]
+                    for one in parse_events(answer.text)
+                    if one["type"] == "content_block_start"
+                ]
                 if stream
                 else [block["type"] for block in answer.json()["content"]]
             )
@@ -424,18 +430,18 @@ async def test_a_stream_that_is_left_costs_what_its_beginning_says_of_the_prompt
     told = b"".join(
         b"event: %s\ndata: %s\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in (start, delta)
     )
-    world.fake.said["begun"] = Said(told, headers={"content-type": "text/event-stream"})
-    gateway = world.house.services.part(Gateway)
+    world.fake.canned_answers["begun"] = CannedAnswer(told, headers={"content-type": "text/event-stream"})
+    gateway = world.application.services.part(Gateway)
     known = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
     assert known is not None
     model = replace(known, id="anthropic/left-early", litellm="anthropic/said:begun")
     gateway.catalogue.register_models("left early", [model])
-    before = await world.spent()
-    await post(world, model=model.id, stream=True)
-    (used,) = [used for used in await world.used() if used.model == model.id]
+    before = await world.get_spent()
+    await post_message(world, model=model.id, stream=True)
+    (used,) = [used for used in await world.list_usage() if used.model == model.id]
     assert (used.prompt_tokens, used.completion_tokens) == (100_000, 3)
     price = model.price
     assert price.cached is not None
     assert price.cache_write is not None
     cost = 1_000 * price.prompt + 90_000 * price.cached + 9_000 * price.cache_write + 3 * price.completion
-    assert await world.spent() - before == cost // 1_000_000
+    assert await world.get_spent() - before == cost // 1_000_000

@@ -23,12 +23,12 @@ from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.core.auth import tables
 from baobab.tools.core.money import MOST
 from tests import jobs
-from tests.cli.server_process import serving
+from tests.backends import prepare_data, release_data
+from tests.cli.server_process import run_server
 from tests.clock import FixedClock
-from tests.columns import begin, end
 from tests.conftest import KEY
-from tests.people import first_organisation
-from tests.runtime.gateway.upstream import Said
+from tests.people import get_first_organisation
+from tests.runtime.gateway.upstream import CannedAnswer
 from tests.tools.ai.conftest import HELLO, MINI, TEXT, VENDOR_KEY, Installation
 
 USD = 10**9
@@ -42,30 +42,30 @@ def settings() -> dict[str, str]:
 
 
 async def test_each_token_costs_its_price_and_the_markup(baobab: Installation) -> None:
-    cached = baobab.lab("cached:4")
+    cached = baobab.add_model("cached:4")
     for model, cost in (
         (MINI, 11 * 180 + 7 * 720),
         (cached, 7 * 180 + 4 * 90 + 7 * 720),
-        (baobab.lab("long:1000"), 11 * 180 + 1000 * 720),
+        (baobab.add_model("long:1000"), 11 * 180 + 1000 * 720),
         ("baobab/echo", 0),
     ):
-        before = await baobab.spent()
+        before = await baobab.get_spent()
         answer = await baobab.chat(model)
         assert answer.headers["x-baobab-cost-usd"] == f"0.{cost:09d}"
-        assert await baobab.spent() - before == cost
+        assert await baobab.get_spent() - before == cost
         if cost:
             await baobab.chat(model, stream=True)
-            assert await baobab.spent() - before == 2 * cost
-    left = await baobab.settled()
-    assert left.total == 1 * USD - await baobab.spent()
+            assert await baobab.get_spent() - before == 2 * cost
+    left = await baobab.get_settled_balance()
+    assert left.total == 1 * USD - await baobab.get_spent()
 
 
 async def test_what_a_last_choice_says_was_used_counts(baobab: Installation) -> None:
     last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": {**USAGE, "cached_tokens": 4}}]}
     events = b"data: " + json.dumps(last).encode() + b"\n\ndata: [DONE]\n\n"
-    baobab.fake.said["choice"] = Said(events, headers={"content-type": "text/event-stream"})
-    assert await baobab.events(baobab.lab("said:choice")) == [last, "[DONE]"]
-    assert await baobab.spent() == 7 * 180 + 4 * 90 + 7 * 720
+    baobab.fake.canned_answers["choice"] = CannedAnswer(events, headers={"content-type": "text/event-stream"})
+    assert await baobab.stream_events(baobab.add_model("said:choice")) == [last, "[DONE]"]
+    assert await baobab.get_spent() == 7 * 180 + 4 * 90 + 7 * 720
 
 
 async def test_what_costs_more_than_can_be_charged_is_charged_as_the_most() -> None:
@@ -75,8 +75,8 @@ async def test_what_costs_more_than_can_be_charged_is_charged_as_the_most() -> N
 
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
     for stream in (False, True):
-        await baobab.chat(baobab.lab("no-usage"), stream=stream)
-    (used,) = await baobab.used()
+        await baobab.chat(baobab.add_model("no-usage"), stream=stream)
+    (used,) = await baobab.list_usage()
     assert used.requests == 2
     # A token for four bytes of each answer at the least.
     assert used.completion_tokens >= 2 * (len(TEXT) // 4)
@@ -85,23 +85,23 @@ async def test_what_the_provider_does_not_count_is_estimated(baobab: Installatio
 
 async def test_the_letters_of_a_picture_are_not_taken_for_tokens(baobab: Installation) -> None:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 800_000}"}}
-    answer = await baobab.chat(baobab.lab("no-usage"), messages=[{"role": "user", "content": [picture]}])
+    answer = await baobab.chat(baobab.add_model("no-usage"), messages=[{"role": "user", "content": [picture]}])
     assert answer.status_code == 200, answer.text
-    (used,) = await baobab.used()
+    (used,) = await baobab.list_usage()
     assert used.prompt_tokens == 8192  # all that the model can read
 
 
 async def test_an_embedding_of_many_texts_is_more_than_a_conversation_may_be(baobab: Installation) -> None:
-    model = baobab.lab("500", modality="embedding")
-    await baobab.credits.set_terms(await first_organisation(baobab), allowance=8192 * 150 * 2)
+    model = baobab.add_model("500", modality="embedding")
+    await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=8192 * 150 * 2)
     asked = {"model": model, "input": ["word " * 1000] * 30}
     answer = await baobab.client.post("/v1/embeddings", json=asked, headers=baobab.owner)
     assert answer.status_code == 402
 
 
 async def test_whoever_has_nothing_left_is_refused_before_anybody_is_asked(baobab: Installation) -> None:
-    await baobab.credits.set_terms(await first_organisation(baobab), allowance=1000)
-    app_id = await baobab.app()
+    await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=1000)
+    app_id = await baobab.create_app()
     for path in ("/v1", f"/v1/{app_id}"):
         for stream in (False, True):
             answer = await baobab.chat(path=path, stream=stream)
@@ -115,12 +115,12 @@ async def test_whoever_has_nothing_left_is_refused_before_anybody_is_asked(baoba
     assert not baobab.fake.requests
     # What is free goes on.
     assert (await baobab.chat("baobab/echo")).status_code == 200
-    assert (await baobab.settled()).total == 1000
+    assert (await baobab.get_settled_balance()).total == 1000
 
 
 @pytest.mark.parametrize("subject", ["app", "key"])
 async def test_a_budget_that_is_spent_refuses_its_own_calls_and_no_others(baobab: Installation, subject: Any) -> None:
-    organisation, app_id = await first_organisation(baobab), await baobab.app()
+    organisation, app_id = await get_first_organisation(baobab), await baobab.create_app()
     made = await baobab.client.post("/api-keys", json={"name": "x", "scopes": ["ai:gateway"]}, headers=baobab.owner)
     bounded = {"authorization": f"Bearer {made.json()['key']}"}
     mine = {"path": f"/v1/{app_id}"} if subject == "app" else {"by": bounded}
@@ -135,9 +135,9 @@ async def test_a_budget_that_is_spent_refuses_its_own_calls_and_no_others(baobab
 
 
 async def test_users_of_an_app_are_not_told_what_its_organisation_has(baobab: Installation) -> None:
-    app_id = await baobab.app()
-    user = await baobab.user(app_id, "somebody")
-    await baobab.credits.set_terms(await first_organisation(baobab), allowance=1000)
+    app_id = await baobab.create_app()
+    user = await baobab.user_headers(app_id, "somebody")
+    await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=1000)
     answer = await baobab.chat(by=user, path=f"/v1/{app_id}")
     assert (answer.status_code, answer.json()["error"]["code"]) == (402, "insufficient_credits")
     assert "usd" not in answer.text
@@ -145,18 +145,18 @@ async def test_users_of_an_app_are_not_told_what_its_organisation_has(baobab: In
 
 async def test_an_answer_without_a_limit_is_set_aside_for_all_that_it_usually_has(baobab: Installation) -> None:
     # 4096 tokens of 720 nano-dollars are more; a model that writes 1024 at the most is less.
-    await baobab.credits.set_terms(await first_organisation(baobab), allowance=2_900_000)
+    await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=2_900_000)
     assert (await baobab.chat()).status_code == 402
-    assert (await baobab.chat(baobab.lab("short"))).status_code == 200
+    assert (await baobab.chat(baobab.add_model("short"))).status_code == 200
 
 
 async def test_an_answer_without_a_limit_is_given_no_more_than_was_set_aside(baobab: Installation) -> None:
-    organisation = await first_organisation(baobab)
+    organisation = await get_first_organisation(baobab)
     for path, field in (("chat/completions", "max_completion_tokens"), ("responses", "max_output_tokens")):
         asked: dict[str, Any] = {"model": MINI, "messages": HELLO} if field.startswith("max_c") else {"model": MINI}
         asked |= {} if field.startswith("max_c") else {"input": "Hello!"}
         # A quarter of what is left: the model could write 16384 tokens of 720 nano-dollars.
-        await baobab.credits.set_terms(organisation, allowance=await baobab.spent() + 20_000_000)
+        await baobab.credits.set_terms(organisation, allowance=await baobab.get_spent() + 20_000_000)
         answer = await baobab.client.post(f"/v1/{path}", json=asked, headers=baobab.owner)
         assert answer.status_code == 200, answer.text
         most = baobab.fake.requests[-1].json[field]
@@ -168,45 +168,45 @@ async def test_an_answer_without_a_limit_is_given_no_more_than_was_set_aside(bao
 
 
 async def test_a_refusal_says_whether_money_is_spent_or_set_aside_and_whose_it_is(baobab: Installation) -> None:
-    organisation, app_id = await first_organisation(baobab), await baobab.app()
+    organisation, app_id = await get_first_organisation(baobab), await baobab.create_app()
 
-    async def refused(**body: Any) -> tuple[Any, Any, str]:
+    async def catch_refusal(**body: Any) -> tuple[Any, Any, str]:
         answer = await baobab.chat(path=f"/v1/{app_id}", **body)
         assert answer.status_code == 402, answer.text
         error = answer.json()["error"]
         return error["exhausted"], error["reason"], error["message"]
 
-    async with gate() as (opened, asked, url):
-        model = baobab.lab("held", server="held", url=url)
+    async with start_gate() as (opened, asked, url):
+        model = baobab.add_model("held", server="held", url=url)
         await baobab.credits.set_budget(organisation, "app", app_id, "day", 1_000_000)
         call = asyncio.create_task(baobab.chat(model, path=f"/v1/{app_id}", max_tokens=1000))
         async with asyncio.timeout(20):
             while not asked:
                 await asyncio.sleep(0.01)
-        assert (await refused(max_tokens=1000))[:2] == ("budget", "set_aside")
-        assert (await refused(max_tokens=2000))[:2] == ("budget", "spent")
+        assert (await catch_refusal(max_tokens=1000))[:2] == ("budget", "set_aside")
+        assert (await catch_refusal(max_tokens=2000))[:2] == ("budget", "spent")
         await baobab.credits.delete_budget(organisation, "app", app_id, "day")
         await baobab.credits.set_terms(organisation, allowance=1_000_000)
-        kind, reason, message = await refused(max_tokens=1000)
+        kind, reason, message = await catch_refusal(max_tokens=1000)
         assert (kind, reason) == ("credits", "set_aside")
         assert "under way" in message
-        assert (await refused(max_tokens=2000))[:2] == ("credits", "spent")
+        assert (await catch_refusal(max_tokens=2000))[:2] == ("credits", "spent")
         opened.set()
         await call
 
 
 async def test_several_answers_are_set_aside_for_as_many(baobab: Installation) -> None:
     # One of 1000 tokens fits, four do not.
-    await baobab.credits.set_terms(await first_organisation(baobab), allowance=1_000_000)
+    await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=1_000_000)
     assert (await baobab.chat(max_tokens=1000, n=4)).status_code == 402
     assert (await baobab.chat(max_tokens=1000)).status_code == 200
 
 
 async def test_of_many_at_once_exactly_those_pass_who_fit(baobab: Installation) -> None:
-    async with gate() as (opened, asked, url):
-        model = baobab.lab("gate", server="gate", url=url)
+    async with start_gate() as (opened, asked, url):
+        model = baobab.add_model("gate", server="gate", url=url)
         # The plan lets each of both take three hundred a minute.
-        paths = ("/v1", f"/v1/{await baobab.app()}")
+        paths = ("/v1", f"/v1/{await baobab.create_app()}")
         calls = [asyncio.create_task(baobab.chat(model, max_tokens=13_850, path=path)) for path in paths * 200]
         refused = 0
         async with asyncio.timeout(60):
@@ -219,41 +219,41 @@ async def test_of_many_at_once_exactly_those_pass_who_fit(baobab: Installation) 
         statuses = [answer.status_code for answer in await asyncio.gather(*calls)]
     assert (statuses.count(200), statuses.count(402)) == (100, 300)
     assert len(asked) == 100
-    assert await baobab.spent() == 100 * (11 * 180 + 7 * 720)
+    assert await baobab.get_spent() == 100 * (11 * 180 + 7 * 720)
 
 
 @pytest.mark.parametrize("falls_back", [False, True])
 async def test_what_cannot_be_given_back_for_now_hides_no_failure_and_keeps_nobody_from_answering(
     baobab: Installation, *, falls_back: bool
 ) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
 
     async def handle(request: web.BaseRequest) -> web.Response:
         # Between the two nothing that was set aside can be given back; something can be set aside.
         if (await request.json())["model"] == "refusing":
-            await rename(baobab, "cost", "elsewhere")
+            await rename_column(baobab, "cost", "elsewhere")
             return web.Response(status=401)
-        await rename(baobab, "elsewhere", "cost")
+        await rename_column(baobab, "elsewhere", "cost")
         return web.Response(text=ANSWER, content_type="application/json")
 
-    async with served(handle) as url:
-        refusing = baobab.lab("refusing", server="away", url=url)
-        works = baobab.lab("works", server="away", url=url)
+    async with serve_provider(handle) as url:
+        refusing = baobab.add_model("refusing", server="away", url=url)
+        works = baobab.add_model("works", server="away", url=url)
         config = {"fallbackModels": [works] if falls_back else []}
         await baobab.client.put(f"/v1/{app_id}/ai/config", json=config, headers=baobab.owner)
         answer = await baobab.chat(refusing, path=f"/v1/{app_id}", max_tokens=10)
     if not falls_back:
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_denied")
-        await rename(baobab, "elsewhere", "cost")
+        await rename_column(baobab, "elsewhere", "cost")
         return
     assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
-    left = await baobab.balance()
+    left = await baobab.get_balance()
     assert left.reserved > 0  # until its time is over
     assert left.total == 1 * USD - (11 * 180 + 7 * 720)
 
 
-async def rename(baobab: Installation, column: str, name: str) -> None:
-    async with baobab.house.services.database.writing() as connection:
+async def rename_column(baobab: Installation, column: str, name: str) -> None:
+    async with baobab.application.services.database.writing() as connection:
         # Any statement: SQLite looks at a table as the connection knows it, which may not be as it is.
         await connection.execute(text("SELECT count(*) FROM credit_reservations"))
         await connection.execute(text(f"ALTER TABLE credit_reservations RENAME COLUMN {column} TO {name}"))
@@ -265,11 +265,11 @@ async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
     monkeypatch.setattr(model_calls, "_RENEWED", 0.0001)
 
     async def ends() -> Any:
-        async with baobab.house.services.database.reading() as connection:
+        async with baobab.application.services.database.reading() as connection:
             return (await connection.execute(select(credit_reservations.c.expires_at))).scalar_one()
 
-    async with gate() as (opened, asked, url):
-        call = asyncio.create_task(baobab.chat(baobab.lab("gated", server="gated", url=url), max_tokens=1))
+    async with start_gate() as (opened, asked, url):
+        call = asyncio.create_task(baobab.chat(baobab.add_model("gated", server="gated", url=url), max_tokens=1))
         async with asyncio.timeout(20):
             while not asked:
                 await asyncio.sleep(0.01)
@@ -287,11 +287,16 @@ async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
 
 async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    settings = {**begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "playground", "BAOBAB_AI_PROBE": "false"}
-    async with gate() as (_, asked, url):
+    settings = {
+        **prepare_data(data),
+        "BAOBAB_BOOTSTRAP_KEY": KEY,
+        "BAOBAB_PLAN": "playground",
+        "BAOBAB_AI_PROBE": "false",
+    }
+    async with start_gate() as (_, asked, url):
         provider = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{url}/v1"}
-        with serving(data, settings={**settings, **provider}) as server:
-            call = asyncio.create_task(post(server.address))
+        with run_server(data, settings={**settings, **provider}) as server:
+            call = asyncio.create_task(post_chat(server.address))
             async with asyncio.timeout(60):
                 while not asked:
                     await asyncio.sleep(0.01)
@@ -299,32 +304,32 @@ async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> 
             with pytest.raises(httpx.TransportError):
                 await call
     clock = FixedClock(time.time())
-    async with composition.open_application(load_settings(settings, data=data), clock=clock) as house:
-        (organisation,) = await organisations(house)
-        assert (await house.services.part(Credits).balance(organisation)).reserved > 0
-        await jobs.made(house, "credits_sweep")
-        assert (await house.services.part(Credits).balance(organisation)).reserved > 0
+    async with composition.open_application(load_settings(settings, data=data), clock=clock) as application:
+        (organisation,) = await list_organisations(application)
+        assert (await application.services.part(Credits).balance(organisation)).reserved > 0
+        await jobs.run_job(application, "credits_sweep")
+        assert (await application.services.part(Credits).balance(organisation)).reserved > 0
         clock.advance(600)
-        await jobs.made(house, "credits_sweep")
-        balance = await house.services.part(Credits).balance(organisation)
+        await jobs.run_job(application, "credits_sweep")
+        balance = await application.services.part(Credits).balance(organisation)
     assert (balance.reserved, balance.total) == (0, 1 * USD)
-    end(data)
+    release_data(data)
 
 
-async def post(address: str) -> httpx.Response:
+async def post_chat(address: str) -> httpx.Response:
     async with httpx.AsyncClient(timeout=60) as client:
         headers = {"authorization": f"Bearer {KEY}"}
         body = {"model": MINI, "messages": HELLO}
         return await client.post(f"{address}/v1/chat/completions", json=body, headers=headers)
 
 
-async def organisations(house: composition.Application) -> list[str]:
-    async with house.services.database.reading() as connection:
+async def list_organisations(application: composition.Application) -> list[str]:
+    async with application.services.database.reading() as connection:
         return list((await connection.execute(select(tables.organisations.c.id))).scalars())
 
 
 @contextlib.asynccontextmanager
-async def gate() -> AsyncIterator[tuple[asyncio.Event, list[str], str]]:
+async def start_gate() -> AsyncIterator[tuple[asyncio.Event, list[str], str]]:
     """A provider that answers nobody until it is opened; who has asked; its address."""
     opened, asked = asyncio.Event(), list[str]()
 
@@ -333,12 +338,12 @@ async def gate() -> AsyncIterator[tuple[asyncio.Event, list[str], str]]:
         await opened.wait()
         return web.Response(text=ANSWER, content_type="application/json")
 
-    async with served(handle) as url:
+    async with serve_provider(handle) as url:
         yield opened, asked, url
 
 
 @contextlib.asynccontextmanager
-async def served(handle: Callable[[web.BaseRequest], Awaitable[web.Response]]) -> AsyncIterator[str]:
+async def serve_provider(handle: Callable[[web.BaseRequest], Awaitable[web.Response]]) -> AsyncIterator[str]:
     """The address of a provider that answers so."""
     runner = web.ServerRunner(web.Server(handle, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()

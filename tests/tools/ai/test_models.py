@@ -29,8 +29,8 @@ async def test_callers_see_what_they_can_call(world: Installation) -> None:
 
 @pytest.mark.parametrize("in_app", [False, True])
 async def test_official_clients_list_and_read_models(world: Installation, in_app: bool) -> None:
-    base = f"{world.address}/v1/{await world.app()}" if in_app else f"{world.address}/v1"
-    async with world.official(base_url=base) as client:
+    base = f"{world.address}/v1/{await world.create_app()}" if in_app else f"{world.address}/v1"
+    async with world.build_client(base_url=base) as client:
         assert MINI in [model.id async for model in client.models.list()]
         for name in (MINI, "gpt-4o-mini"):
             model = await client.models.retrieve(name)
@@ -44,10 +44,10 @@ async def test_official_clients_list_and_read_models(world: Installation, in_app
 
 
 async def test_an_app_lists_what_it_allows(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     allowed = {"allowedModels": [MINI, "baobab/echo"]}
     assert (await world.client.put(f"/v1/{app_id}/ai/config", json=allowed, headers=world.owner)).status_code == 200
-    user = await world.user(app_id, "somebody")
+    user = await world.user_headers(app_id, "somebody")
     listed = (await world.client.get(f"/v1/{app_id}/models", headers=user)).json()
     assert [model["id"] for model in listed["data"]] == ["baobab/echo", MINI]
     refused = await world.client.get(f"/v1/{app_id}/models/claude-haiku-4-5", headers=user)
@@ -68,8 +68,8 @@ async def test_everybody_sees_the_prices(world: Installation) -> None:
 
 
 async def test_an_app_sees_its_models_with_whole_nanodollars(world: Installation) -> None:
-    app_id = await world.app()
-    user = await world.user(app_id, "somebody")
+    app_id = await world.create_app()
+    user = await world.user_headers(app_id, "somebody")
     listed = (await world.client.get(f"/v1/{app_id}/ai/models", headers=user)).json()["models"]
     (mini,) = [model for model in listed if model["id"] == MINI]
     assert mini["raw_pricing"] == {

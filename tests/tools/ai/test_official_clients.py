@@ -11,7 +11,7 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from baobab.runtime.gateway.builtin import embeddings
-from tests.people import key
+from tests.people import create_key
 from tests.tools.ai.conftest import MINI, TEXT, TOOL, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,7 +26,7 @@ class Person(BaseModel):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(world: Installation) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with world.official(max_retries=0) as one:
+    async with world.build_client(max_retries=0) as one:
         yield one
 
 
@@ -38,9 +38,9 @@ async def test_a_chat(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_a_chat_with_an_apps_own_address(world: Installation) -> None:
-    app_id = await world.app()
-    user = (await world.user(app_id, "somebody"))["authorization"].removeprefix("Bearer ")
-    async with world.official(base_url=f"{world.address}/v1/{app_id}", api_key=user) as theirs:
+    app_id = await world.create_app()
+    user = (await world.user_headers(app_id, "somebody"))["authorization"].removeprefix("Bearer ")
+    async with world.build_client(base_url=f"{world.address}/v1/{app_id}", api_key=user) as theirs:
         answer = await theirs.chat.completions.create(model=MINI, messages=USER)
     assert answer.choices[0].message.content == TEXT
 
@@ -63,7 +63,7 @@ async def test_a_stream_with_usage(client: openai.AsyncOpenAI) -> None:
 async def test_tools_are_called_and_their_results_answered(
     world: Installation, client: openai.AsyncOpenAI, model: str
 ) -> None:
-    world.lab(model.partition("/")[2])
+    world.add_model(model.partition("/")[2])
     first = await client.chat.completions.create(model=model, messages=USER, tools=[TOOL])
     message = first.choices[0].message
     calls: Any = message.tool_calls
@@ -77,7 +77,7 @@ async def test_tools_are_called_and_their_results_answered(
 
 
 async def test_calls_of_tools_in_a_stream_are_put_together(world: Installation, client: openai.AsyncOpenAI) -> None:
-    model = world.lab("tools:2")
+    model = world.add_model("tools:2")
     strict: Any = {**TOOL, "function": {**TOOL["function"], "strict": True}}
     async with client.chat.completions.stream(model=model, messages=USER, tools=[strict]) as stream:
         final = await stream.get_final_completion()
@@ -135,20 +135,20 @@ async def test_each_refusal_is_the_error_that_the_client_has_for_it(
     )
     for behaviour, kind, status in expected:
         with pytest.raises(kind) as refused:
-            await client.chat.completions.create(model=world.lab(behaviour), messages=USER)
+            await client.chat.completions.create(model=world.add_model(behaviour), messages=USER)
         assert refused.value.status_code == status
         assert refused.value.request_id
     for by, kind in (
         ("bb_sk_" + "x" * 40, openai.AuthenticationError),
-        (await substrate(world), openai.PermissionDeniedError),
+        (await create_substrate_key(world), openai.PermissionDeniedError),
     ):
-        async with world.official(api_key=by, max_retries=0) as theirs:
+        async with world.build_client(api_key=by, max_retries=0) as theirs:
             with pytest.raises(kind):
                 await theirs.chat.completions.create(model=MINI, messages=USER)
 
 
 async def test_an_error_in_a_stream_is_an_error_of_the_client(world: Installation, client: openai.AsyncOpenAI) -> None:
-    stream = await client.chat.completions.create(model=world.lab("drop:3"), messages=USER, stream=True)
+    stream = await client.chat.completions.create(model=world.add_model("drop:3"), messages=USER, stream=True)
     with pytest.raises(openai.APIError, match="broke off"):
         async for _ in stream:
             pass
@@ -156,8 +156,8 @@ async def test_an_error_in_a_stream_is_an_error_of_the_client(world: Installatio
 
 async def test_the_client_tries_again_what_is_busy(world: Installation) -> None:
     asked = len(world.fake.requests)
-    busy = world.lab("429:0")
-    async with world.official(max_retries=2) as theirs:
+    busy = world.add_model("429:0")
+    async with world.build_client(max_retries=2) as theirs:
         with pytest.raises(openai.RateLimitError) as refused:
             await theirs.chat.completions.create(model=busy, messages=USER)
     assert refused.value.response.headers["retry-after"] == "0"
@@ -165,11 +165,11 @@ async def test_the_client_tries_again_what_is_busy(world: Installation) -> None:
 
 
 async def test_the_client_gives_up_when_it_has_waited_enough(world: Installation) -> None:
-    slow = world.lab("slow-first:60")
-    async with world.official(max_retries=0, timeout=0.2) as theirs:
+    slow = world.add_model("slow-first:60")
+    async with world.build_client(max_retries=0, timeout=0.2) as theirs:
         with pytest.raises(openai.APITimeoutError):
             await theirs.chat.completions.create(model=slow, messages=USER)
 
 
-async def substrate(world: Installation) -> str:
-    return (await key(world, scopes=["substrate"]))["authorization"].removeprefix("Bearer ")
+async def create_substrate_key(world: Installation) -> str:
+    return (await create_key(world, scopes=["substrate"]))["authorization"].removeprefix("Bearer ")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_the_first_field_that_is_wrong_is_named(
     world: Installation, body: dict[str, Any], param: str, in_app: bool
 ) -> None:
-    base = f"/v1/{await world.app()}" if in_app else "/v1"
+    base = f"/v1/{await world.create_app()}" if in_app else "/v1"
     answer = await world.client.post(f"{base}/chat/completions", json=body, headers=world.owner)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
@@ -37,7 +37,7 @@ async def test_a_fault_of_no_field_names_none(world: Installation) -> None:
 
 
 async def test_the_official_client_tells_the_field(world: Installation) -> None:
-    async with world.official() as client:
+    async with world.build_client() as client:
         with pytest.raises(openai.BadRequestError) as refused:
             await client.chat.completions.create(model="baobab/echo", messages=HELLO, n=10**9)
     assert refused.value.param == "n"

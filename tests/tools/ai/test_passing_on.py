@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.ai.conftest import HELLO, MINI, Installation, told
+from tests.tools.ai.conftest import HELLO, MINI, Installation, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,14 +21,14 @@ SAID: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("model", [MINI, "claude-haiku-4-5", "lab/plain", "baobab/echo"])
 @pytest.mark.parametrize("path", list(SAID))
 async def test_nul_in_a_text_passes_on_each_wire(world: Installation, path: str, model: str, stream: bool) -> None:
-    world.lab("plain")
+    world.add_model("plain")
     asked = {"model": model, "stream": stream, **SAID[path]}
     answer = await world.client.post(f"/v1/{path}", json=asked, headers=world.owner)
     assert answer.status_code == 200, answer.text
     if model != "baobab/echo":
         assert "a\\u0000b" in world.fake.requests[-1].body.decode()
     if path == "responses":
-        made = told(answer.text)[-1]["response"] if stream else answer.json()
+        made = parse_events(answer.text)[-1]["response"] if stream else answer.json()
         assert made["store"] is True
         again = {"model": model, "input": NUL, "previous_response_id": made["id"]}
         assert (await world.client.post("/v1/responses", json=again, headers=world.owner)).status_code == 200
@@ -69,12 +69,12 @@ async def test_a_body_that_is_too_large_says_where_the_limit_is(world: Installat
 async def test_a_key_of_ones_own_reaches_models_that_no_list_has(
     world: Installation, name: str, provider: str, sent: str
 ) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     asked: dict[str, Any] = {"path": f"/v1/{app_id}", "messages": HELLO}
     assert (await world.chat(name, **asked)).status_code == 404
     settings = {"byokKey": "sk-ant-customers-own-0000" if provider == "anthropic" else OWN_KEY}
     assert (await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)).status_code == 200
-    before = await world.spent()
+    before = await world.get_spent()
     answer = await world.chat(name, **asked)
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-baobab-model"] == f"{provider}/{sent}"
@@ -82,6 +82,6 @@ async def test_a_key_of_ones_own_reaches_models_that_no_list_has(
     received = world.fake.requests[-1]
     assert received.json["model"] == sent
     assert settings["byokKey"] in (received.headers.get("authorization", "") + received.headers.get("x-api-key", ""))
-    assert await world.spent() == before
+    assert await world.get_spent() == before
     # Nobody else reaches it.
     assert (await world.chat(name)).status_code == 404

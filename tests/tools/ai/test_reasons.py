@@ -12,27 +12,27 @@ import pytest
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import Provider
-from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import HELLO, LAB_KEY, OTHER_KEY, TEXT, Installation, installation
+from tests.runtime.gateway.upstream import CannedAnswer
+from tests.tools.ai.conftest import HELLO, LAB_KEY, OTHER_KEY, TEXT, Installation, open_installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWN_KEY = "sk-proj-customers-own-0000wxyz"
 
 
-def says(world: Installation, name: str, status: int = 400, *, server: str = "lab", **error: Any) -> str:
+def add_failing_model(world: Installation, name: str, status: int = 400, *, server: str = "lab", **error: Any) -> str:
     """A model whose provider says this, in the words of either wire."""
     headers = {"content-type": "application/json", **error.pop("headers", {})}
     told = {"type": "error", "error": {"type": "invalid_request_error", **error}}
-    world.fake.said[name] = Said(json.dumps(told).encode(), status, headers)
-    return sold(world, f"said:{name}", server)
+    world.fake.canned_answers[name] = CannedAnswer(json.dumps(told).encode(), status, headers)
+    return add_model(world, f"said:{name}", server)
 
 
-def sold(world: Installation, behaviour: str, server: str) -> str:
+def add_model(world: Installation, behaviour: str, server: str) -> str:
     """A model that behaves so; Anthropic's are asked in their own wire, by chat completions too."""
-    model = world.lab(behaviour, server=server)
+    model = world.add_model(behaviour, server=server)
     if server == "anthropic":
-        gateway = world.house.services.part(Gateway)
+        gateway = world.application.services.part(Gateway)
         gateway.add_provider(Provider("anthropic", world.fake.url, OTHER_KEY, "translated"), [gateway.get_model(model)])
     return model
 
@@ -42,7 +42,7 @@ async def test_the_reason_is_told_to_the_caller_and_logged_without_secrets(
     world: Installation, server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     words = f"Invalid schema for tool get_weather: key {LAB_KEY}, deployment azure-eu-blue at models.corp.example:443"
-    model = says(world, f"schema-{server}", server=server, message=words)
+    model = add_failing_model(world, f"schema-{server}", server=server, message=words)
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
     with caplog.at_level(logging.WARNING):
         refused = await world.chat(model, tools=[tool])
@@ -60,12 +60,12 @@ async def test_the_reason_is_told_to_the_caller_and_logged_without_secrets(
 async def test_numbers_are_told_where_the_providers_address_has_the_same_ones(world: Installation) -> None:
     # The provider is at 127.0.0.1.
     words = "temperature must be between 0 and 1, asked at 127.0.0.1"
-    refused = await world.chat(says(world, "numbers", message=words))
+    refused = await world.chat(add_failing_model(world, "numbers", message=words))
     assert "must be between 0 and 1, asked at [...]" in refused.json()["error"]["message"]
 
 
 async def test_a_long_reason_is_cut(world: Installation) -> None:
-    refused = await world.chat(says(world, "long", message="No good word. " * 500))
+    refused = await world.chat(add_failing_model(world, "long", message="No good word. " * 500))
     assert len(refused.json()["error"]["message"]) < 600
 
 
@@ -82,7 +82,7 @@ async def test_a_long_reason_is_cut(world: Installation) -> None:
 async def test_the_field_at_fault_is_named(
     world: Installation, path: str, body: dict[str, Any], server: str, error: Any, param: str | None
 ) -> None:
-    model = says(world, "named", server=server, **error)
+    model = add_failing_model(world, "named", server=server, **error)
     asked = {"model": model, "messages": HELLO, "max_tokens": 9, **body}
     refused = await world.client.post(f"/v1/{path}", json=asked, headers=world.owner)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
@@ -140,7 +140,9 @@ async def test_what_a_model_does_not_take_is_named_or_left_out_as_the_request_sa
 @pytest.mark.parametrize("value", [1, 0.5])
 async def test_what_a_relayed_model_refuses_is_left_out_as_the_setting_says(world: Installation, value: float) -> None:
     words = "Unsupported value: 'temperature' does not support this with this model."
-    model = says(world, f"unsupported-{value}", message=words, param="temperature", code="unsupported_value")
+    model = add_failing_model(
+        world, f"unsupported-{value}", message=words, param="temperature", code="unsupported_value"
+    )
     asked = len(world.fake.requests)
     refused = await world.chat(model, temperature=value, drop_params=False)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, None if value == 1 else "temperature")
@@ -159,7 +161,7 @@ async def test_whether_parameters_are_left_out_is_true_or_false(world: Installat
 
 
 async def test_an_app_says_what_is_left_out_where_its_requests_do_not(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     config, path = f"/v1/{app_id}/ai/config", f"/v1/{app_id}"
     assert (await world.chat("claude-sonnet-4-5", path=path, seed=7)).status_code == 400
     changed = await world.client.put(config, json={"dropParams": True}, headers=world.owner)
@@ -206,7 +208,7 @@ async def test_a_tool_of_free_text_is_refused_where_a_response_is_asked_for_too(
 
 async def test_the_operator_says_what_is_left_out_where_nobody_else_does(tmp_path: Path) -> None:
     vendor = {"ANTHROPIC_API_KEY": "sk-ant-0123456789", "ANTHROPIC_BASE_URL": "{url}"}
-    async with installation(tmp_path / "data", {"BAOBAB_AI_DROP_PARAMS": "true"}, **vendor) as world:
+    async with open_installation(tmp_path / "data", {"BAOBAB_AI_DROP_PARAMS": "true"}, **vendor) as world:
         assert (await world.chat("claude-sonnet-4-5", seed=7)).headers["x-baobab-dropped"] == "seed"
         assert (await world.chat("claude-sonnet-4-5", seed=7, drop_params=False)).status_code == 400
 
@@ -261,7 +263,7 @@ async def test_the_operator_says_what_is_left_out_where_nobody_else_does(tmp_pat
 async def test_what_clients_act_on_is_kept(
     world: Installation, status: int, error: Any, headers: dict[str, str], expected: tuple[int, str, dict[str, str]]
 ) -> None:
-    model = says(world, f"acting-{status}", status, headers=headers, **error)
+    model = add_failing_model(world, f"acting-{status}", status, headers=headers, **error)
     answer = await world.chat(model)
     assert (answer.status_code, answer.json()["error"]["code"]) == expected[:2]
     assert {name: answer.headers.get(name) for name in expected[2]} == expected[2]
@@ -269,22 +271,24 @@ async def test_what_clients_act_on_is_kept(
 
 async def test_a_date_to_wait_for_is_told_in_seconds(world: Installation) -> None:
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=3600), usegmt=True)
-    answer = await world.chat(says(world, "dated", 429, message="x", headers={"retry-after": later}))
+    answer = await world.chat(add_failing_model(world, "dated", 429, message="x", headers={"retry-after": later}))
     assert 3000 < int(answer.headers["retry-after"]) <= 3600
 
 
 async def test_what_does_not_fit_says_so_in_the_words_that_clients_look_for(world: Installation) -> None:
-    async with world.official(max_retries=0) as client:
-        for model in (world.lab("context"), sold(world, "context", "anthropic")):
+    async with world.build_client(max_retries=0) as client:
+        for model in (world.add_model("context"), add_model(world, "context", "anthropic")):
             with pytest.raises(openai.BadRequestError, match="This model's maximum context length is") as refused:
                 await client.chat.completions.create(model=model, messages=HELLO)
             assert refused.value.code == "context_length_exceeded"
 
 
 async def test_the_official_client_asks_once_where_the_operator_must_act(world: Installation) -> None:
-    model = says(world, "unpaid", 429, code="insufficient_quota", message="You exceeded your current quota.")
+    model = add_failing_model(
+        world, "unpaid", 429, code="insufficient_quota", message="You exceeded your current quota."
+    )
     asked = len(world.fake.requests)
-    async with world.official(max_retries=2) as client:
+    async with world.build_client(max_retries=2) as client:
         with pytest.raises(openai.InternalServerError):
             await client.chat.completions.create(model=model, messages=HELLO)
     assert len(world.fake.requests) == asked + 1
@@ -292,12 +296,12 @@ async def test_the_official_client_asks_once_where_the_operator_must_act(world: 
 
 @pytest.mark.parametrize("behaviour", ["404", "context", "said:flagged"])
 async def test_another_model_stands_in_where_it_may_do_better(world: Installation, behaviour: str) -> None:
-    says(world, "flagged", code="content_policy_violation", message="x")
-    app_id = await world.app()
-    stands_in = world.lab("plain")
+    add_failing_model(world, "flagged", code="content_policy_violation", message="x")
+    app_id = await world.create_app()
+    stands_in = world.add_model("plain")
     settings = {"fallbackModels": [stands_in]}
     assert (await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)).status_code == 200
-    answer = await world.chat(world.lab(behaviour), path=f"/v1/{app_id}")
+    answer = await world.chat(world.add_model(behaviour), path=f"/v1/{app_id}")
     assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, stands_in)
     assert answer.json()["choices"][0]["message"]["content"] == TEXT
 
@@ -309,10 +313,12 @@ async def test_another_model_stands_in_where_it_may_do_better(world: Installatio
 async def test_a_key_of_ones_own_that_fails_is_reported_and_not_hidden(
     world: Installation, status: int, code: str, words: str
 ) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     settings = {"fallbackModels": ["baobab/echo"], "byokKey": OWN_KEY, "byokProvider": "openai"}
     assert (await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)).status_code == 200
-    model = says(world, f"own-{status}", status, server="openai", code=code, message="Check the plan of this account.")
+    model = add_failing_model(
+        world, f"own-{status}", status, server="openai", code=code, message="Check the plan of this account."
+    )
     refused = await world.chat(model, path=f"/v1/{app_id}")
     assert refused.status_code == 502
     message = refused.json()["error"]["message"]

@@ -9,9 +9,9 @@ from sqlalchemy import func, select
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.ai.tables import response_cache
-from tests.people import person
-from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import MINI, TEXT, Installation, told
+from tests.people import create_person
+from tests.runtime.gateway.upstream import CannedAnswer
+from tests.tools.ai.conftest import MINI, TEXT, Installation, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,30 +20,30 @@ AGAIN = {"role": "user", "content": [{"type": "input_text", "text": "again"}]}
 WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
 
 
-async def post(world: Installation, base: str = "/v1", by: Any = None, **body: Any) -> Any:
+async def post_response(world: Installation, base: str = "/v1", by: Any = None, **body: Any) -> Any:
     return await world.client.post(f"{base}/responses", json=body, headers=by or world.owner)
 
 
-async def answered(world: Installation, stream: bool = False, **body: Any) -> dict[str, Any]:
-    answer = await post(world, stream=stream, **body)
+async def fetch_response(world: Installation, stream: bool = False, **body: Any) -> dict[str, Any]:
+    answer = await post_response(world, stream=stream, **body)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = told(answer.text)[-1]["response"] if stream else answer.json()
+    found: dict[str, Any] = parse_events(answer.text)[-1]["response"] if stream else answer.json()
     return found
 
 
-def reference(item: dict[str, Any]) -> dict[str, Any]:
+def item_reference(item: dict[str, Any]) -> dict[str, Any]:
     return {"type": "item_reference", "id": item["id"]}
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", [MINI, "lab/plain", "baobab/echo"])
 async def test_a_second_turn_refers_to_the_first(world: Installation, model: str, stream: bool) -> None:
-    world.lab("plain")
-    first = await answered(world, stream, model=model, input=[HI])
+    world.add_model("plain")
+    first = await fetch_response(world, stream, model=model, input=[HI])
     assert first["store"] is True
-    turns = [HI, *map(reference, first["output"]), AGAIN]
-    second = await answered(world, stream, model=model, input=turns)
-    third = await answered(world, model=model, input=[*turns, *map(reference, second["output"]), HI])
+    turns = [HI, *map(item_reference, first["output"]), AGAIN]
+    second = await fetch_response(world, stream, model=model, input=turns)
+    third = await fetch_response(world, model=model, input=[*turns, *map(item_reference, second["output"]), HI])
     assert third["status"] == "completed"
     asked = world.fake.requests[-1].json
     if model == MINI:
@@ -52,43 +52,43 @@ async def test_a_second_turn_refers_to_the_first(world: Installation, model: str
         assert [message["role"] for message in asked["messages"]] == ["user", "assistant", "user", "assistant", "user"]
         assert asked["messages"][1]["content"] == TEXT
     # What went before is stored with it: it can be gone on with by its id, too.
-    assert (await answered(world, model=model, input="More.", previous_response_id=third["id"]))["store"] is True
+    assert (await fetch_response(world, model=model, input="More.", previous_response_id=third["id"]))["store"] is True
 
 
 @pytest.mark.parametrize("server", ["openai", "lab"])
 async def test_a_loop_of_tools_refers_to_its_calls(world: Installation, server: str) -> None:
-    model = world.lab("tools:2", server=server)
-    first = await answered(world, model=model, input=[HI], tools=[WEATHER])
+    model = world.add_model("tools:2", server=server)
+    first = await fetch_response(world, model=model, input=[HI], tools=[WEATHER])
     calls = [item for item in first["output"] if item["type"] == "function_call"]
     results = [{"type": "function_call_output", "call_id": call["call_id"], "output": "rain"} for call in calls]
-    last = await answered(world, model=model, input=[HI, *map(reference, calls), *results], tools=[WEATHER])
+    last = await fetch_response(world, model=model, input=[HI, *map(item_reference, calls), *results], tools=[WEATHER])
     assert last["output"][-1]["content"][0]["text"] == TEXT
 
 
 async def test_thoughts_are_sent_again_where_they_are_sealed(world: Installation) -> None:
-    model = world.lab("said:thinking", server="openai")
-    gateway = world.house.services.part(Gateway)
+    model = world.add_model("said:thinking", server="openai")
+    gateway = world.application.services.part(Gateway)
     gateway.catalogue.register_models("openai", [replace(gateway.get_model(model), features=frozenset(("reasoning",)))])
     sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
     plain = {"type": "reasoning", "id": "rs_2", "summary": []}
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
     output = [sealed, plain, message]
     answer = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": output}
-    world.fake.said["thinking"] = Said(json.dumps(answer).encode())
-    first = await answered(world, model=model, input=[HI])
+    world.fake.canned_answers["thinking"] = CannedAnswer(json.dumps(answer).encode())
+    first = await fetch_response(world, model=model, input=[HI])
     assert first["output"] == output
     # The type may be left out.
-    named = [reference(sealed), reference(plain), {"id": "msg_1"}]
-    await answered(world, model=model, input=[HI, *named, AGAIN])
+    named = [item_reference(sealed), item_reference(plain), {"id": "msg_1"}]
+    await fetch_response(world, model=model, input=[HI, *named, AGAIN])
     assert world.fake.requests[-1].json["input"] == [HI, sealed, message, AGAIN]
 
 
 async def test_what_is_not_stored_cannot_be_referred_to(world: Installation) -> None:
-    first = await answered(world, model="baobab/echo", input=[HI], store=False)
+    first = await fetch_response(world, model="baobab/echo", input=[HI], store=False)
     assert first["store"] is False
     asked = len(world.fake.requests)
     for item in (first["output"][0], {"id": "msg_nobodys"}):
-        refused = await post(world, model=MINI, input=[HI, reference(item)])
+        refused = await post_response(world, model=MINI, input=[HI, item_reference(item)])
         error = refused.json()["error"]
         assert (refused.status_code, error["code"], error["param"]) == (404, "item_not_found", "input[1]")
         assert error["type"] == "invalid_request_error"
@@ -96,35 +96,35 @@ async def test_what_is_not_stored_cannot_be_referred_to(world: Installation) -> 
 
 
 async def test_nobody_else_refers_to_an_item_or_reads_its_response(world: Installation) -> None:
-    app_id = await world.app()
-    base, ada, bob = f"/v1/{app_id}", await world.user(app_id, "ada"), await world.user(app_id, "bob")
-    stranger = (await person(world, "stranger")).headers
-    made = (await post(world, base, ada, model="baobab/echo", input=[HI])).json()
-    again: Any = {"model": "baobab/echo", "input": [HI, reference(made["output"][0]), AGAIN]}
-    assert (await post(world, base, ada, **again)).status_code == 200
+    app_id = await world.create_app()
+    base, ada, bob = f"/v1/{app_id}", await world.user_headers(app_id, "ada"), await world.user_headers(app_id, "bob")
+    stranger = (await create_person(world, "stranger")).headers
+    made = (await post_response(world, base, ada, model="baobab/echo", input=[HI])).json()
+    again: Any = {"model": "baobab/echo", "input": [HI, item_reference(made["output"][0]), AGAIN]}
+    assert (await post_response(world, base, ada, **again)).status_code == 200
     read = await world.client.get(f"{base}/responses/{made['id']}", headers=ada)
     assert (read.status_code, read.json()["output"]) == (200, made["output"])
     for where, who in ((base, bob), (base, world.owner), ("/v1", world.owner), ("/v1", stranger)):
-        assert (await post(world, where, who, **again)).status_code == 404
+        assert (await post_response(world, where, who, **again)).status_code == 404
         for method in ("GET", "DELETE"):
             answer = await world.client.request(method, f"{where}/responses/{made['id']}", headers=who)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "response_not_found")
     gone = await world.client.delete(f"{base}/responses/{made['id']}", headers=ada)
     assert gone.json()["deleted"] is True
-    assert (await post(world, base, ada, **again)).status_code == 404
+    assert (await post_response(world, base, ada, **again)).status_code == 404
 
 
 async def test_items_go_with_their_response(world: Installation) -> None:
-    app_id = await world.app()
+    app_id = await world.create_app()
     rows = select(func.count()).select_from(response_cache)
 
     async def count() -> int:
-        async with world.house.services.database.reading() as connection:
+        async with world.application.services.database.reading() as connection:
             return int((await connection.execute(rows)).scalar() or 0)
 
     before = await count()
-    made = (await post(world, f"/v1/{app_id}", model="baobab/echo", input="one")).json()
-    await post(world, f"/v1/{app_id}", model="baobab/echo", input="two")
+    made = (await post_response(world, f"/v1/{app_id}", model="baobab/echo", input="one")).json()
+    await post_response(world, f"/v1/{app_id}", model="baobab/echo", input="two")
     assert await count() == before + 4
     await world.client.delete(f"/v1/{app_id}/responses/{made['id']}", headers=world.owner)
     assert await count() == before + 2

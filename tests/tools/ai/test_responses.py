@@ -12,8 +12,8 @@ from sqlalchemy import select, update
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.ai.tables import response_cache
-from tests.people import person
-from tests.tools.ai.conftest import MINI, TEXT, Installation, told
+from tests.people import create_person
+from tests.tools.ai.conftest import MINI, TEXT, Installation, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,12 +30,12 @@ class Person(BaseModel):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(world: Installation) -> AsyncIterator[openai.AsyncOpenAI]:
-    world.lab("plain")
-    async with world.official(max_retries=0) as one:
+    world.add_model("plain")
+    async with world.build_client(max_retries=0) as one:
         yield one
 
 
-async def post(world: Installation, **body: Any) -> Any:
+async def post_response(world: Installation, **body: Any) -> Any:
     asked = {"model": MINI, "input": USER, **body}
     return await world.client.post("/v1/responses", json=asked, headers=world.owner)
 
@@ -64,7 +64,7 @@ async def test_events_are_numbered_and_in_the_order_of_the_wire(
     world: Installation, client: openai.AsyncOpenAI
 ) -> None:
     for model in (MINI, LAB):
-        events = told((await post(world, model=model, stream=True)).text)
+        events = parse_events((await post_response(world, model=model, stream=True)).text)
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
         kinds = [event["type"].removeprefix("response.") for event in events if event["type"] != "response.in_progress"]
         assert kinds == [
@@ -84,7 +84,7 @@ async def test_events_are_numbered_and_in_the_order_of_the_wire(
 async def test_tools_are_called_and_their_results_answered(
     world: Installation, client: openai.AsyncOpenAI, server: str, calls: int
 ) -> None:
-    model = world.lab(f"tools:{calls}", server=server)
+    model = world.add_model(f"tools:{calls}", server=server)
     first = await client.responses.create(model=model, input=USER, tools=[WEATHER])
     made = [item for item in first.output if item.type == "function_call"]
     assert [(call.name, call.arguments) for call in made] == [("get_weather", '{"city": "Paris"}')] * calls
@@ -180,7 +180,7 @@ async def test_calls_at_once_are_one_message_elsewhere(world: Installation, clie
 async def test_calls_of_tools_in_a_stream_are_put_together(
     world: Installation, client: openai.AsyncOpenAI, server: str
 ) -> None:
-    model = world.lab("tools:2", server=server)
+    model = world.add_model("tools:2", server=server)
     async with client.responses.stream(model=model, input=USER, tools=[WEATHER]) as stream:
         final = await stream.get_final_response()
     calls = [item for item in final.output if item.type == "function_call"]
@@ -230,7 +230,7 @@ async def test_thoughts_come_sealed_where_nothing_is_stored(world: Installation)
         ({"include": ["message.output_text.logprobs"]}, 2),
         ({"include": [sealed]}, 1),
     ):
-        assert (await post(world, model="openai/gpt-5-mini", **further)).status_code == 200
+        assert (await post_response(world, model="openai/gpt-5-mini", **further)).status_code == 200
         told_ = world.fake.requests[-1].json["include"]
         assert told_ == include or len(told_) == include
         assert sealed in told_
@@ -245,7 +245,7 @@ async def test_a_model_of_a_third_wire_is_asked_on_that(world: Installation, cli
 
 
 async def test_a_model_that_has_no_chat_completions_is_relayed(world: Installation, client: openai.AsyncOpenAI) -> None:
-    gateway = world.house.services.part(Gateway)
+    gateway = world.application.services.part(Gateway)
     only = next(model for model in gateway.catalogue.list_models("chat") if "responses_only" in model.features)
     response = await client.responses.create(model=only.id, input=USER)
     assert response.output_text == TEXT
@@ -254,25 +254,27 @@ async def test_a_model_that_has_no_chat_completions_is_relayed(world: Installati
 
 async def test_the_error_that_ends_a_stream_is_numbered_too(world: Installation) -> None:
     for server in ("openai", "lab"):
-        events = told((await post(world, model=world.lab("drop:5", server=server), stream=True)).text)
+        events = parse_events(
+            (await post_response(world, model=world.add_model("drop:5", server=server), stream=True)).text
+        )
         assert (events[-1]["type"], events[-1]["sequence_number"]) == ("error", len(events) - 1)
 
 
 async def test_what_a_broken_stream_has_written_is_estimated_once(world: Installation) -> None:
     # All but the last event of the one wire, and of the other all that is said: each has said all of it.
     for server, behaviour in (("openai", "drop:13"), ("lab", "drop:8")):
-        before = {used.model: used.completion_tokens for used in await world.used()}
-        model = world.lab(behaviour, server=server)
-        await post(world, model=model, stream=True)
-        used = {used.model: used.completion_tokens for used in await world.used()}
+        before = {used.model: used.completion_tokens for used in await world.list_usage()}
+        model = world.add_model(behaviour, server=server)
+        await post_response(world, model=model, stream=True)
+        used = {used.model: used.completion_tokens for used in await world.list_usage()}
         # What repeats it is not counted again.
         assert 7 <= used[model] - before.get(model, 0) <= 9
 
 
 async def test_the_built_in_model_stops_at_the_limit(world: Installation) -> None:
     for stream in (False, True):
-        answer = await post(world, model=ECHO, max_output_tokens=3, stream=stream)
-        response = told(answer.text)[-1]["response"] if stream else answer.json()
+        answer = await post_response(world, model=ECHO, max_output_tokens=3, stream=stream)
+        response = parse_events(answer.text)[-1]["response"] if stream else answer.json()
         assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
         assert response["usage"]["output_tokens"] == 3
 
@@ -280,16 +282,16 @@ async def test_the_built_in_model_stops_at_the_limit(world: Installation) -> Non
 @pytest.mark.parametrize("model", [MINI, LAB, ECHO])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_conversation_goes_on_with_a_stored_response(world: Installation, model: str, *, stream: bool) -> None:
-    async def said(**body: Any) -> Any:
-        answer = await post(world, model=model, stream=stream, **body)
+    async def fetch_response(**body: Any) -> Any:
+        answer = await post_response(world, model=model, stream=stream, **body)
         assert answer.status_code == 200, answer.text
-        return told(answer.text)[-1]["response"] if stream else answer.json()
+        return parse_events(answer.text)[-1]["response"] if stream else answer.json()
 
     # Three upstream answers have the same id here; what is stored last is what counts.
-    first = await said(input="One")
-    second = await said(input=[{"role": "user", "content": "Two"}], previous_response_id=first["id"])
+    first = await fetch_response(input="One")
+    second = await fetch_response(input=[{"role": "user", "content": "Two"}], previous_response_id=first["id"])
     assert (first["store"], first["previous_response_id"], second["previous_response_id"]) == (True, None, first["id"])
-    await said(input="Three", previous_response_id=second["id"], instructions="Be brief.")
+    await fetch_response(input="Three", previous_response_id=second["id"], instructions="Be brief.")
     if model != ECHO:
         asked = world.fake.requests[-1].json
         items = asked["input"] if model == MINI else asked["messages"][1:]
@@ -306,20 +308,20 @@ async def test_a_stored_response_is_read_and_forgotten(world: Installation, clie
     for gone in (client.responses.retrieve, client.responses.delete):
         with pytest.raises(openai.NotFoundError):
             await gone(made.id)
-    refused = await post(world, previous_response_id=made.id)
+    refused = await post_response(world, previous_response_id=made.id)
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "response_not_found")
 
 
 async def test_what_is_not_to_be_stored_is_not(world: Installation) -> None:
-    made = (await post(world, model=ECHO, store=False)).json()
+    made = (await post_response(world, model=ECHO, store=False)).json()
     assert made["store"] is False
     read = await world.client.get(f"/v1/responses/{made['id']}", headers=world.owner)
     assert read.status_code == 404
 
 
 async def test_strangers_do_not_find_a_response_by_its_id(world: Installation) -> None:
-    made = (await post(world, model=ECHO)).json()
-    stranger = (await person(world, "stranger-of-responses")).headers
+    made = (await post_response(world, model=ECHO)).json()
+    stranger = (await create_person(world, "stranger-of-responses")).headers
     path = f"/v1/responses/{made['id']}"
     assert (await world.client.get(path, headers=stranger)).status_code == 404
     assert (await world.client.delete(path, headers=stranger)).status_code == 404
@@ -329,27 +331,27 @@ async def test_strangers_do_not_find_a_response_by_its_id(world: Installation) -
 
 
 async def test_a_response_is_sealed_and_gone_after_its_time(world: Installation) -> None:
-    made = (await post(world, model=ECHO, input="A word that is nowhere else: quokka")).json()
-    database = world.house.services.database
+    made = (await post_response(world, model=ECHO, input="A word that is nowhere else: quokka")).json()
+    database = world.application.services.database
     async with database.reading() as connection:
         rows = (await connection.execute(select(response_cache.c.answer))).scalars().all()
     assert rows
     assert not any("quokka" in row for row in rows)
     async with database.writing() as connection:
-        await connection.execute(update(response_cache).values(expires_at=world.house.services.clock.now()))
+        await connection.execute(update(response_cache).values(expires_at=world.application.services.clock.now()))
     read = await world.client.get(f"/v1/responses/{made['id']}", headers=world.owner)
     assert read.status_code == 404
 
 
 async def test_a_conversation_that_is_too_long_to_be_stored_says_so(world: Installation) -> None:
-    made = (await post(world, model=world.lab("huge"))).json()
+    made = (await post_response(world, model=world.add_model("huge"))).json()
     assert made["store"] is False
 
 
 async def test_thoughts_are_an_item_of_their_own(world: Installation) -> None:
-    thoughtful = world.lab("thoughts")
+    thoughtful = world.add_model("thoughts")
     for stream in (False, True):
-        answer = await post(world, model=thoughtful, stream=stream)
-        response = told(answer.text)[-1]["response"] if stream else answer.json()
+        answer = await post_response(world, model=thoughtful, stream=stream)
+        response = parse_events(answer.text)[-1]["response"] if stream else answer.json()
         assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
         assert response["output"][0]["content"] == [{"type": "reasoning_text", "text": "Let me see."}]

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.columns import kept
-from tests.people import Person, first_organisation, person
-from tests.runtime.gateway.upstream import Upstream, upstream
-from tests.tools.ai.conftest import HELLO, PATIENCE_SECONDS, TEXT, Installation, installation, joined, told
+from tests.backends import read_database
+from tests.people import Person, create_person, get_first_organisation
+from tests.runtime.gateway.upstream import Upstream, start_upstream
+from tests.tools.ai.conftest import (
+    HELLO,
+    TEXT,
+    TIMEOUT_SECONDS,
+    Installation,
+    join_content,
+    open_installation,
+    parse_events,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,44 +30,44 @@ VARIABLES = {"BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
-    async with installation(tmp_path_factory.mktemp("servers") / "data", VARIABLES) as one:
+    async with open_installation(tmp_path_factory.mktemp("servers") / "data", VARIABLES) as one:
         yield one
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def theirs() -> AsyncIterator[Upstream]:
     """The server of an organisation."""
-    async with upstream() as fake:
+    async with start_upstream() as fake:
         yield fake
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def owner(world: Installation) -> Person:
     """Somebody with an organisation that nobody else is in."""
-    return await person(world, "owner")
+    return await create_person(world, "owner")
 
 
-async def declare(world: Installation, by: Person, url: str, name: str = "lab", **more: Any) -> dict[str, Any]:
+async def declare_server(world: Installation, by: Person, url: str, name: str = "lab", **more: Any) -> dict[str, Any]:
     answer = await world.client.post("/v1/ai/servers", json={"name": name, "url": url, **more}, headers=by.headers)
     assert answer.status_code == 201, answer.text
     declared: dict[str, Any] = answer.json()
     return declared
 
 
-async def listed(world: Installation, by: Person) -> list[str]:
+async def list_models(world: Installation, by: Person) -> list[str]:
     answer = await world.client.get("/v1/models", headers=by.headers)
     return [model["id"] for model in answer.json()["data"]]
 
 
-async def app_of(world: Installation, by: Person) -> str:
+async def create_app(world: Installation, by: Person) -> str:
     made = await world.client.post("/init", json={"name": "shop"}, headers=by.headers)
     assert made.is_success, made.text
     app_id: str = made.json()["app_id"]
     return app_id
 
 
-async def used(world: Installation, by: Person) -> list[tuple[str | None, bool, int, int]]:
-    today = world.house.services.clock.now().date()
+async def list_usage(world: Installation, by: Person) -> list[tuple[str | None, bool, int, int]]:
+    today = world.application.services.clock.now().date()
     found = await world.credits.usage(by.organisation_id, today, today)
     return [(each.model, each.byok, each.requests, each.cost) for each in found]
 
@@ -67,7 +75,7 @@ async def used(world: Installation, by: Person) -> list[tuple[str | None, bool, 
 async def test_a_server_is_asked_for_its_models_when_it_is_declared(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    declared = await declare(world, owner, f"{theirs.url}/v1/", key=OWN_KEY)
+    declared = await declare_server(world, owner, f"{theirs.url}/v1/", key=OWN_KEY)
     assert theirs.requests[-1].path == "/v1/models"
     assert theirs.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
     assert (declared["url"], declared["key"]) == (f"{theirs.url}/v1", "***wxyz")
@@ -76,14 +84,14 @@ async def test_a_server_is_asked_for_its_models_when_it_is_declared(
     for path in ("/v1/ai/servers/lab", "/v1/ai/servers"):
         shown = (await world.client.get(path, headers=owner.headers)).json()
         assert shown == declared if "name" in shown else shown == {"servers": [declared]}
-    assert {"lab/gpt-4o-mini", "lab/text-embedding-3-small"} <= set(await listed(world, owner))
+    assert {"lab/gpt-4o-mini", "lab/text-embedding-3-small"} <= set(await list_models(world, owner))
 
 
 @pytest.mark.parametrize("model", ["gpt-4o-mini", "meta/never-listed:8b"])
 async def test_its_models_answer_with_its_key_listed_or_not_and_nothing_is_charged(
     world: Installation, theirs: Upstream, owner: Person, model: str
 ) -> None:
-    await declare(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
+    await declare_server(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
     before = await world.credits.balance(owner.organisation_id)
     answer = await world.chat(f"lab/{model}", by=owner.headers)
     assert answer.json()["choices"][0]["message"]["content"] == TEXT
@@ -93,13 +101,13 @@ async def test_its_models_answer_with_its_key_listed_or_not_and_nothing_is_charg
     assert theirs.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
     assert (await world.credits.balance(owner.organisation_id)).credits == before.credits
     counted = f"lab/{model}" if model == "gpt-4o-mini" else "lab/*"
-    assert await used(world, owner) == [(counted, True, 1, 0)]
+    assert await list_usage(world, owner) == [(counted, True, 1, 0)]
 
 
 async def test_it_streams_and_embeds(world: Installation, theirs: Upstream, owner: Person) -> None:
-    await declare(world, owner, f"{theirs.url}/v1")
+    await declare_server(world, owner, f"{theirs.url}/v1")
     streamed = await world.chat("lab/gpt-4o-mini", by=owner.headers, stream=True)
-    assert TEXT in joined(told(streamed.text))
+    assert TEXT in join_content(parse_events(streamed.text))
     assert "authorization" not in theirs.requests[-1].headers
     body = {"model": "lab/text-embedding-3-small", "input": ["a", "b"]}
     vectors = await world.client.post("/v1/embeddings", json=body, headers=owner.headers)
@@ -108,7 +116,7 @@ async def test_it_streams_and_embeds(world: Installation, theirs: Upstream, owne
 
 
 async def test_it_answers_on_the_other_wires_too(world: Installation, theirs: Upstream, owner: Person) -> None:
-    await declare(world, owner, f"{theirs.url}/v1")
+    await declare_server(world, owner, f"{theirs.url}/v1")
     for path, body in (
         ("responses", {"input": "Hello!"}),
         ("messages", {"messages": HELLO, "max_tokens": 100}),
@@ -123,9 +131,9 @@ async def test_it_answers_on_the_other_wires_too(world: Installation, theirs: Up
 async def test_the_organisations_apps_and_their_users_call_it(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    await declare(world, owner, f"{theirs.url}/v1")
-    app_id = await app_of(world, owner)
-    user = await world.user(app_id, "somebody")
+    await declare_server(world, owner, f"{theirs.url}/v1")
+    app_id = await create_app(world, owner)
+    user = await world.user_headers(app_id, "somebody")
     for by in (owner.headers, user):
         answer = await world.chat("lab/gpt-4o-mini", by=by, path=f"/v1/{app_id}")
         assert answer.status_code == 200, answer.text
@@ -139,8 +147,8 @@ async def test_the_organisations_apps_and_their_users_call_it(
 
 
 async def test_it_stands_in_for_a_model_that_fails(world: Installation, theirs: Upstream, owner: Person) -> None:
-    await declare(world, owner, f"{theirs.url}/v1")
-    app_id = await app_of(world, owner)
+    await declare_server(world, owner, f"{theirs.url}/v1")
+    app_id = await create_app(world, owner)
     config = {"fallbackModels": ["lab/gpt-4o-mini"]}
     await world.client.put(f"/v1/{app_id}/ai/config", json=config, headers=owner.headers)
     answer = await world.chat("lab/500", by=owner.headers, path=f"/v1/{app_id}")
@@ -150,16 +158,16 @@ async def test_it_stands_in_for_a_model_that_fails(world: Installation, theirs: 
 async def test_to_strangers_there_is_no_such_server_and_no_such_model(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    await declare(world, owner, f"{theirs.url}/v1", "lab-of-one", key=OWN_KEY)
-    stranger, asked = await person(world, "stranger"), len(theirs.requests)
-    app_id = await app_of(world, stranger)
+    await declare_server(world, owner, f"{theirs.url}/v1", "lab-of-one", key=OWN_KEY)
+    stranger, asked = await create_person(world, "stranger"), len(theirs.requests)
+    app_id = await create_app(world, stranger)
     for path in ("/v1", f"/v1/{app_id}"):
         for model in ("lab-of-one/gpt-4o-mini", "lab-of-one/anything"):
             answer = await world.chat(model, by=stranger.headers, path=path)
             unknown = await world.chat("nobody/gpt-4o-mini", by=stranger.headers, path=path)
             told = unknown.text.replace("nobody/gpt-4o-mini", model)
             assert (answer.status_code, answer.text) == (404, told)
-    assert not [model for model in await listed(world, stranger) if model.startswith("lab-of-one/")]
+    assert not [model for model in await list_models(world, stranger) if model.startswith("lab-of-one/")]
     assert "lab-of-one" not in (await world.client.get("/v1/public/models")).text
     for method, path in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/probe")):
         body: dict[str, Any] = {"json": {"key": "x"}} if method == "PATCH" else {}
@@ -174,10 +182,10 @@ async def test_to_strangers_there_is_no_such_server_and_no_such_model(
 async def test_two_organisations_call_their_own_server_by_one_name(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    other = await person(world, "other")
-    async with upstream() as others:
-        await declare(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
-        await declare(world, other, f"{others.url}/v1", key="key-of-the-others")
+    other = await create_person(world, "other")
+    async with start_upstream() as others:
+        await declare_server(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
+        await declare_server(world, other, f"{others.url}/v1", key="key-of-the-others")
         for by, fake, key in ((owner, theirs, OWN_KEY), (other, others, "key-of-the-others")):
             await world.chat("lab/gpt-4o-mini", by=by.headers)
             assert fake.requests[-1].path == "/v1/chat/completions"
@@ -192,7 +200,7 @@ async def test_a_server_cannot_pass_for_a_vendor(world: Installation, owner: Per
 
 
 async def test_a_server_cannot_pass_for_the_installations_own(world: Installation, owner: Person) -> None:
-    world.lab("plain", server="house")
+    world.add_model("plain", server="house")
     body = {"name": "house", "url": "http://127.0.0.1:9000/v1"}
     assert (await world.client.post("/v1/ai/servers", json=body, headers=owner.headers)).status_code == 409
 
@@ -232,7 +240,7 @@ async def test_what_is_no_server_is_refused(world: Installation, owner: Person, 
 
 
 async def test_a_server_that_is_not_there_is_declared_all_the_same(world: Installation, owner: Person) -> None:
-    declared = await declare(world, owner, "http://127.0.0.1:1/v1")
+    declared = await declare_server(world, owner, "http://127.0.0.1:1/v1")
     assert (declared["healthy"], declared["models"]) == (False, [])
     assert declared["problem"] == "The service could not be reached, or closed the connection."
     answer = await world.chat("lab/llama", by=owner.headers)
@@ -244,14 +252,14 @@ async def test_a_server_that_is_not_there_is_declared_all_the_same(world: Instal
 async def test_what_lists_no_models_is_told(
     world: Installation, theirs: Upstream, owner: Person, path: str, status: int
 ) -> None:
-    declared = await declare(world, owner, theirs.url + path + "/x")
+    declared = await declare_server(world, owner, theirs.url + path + "/x")
     assert declared["problem"] == f"It answered {status}, and no list of models."
 
 
 async def test_its_redirects_are_not_followed_and_only_of_refusals_its_words_are_passed_on(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    await declare(world, owner, f"{theirs.url}/v1")
+    await declare_server(world, owner, f"{theirs.url}/v1")
     for model, status in (("redirect", 502), ("500", 502), ("html", 502), ("malformed-json", 502), ("400", 400)):
         answer = await world.chat(f"lab/{model}", by=owner.headers)
         assert answer.status_code == status, answer.text
@@ -263,20 +271,20 @@ async def test_its_redirects_are_not_followed_and_only_of_refusals_its_words_are
 async def test_a_key_that_it_refuses_is_its_owners_to_put_right(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    await declare(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
+    await declare_server(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
     error = (await world.chat("lab/401", by=owner.headers)).json()["error"]
     assert error["code"] == "upstream_denied"
     assert "/v1/ai/servers" in error["message"]
 
 
 async def test_it_moves_with_its_key_within_a_host_only(world: Installation, theirs: Upstream, owner: Person) -> None:
-    await declare(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
+    await declare_server(world, owner, f"{theirs.url}/v1", key=OWN_KEY)
 
     async def change(**values: Any) -> Any:
         return await world.client.patch("/v1/ai/servers/lab", json=values, headers=owner.headers)
 
     assert (await change(url=f"{theirs.url}/proxy")).json()["key"] == "***wxyz"
-    async with upstream() as elsewhere:
+    async with start_upstream() as elsewhere:
         refused = await change(url=f"{elsewhere.url}/v1")
         assert refused.status_code == 400
         assert "`key`" in refused.json()["error"]["remediation"]
@@ -294,26 +302,26 @@ async def test_it_moves_with_its_key_within_a_host_only(world: Installation, the
 async def test_what_it_answered_before_it_moved_is_not_said_again(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    await declare(world, owner, f"{theirs.url}/v1")
+    await declare_server(world, owner, f"{theirs.url}/v1")
 
-    async def asked() -> str:
+    async def fetch_cache_state() -> str:
         answer = await world.chat("lab/kept", by=owner.headers, cache={})
         assert answer.status_code == 200, answer.text
         return answer.headers["x-baobab-cache"]
 
-    assert [await asked(), await asked()] == ["miss", "hit"]
-    async with upstream() as elsewhere:
+    assert [await fetch_cache_state(), await fetch_cache_state()] == ["miss", "hit"]
+    async with start_upstream() as elsewhere:
         moved = await world.client.patch(
             "/v1/ai/servers/lab", json={"url": f"{elsewhere.url}/v1"}, headers=owner.headers
         )
         assert moved.status_code == 200, moved.text
-        assert [await asked(), await asked()] == ["miss", "hit"]
+        assert [await fetch_cache_state(), await fetch_cache_state()] == ["miss", "hit"]
         assert elsewhere.requests[-1].json["model"] == "kept"
 
 
 async def test_a_probe_lists_anew_and_a_failed_one_keeps_what_was_listed(world: Installation, owner: Person) -> None:
-    async with upstream() as fake:
-        await declare(world, owner, f"{fake.url}/v1")
+    async with start_upstream() as fake:
+        await declare_server(world, owner, f"{fake.url}/v1")
         probed = await world.client.post("/v1/ai/servers/lab/probe", headers=owner.headers)
         assert probed.json()["healthy"]
     probed = await world.client.post("/v1/ai/servers/lab/probe", headers=owner.headers)
@@ -322,7 +330,7 @@ async def test_a_probe_lists_anew_and_a_failed_one_keeps_what_was_listed(world: 
 
 
 async def test_what_is_removed_cannot_be_called_any_more(world: Installation, theirs: Upstream, owner: Person) -> None:
-    await declare(world, owner, f"{theirs.url}/v1")
+    await declare_server(world, owner, f"{theirs.url}/v1")
     assert (await world.chat("lab/gpt-4o-mini", by=owner.headers)).status_code == 200
     removed = await world.client.delete("/v1/ai/servers/lab", headers=owner.headers)
     assert removed.json() == {"removed": True, "name": "lab"}
@@ -338,7 +346,7 @@ async def test_a_name_is_an_organisations_once(world: Installation, theirs: Upst
 
 async def test_its_key_is_sealed_and_never_shown(world: Installation, theirs: Upstream, owner: Person) -> None:
     key = "a-key-that-is-in-no-other-test"
-    await declare(world, owner, f"{theirs.url}/v1", "sealed", key=key)
+    await declare_server(world, owner, f"{theirs.url}/v1", "sealed", key=key)
     refused = await world.chat("sealed/401", by=owner.headers)
     shown = [
         await world.client.get(path, headers=owner.headers)
@@ -347,24 +355,24 @@ async def test_its_key_is_sealed_and_never_shown(world: Installation, theirs: Up
     probed = await world.client.post("/v1/ai/servers/sealed/probe", headers=owner.headers)
     for answer in (*shown, probed, refused):
         assert key not in answer.text
-    assert key.encode() not in kept(world.data)
-    short = await declare(world, owner, f"{theirs.url}/v1", "short", key="abcd")
+    assert key.encode() not in read_database(world.data)
+    short = await declare_server(world, owner, f"{theirs.url}/v1", "short", key="abcd")
     assert short["key"] == "***"
 
 
 async def test_what_the_operator_declares_is_trusted_wherever_it_is(tmp_path: Path) -> None:
-    async with upstream() as private:
+    async with start_upstream() as private:
         # No private network is allowed here.
         servers = {"BAOBAB_AI_SERVERS": f"corp={private.url}/v1"}
-        async with installation(tmp_path / "data", servers) as one, asyncio.timeout(PATIENCE_SECONDS):
+        async with open_installation(tmp_path / "data", servers) as one, asyncio.timeout(TIMEOUT_SECONDS):
             while "corp/gpt-4o-mini" not in (await one.client.get("/v1/models", headers=one.owner)).text:
                 await asyncio.sleep(0.01)
             assert (await one.chat("corp/gpt-4o-mini")).status_code == 200
 
 
 async def test_whoever_is_no_admin_sees_servers_and_changes_none(world: Installation, theirs: Upstream) -> None:
-    home = await first_organisation(world)
-    member = await person(world, "member", role="member")
+    home = await get_first_organisation(world)
+    member = await create_person(world, "member", role="member")
     by = {**member.headers, "x-organization-id": home}
     body = {"name": "lab", "url": f"{theirs.url}/v1"}
     assert (await world.client.post("/v1/ai/servers", json=body, headers=world.owner)).status_code == 201

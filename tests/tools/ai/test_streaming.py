@@ -11,8 +11,8 @@ import pytest
 from baobab.http.streaming import send_stream
 from baobab.tools.ai.read_ahead import ReadAheadBuffer
 from baobab.tools.core.stream import Stream
-from tests.people import key
-from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, Installation, joined
+from tests.people import create_key
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, Installation, join_content
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,8 +20,8 @@ DONE = "[DONE]"
 
 
 async def test_a_stream_is_the_providers_own_events_and_ends_with_done(world: Installation) -> None:
-    events = await world.events()
-    assert joined(events) == TEXT
+    events = await world.stream_events()
+    assert join_content(events) == TEXT
     assert events[-1] == DONE
     assert events.count(DONE) == 1
     assert [event["choices"][0]["finish_reason"] for event in events[-3:-1]] == [None, "stop"]
@@ -29,7 +29,7 @@ async def test_a_stream_is_the_providers_own_events_and_ends_with_done(world: In
 
 
 async def test_the_provider_is_always_asked_what_was_used(world: Installation) -> None:
-    await world.events(future_field=1)
+    await world.stream_events(future_field=1)
     sent = world.fake.requests[-1].json
     assert sent == {
         "messages": HELLO,
@@ -41,16 +41,16 @@ async def test_the_provider_is_always_asked_what_was_used(world: Installation) -
 
 
 async def test_what_was_used_is_told_only_to_who_asks(world: Installation) -> None:
-    assert not [event for event in await world.events() if event != DONE and event.get("usage")]
+    assert not [event for event in await world.stream_events() if event != DONE and event.get("usage")]
     for model in (MINI, "baobab/echo"):
-        *_, last, done = await world.events(model, stream_options={"include_usage": True})
+        *_, last, done = await world.stream_events(model, stream_options={"include_usage": True})
         assert (last["choices"], done) == ([], DONE)
         assert last["usage"]["prompt_tokens"] > 0
         assert DONE not in [*_]
 
 
 async def test_other_options_of_a_stream_are_passed_on(world: Installation) -> None:
-    await world.events(stream_options={"include_usage": False, "include_obfuscation": False})
+    await world.stream_events(stream_options={"include_usage": False, "include_obfuscation": False})
     sent = world.fake.requests[-1].json["stream_options"]
     assert sent == {"include_usage": True, "include_obfuscation": False}
 
@@ -66,21 +66,21 @@ async def test_a_stream_says_which_model_it_is_and_is_not_kept_by_anybody(world:
 
 @pytest.mark.parametrize("behaviour", ["comments", "split", "slow-tokens:0.001", "no-usage"])
 async def test_however_a_provider_sends_its_events_they_arrive(world: Installation, behaviour: str) -> None:
-    events = await world.events(world.lab(behaviour))
-    assert joined(events) == TEXT
+    events = await world.stream_events(world.add_model(behaviour))
+    assert join_content(events) == TEXT
     assert events[-1] == DONE
 
 
 @pytest.mark.parametrize("usage", [False, True])
 async def test_a_stream_that_says_why_it_ends_is_whole_without_its_last_event(world: Installation, usage: bool) -> None:
-    before = await world.spent()
-    events = await world.events(world.lab("no-done"), stream_options={"include_usage": usage})
-    assert (joined(events), events[-1]) == (TEXT, DONE)
-    assert await world.spent() - before == 11 * 150 + 7 * 600
+    before = await world.get_spent()
+    events = await world.stream_events(world.add_model("no-done"), stream_options={"include_usage": usage})
+    assert (join_content(events), events[-1]) == (TEXT, DONE)
+    assert await world.get_spent() - before == 11 * 150 + 7 * 600
 
 
 async def test_a_stream_that_says_why_one_of_its_answers_ends_is_not_whole(world: Installation) -> None:
-    *_, last = await world.events(world.lab("no-done"), n=2)
+    *_, last = await world.stream_events(world.add_model("no-done"), n=2)
     assert last["error"]["code"] == "upstream_malformed"
 
 
@@ -97,11 +97,11 @@ async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
     world: Installation, behaviour: str, code: str, words: str
 ) -> None:
     asked = len(world.fake.requests)
-    answer = await world.chat(world.lab(behaviour), stream=True)
+    answer = await world.chat(world.add_model(behaviour), stream=True)
     assert answer.status_code == 200
     frames = [frame.removeprefix("data: ") for frame in answer.text.split("\n\n") if frame]
     *begun, last = map(json.loads, frames)
-    assert joined(begun) == words
+    assert join_content(begun) == words
     assert (last["error"]["type"], last["error"]["code"]) == ("api_error", code)
     assert not [event for event in begun if "error" in event]
     for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "The upstream failed"):
@@ -111,39 +111,39 @@ async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
 
 
 async def test_what_fails_before_it_begins_is_tried_again(world: Installation) -> None:
-    assert joined(await world.events(world.lab("flaky:1"))) == TEXT
+    assert join_content(await world.stream_events(world.add_model("flaky:1"))) == TEXT
 
 
 async def test_an_event_arrives_when_it_is_there_and_not_at_the_end(world: Installation) -> None:
-    reader, writer = await asking(world, world.lab("slow-tokens:0.1"))
+    reader, writer = await open_stream(world, world.add_model("slow-tokens:0.1"))
     await reader.readuntil(b'"content":')
     assert not reader.at_eof()
     assert b"[DONE]" not in reader._buffer  # type: ignore[attr-defined]
     writer.close()
-    await world.settled()
+    await world.get_settled_balance()
 
 
 async def test_callers_who_leave_pay_what_the_provider_counts_where_that_is_soon(world: Installation) -> None:
-    slow = world.lab("slow-tokens:0.15")
-    leaving = await key(world, scopes=["ai:gateway"])
+    slow = world.add_model("slow-tokens:0.15")
+    leaving = await create_key(world, scopes=["ai:gateway"])
 
     async def leave() -> None:
-        reader, writer = await asking(world, slow, leaving)
+        reader, writer = await open_stream(world, slow, leaving)
         await reader.readuntil(b'"choices"')
         writer.transport.abort()
 
     await asyncio.gather(*[leave() for _ in range(50)])
-    (used,) = [used for used in await world.used() if used.model == slow]
+    (used,) = [used for used in await world.list_usage() if used.model == slow]
     assert (used.requests, used.prompt_tokens, used.completion_tokens) == (50, 50 * 11, 50 * 7)
 
 
 async def test_callers_who_leave_a_long_answer_pay_for_what_came_and_free_the_provider(world: Installation) -> None:
-    slow = world.lab("slow-tokens:1.5")
+    slow = world.add_model("slow-tokens:1.5")
     left = world.fake.broken_off
-    reader, writer = await asking(world, slow)
+    reader, writer = await open_stream(world, slow)
     await reader.readuntil(b'"choices"')
     writer.transport.abort()
-    (used,) = [used for used in await world.used() if used.model == slow]
+    (used,) = [used for used in await world.list_usage() if used.model == slow]
     # An event each, and the answer has more: they were charged for what came, not for what would have come.
     assert 1 <= used.completion_tokens < 7
     assert used.prompt_tokens > 0
@@ -153,11 +153,11 @@ async def test_callers_who_leave_a_long_answer_pay_for_what_came_and_free_the_pr
 
 
 async def test_a_stream_that_fails_with_its_first_event_fails_as_any_other(world: Installation) -> None:
-    app_id, broken, works = await world.app(), world.lab("error-frame:0"), world.lab("works")
-    before = await world.spent()
+    app_id, broken, works = await world.create_app(), world.add_model("error-frame:0"), world.add_model("works")
+    before = await world.get_spent()
     answer = await world.chat(broken, stream=True)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
-    assert await world.spent() == before
+    assert await world.get_spent() == before
     settings = {"fallbackModels": [works]}
     put = await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
     assert put.status_code == 200
@@ -167,8 +167,8 @@ async def test_a_stream_that_fails_with_its_first_event_fails_as_any_other(world
 
 async def test_a_caller_who_leaves_before_the_first_event_frees_the_provider_too(world: Installation) -> None:
     asked, left = len(world.fake.requests), world.fake.broken_off
-    slow = world.lab("slow-tokens:30")
-    _, writer = await asking(world, slow)
+    slow = world.add_model("slow-tokens:30")
+    _, writer = await open_stream(world, slow)
     async with asyncio.timeout(20):
         while len(world.fake.requests) == asked:
             await asyncio.sleep(0.005)
@@ -178,7 +178,7 @@ async def test_a_caller_who_leaves_before_the_first_event_frees_the_provider_too
     async with asyncio.timeout(20):
         while world.fake.broken_off == left:
             await asyncio.sleep(0.01)
-    await world.settled()
+    await world.get_settled_balance()
 
 
 async def test_a_reader_who_is_slow_has_no_more_read_for_it_than_some_events_and_bytes() -> None:
@@ -208,15 +208,15 @@ async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None
         if message["type"] == "http.response.body":
             await never
 
-    async def connected() -> Any:
+    async def wait_forever() -> Any:
         await never
 
     async with asyncio.timeout(20):
-        await send_stream(Stream(pieces()), 200, [], connected, unread, stalled=0.05)
+        await send_stream(Stream(pieces()), 200, [], wait_forever, unread, stalled=0.05)
     assert closed.is_set()
 
 
-async def asking(
+async def open_stream(
     world: Installation, model: str, by: dict[str, str] | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection on which a stream was asked for."""

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from baobab.tools.ai import read_ahead
-from tests.tools.ai.conftest import HELLO, MINI, OTHER_KEY, TEXT, Installation, installation, translated
-from tests.tools.ai.test_streaming import asking
+from tests.tools.ai.conftest import HELLO, MINI, OTHER_KEY, TEXT, Installation, add_translated_model, open_installation
+from tests.tools.ai.test_streaming import open_stream
 
 SILENT = "slow-first:30"
 SLOW = "slow-first:0.3"
@@ -22,12 +22,12 @@ SLOW = "slow-first:0.3"
 async def world(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
     variables = {**settings, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"}
     further = {"ANTHROPIC_API_KEY": OTHER_KEY, "ANTHROPIC_BASE_URL": "{url}"}
-    async with installation(tmp_path / "data", variables, **further) as opened:
+    async with open_installation(tmp_path / "data", variables, **further) as opened:
         yield opened
 
 
 async def test_a_request_says_how_long_it_may_take(world: Installation) -> None:
-    body = {"model": world.lab(SILENT), "messages": HELLO}
+    body = {"model": world.add_model(SILENT), "messages": HELLO}
     for allowed in ("0.2", "total=0.2", "first=20, total=0.2"):
         headers = {**world.owner, "x-baobab-timeout": allowed}
         answer = await world.client.post("/v1/chat/completions", json=body, headers=headers)
@@ -38,13 +38,13 @@ async def test_a_request_says_how_long_it_may_take(world: Installation) -> None:
     answer = await world.client.post("/v1/chat/completions", json=streamed, headers=headers)
     assert answer.status_code == 504
     assert len(world.fake.requests) == 4
-    await world.settled()
-    assert await world.spent() == 0
+    await world.get_settled_balance()
+    assert await world.get_spent() == 0
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses", "/v1/embeddings"])
 async def test_so_do_requests_on_every_wire(world: Installation, path: str) -> None:
-    model = world.lab(SILENT, modality="embedding" if path == "/v1/embeddings" else "chat")
+    model = world.add_model(SILENT, modality="embedding" if path == "/v1/embeddings" else "chat")
     body = {"model": model, "max_tokens": 9, "messages": HELLO} if path == "/v1/messages" else {"model": model}
     body |= {} if path == "/v1/messages" else {"input": "Hello!"}
     headers = {**world.owner, "x-baobab-timeout": "0.2"}
@@ -60,14 +60,14 @@ async def test_a_time_that_cannot_be_read_is_refused(world: Installation, allowe
 
 
 async def test_an_app_has_bounds_that_a_request_can_only_tighten(world: Installation) -> None:
-    app_id, model = await world.app(), world.lab(SILENT)
+    app_id, model = await world.create_app(), world.add_model(SILENT)
     config = f"/v1/{app_id}/ai/config"
     put = await world.client.put(config, json={"timeouts": {"total": 1}}, headers=world.owner)
     assert put.json()["config"]["timeouts"] == {"total": 1}
     headers = {**world.owner, "x-baobab-timeout": "60"}
     assert (await world.chat(model, path=f"/v1/{app_id}", by=headers)).status_code == 504
     # Elsewhere it is not in force.
-    assert (await world.chat(world.lab(SLOW))).status_code == 200
+    assert (await world.chat(world.add_model(SLOW))).status_code == 200
     put = await world.client.put(config, json={"timeouts": None}, headers=world.owner)
     assert put.json()["config"]["timeouts"] is None
     refused = await world.client.put(config, json={"timeouts": {"total": 7201}}, headers=world.owner)
@@ -85,8 +85,8 @@ async def test_so_has_a_model_server(world: Installation) -> None:
 
 async def test_the_installation_bounds_everybody(tmp_path: Path, settings: dict[str, str]) -> None:
     variables = {**settings, "BAOBAB_PLAN": "enterprise", "BAOBAB_AI_TOTAL_SECONDS": "1"}
-    async with installation(tmp_path / "bounded", variables) as world:
-        for model in (world.lab(SILENT), world.lab("slow-tokens:30")):
+    async with open_installation(tmp_path / "bounded", variables) as world:
+        for model in (world.add_model(SILENT), world.add_model("slow-tokens:30")):
             headers = {**world.owner, "x-baobab-timeout": "60"}
             assert (await world.chat(model, by=headers)).status_code in (504, 200)
             answer = await world.chat(model, by=headers, stream=True)
@@ -95,7 +95,7 @@ async def test_the_installation_bounds_everybody(tmp_path: Path, settings: dict[
 
 
 async def test_a_translated_model_has_the_same_time(world: Installation) -> None:
-    model = await translated(world, SILENT)
+    model = await add_translated_model(world, SILENT)
     headers = {**world.owner, "x-baobab-timeout": "first=0.3, total=1"}
     for stream in (False, True):
         asked = len(world.fake.requests)
@@ -112,11 +112,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("behaviour", [SLOW, "slow-tokens:0.2"])
 async def test_a_stream_is_alive_while_its_model_thinks(world: Installation, behaviour: str) -> None:
-    for model in (world.lab(behaviour), await translated(world, behaviour)):
+    for model in (world.add_model(behaviour), await add_translated_model(world, behaviour)):
         answer = await world.chat(model, stream=True)
         assert answer.text.count(":\n\n") >= 2
         assert answer.text.endswith("data: [DONE]\n\n")
-        async with world.official() as client:
+        async with world.build_client() as client:
             stream: Any = await client.chat.completions.create(model=model, messages=HELLO, stream=True)
             words = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
             assert "".join(words) == TEXT
@@ -127,13 +127,13 @@ async def test_a_stream_is_alive_while_its_model_thinks(world: Installation, beh
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("behaviour", [SLOW, "slow-tokens:0.2"])
 async def test_so_is_one_on_the_other_wire(world: Installation, behaviour: str) -> None:
-    known = await translated(world, behaviour)
+    known = await add_translated_model(world, behaviour)
     body = {"model": known, "max_tokens": 9, "messages": HELLO, "stream": True}
     answer = await world.client.post("/v1/messages", json=body, headers=world.owner)
     assert answer.text.count('event: ping\ndata: {"type":"ping"}\n\n') >= 2
     http = httpx2.AsyncClient(trust_env=False)
     async with anthropic.AsyncAnthropic(base_url=world.address, api_key=world.key, http_client=http) as client:
-        for model in (known, world.lab(behaviour)):
+        for model in (known, world.add_model(behaviour)):
             asked: Any = {"model": model, "max_tokens": 9, "messages": HELLO}
             async with client.messages.stream(**asked) as stream:
                 assert await stream.get_final_text() == TEXT
@@ -142,18 +142,18 @@ async def test_so_is_one_on_the_other_wire(world: Installation, behaviour: str) 
 @pytest.mark.usefixtures("quick")
 async def test_what_fails_after_a_while_is_told_by_an_event(world: Installation) -> None:
     headers = {**world.owner, "x-baobab-timeout": "0.3"}
-    answer = await world.chat(world.lab(SILENT), stream=True, by=headers)
+    answer = await world.chat(world.add_model(SILENT), stream=True, by=headers)
     assert answer.status_code == 200
     last = json.loads(answer.text.rstrip().rpartition("data: ")[2])
     assert last["error"]["code"] == "upstream_timeout"
-    await world.settled()
-    assert await world.spent() == 0
+    await world.get_settled_balance()
+    assert await world.get_spent() == 0
 
 
 @pytest.mark.usefixtures("quick")
 async def test_a_caller_who_leaves_while_a_model_thinks_frees_the_provider(world: Installation) -> None:
     asked, left = len(world.fake.requests), world.fake.broken_off
-    reader, writer = await asking(world, world.lab(SILENT))
+    reader, writer = await open_stream(world, world.add_model(SILENT))
     await reader.readuntil(b":\n\n")
     async with asyncio.timeout(20):
         # On a busy machine the first sign of life is older than the request to the provider.
@@ -162,8 +162,8 @@ async def test_a_caller_who_leaves_while_a_model_thinks_frees_the_provider(world
         writer.transport.abort()
         while world.fake.broken_off == left:
             await asyncio.sleep(0.01)
-    assert (await world.settled()).reserved == 0
-    assert await world.spent() == 0
+    assert (await world.get_settled_balance()).reserved == 0
+    assert await world.get_spent() == 0
 
 
 async def test_quick_streams_have_nothing_in_between(world: Installation) -> None:

@@ -14,17 +14,17 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.people import first_organisation
-from tests.runtime.gateway.upstream import upstream
-from tests.test_observing import collector
-from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation, installation
+from tests.people import get_first_organisation
+from tests.runtime.gateway.upstream import start_upstream
+from tests.test_observing import start_collector
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation, open_installation
 
 SECRET = "what nobody else may read"
 ASKED: Any = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SECRET}]}
 
 
 @dataclass
-class Traced:
+class TracedWorld:
     """An installation, and when it is closed, the spans of its calls to models and all that was sent."""
 
     world: Installation
@@ -34,7 +34,7 @@ class Traced:
     sent: bytes = b""
 
 
-def told(span: Span) -> dict[str, Any]:
+def parse_attributes(span: Span) -> dict[str, Any]:
     found = {}
     for pair in span.attributes:
         kind = pair.value.WhichOneof("value")
@@ -44,14 +44,14 @@ def told(span: Span) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def traced(data: Path, **variables: str) -> AsyncIterator[Traced]:
-    with collector() as (url, received):
+async def open_traced(data: Path, **variables: str) -> AsyncIterator[TracedWorld]:
+    with start_collector() as (url, received):
         given = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": url, **variables}
-        async with installation(data, given) as world:
-            made = Traced(world)
+        async with open_installation(data, given) as world:
+            made = TracedWorld(world)
             yield made
             # A call has ended for its caller before all of it is counted.
-            await world.settled()
+            await world.get_settled_balance()
     for _, body in received:
         made.sent += body
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
@@ -62,14 +62,14 @@ async def traced(data: Path, **variables: str) -> AsyncIterator[Traced]:
 
 
 async def test_a_call_is_a_span_by_the_conventions_for_generative_ai(tmp_path: Path) -> None:
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         asked = {**ASKED, "max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "seed": 7, "n": 2}
         answer = await made.world.chat(**asked)
-        organisation_id = await first_organisation(made.world)
+        organisation_id = await get_first_organisation(made.world)
         port = made.world.fake.url.rpartition(":")[2]
     (span,) = made.spans
     assert (span.name, span.kind, span.status.code) == (f"chat {MINI}", Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_UNSET)
-    assert told(span) == {
+    assert parse_attributes(span) == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "server.address": "127.0.0.1",
@@ -94,11 +94,11 @@ async def test_a_call_is_a_span_by_the_conventions_for_generative_ai(tmp_path: P
 
 
 async def test_the_span_of_a_stream_ends_with_the_stream(tmp_path: Path) -> None:
-    async with traced(tmp_path) as made:
-        app_id = await made.world.app()
-        await made.world.chat(made.world.lab("slow-tokens:0.01"), path=f"/v1/{app_id}", stream=True, **ASKED)
+    async with open_traced(tmp_path) as made:
+        app_id = await made.world.create_app()
+        await made.world.chat(made.world.add_model("slow-tokens:0.01"), path=f"/v1/{app_id}", stream=True, **ASKED)
     (span,) = made.spans
-    found = told(span)
+    found = parse_attributes(span)
     assert (found["gen_ai.request.stream"], found["gen_ai.provider.name"]) == (True, "lab")
     assert (found["gen_ai.response.id"], found["gen_ai.response.finish_reasons"]) == ("chatcmpl-upstream", ["stop"])
     assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (11, 7)
@@ -117,12 +117,12 @@ async def test_the_span_of_a_stream_ends_with_the_stream(tmp_path: Path) -> None
 async def test_the_other_wires_are_spans_of_the_same_kind(
     tmp_path: Path, path: str, body: Any, reason: str, *, stream: bool
 ) -> None:
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         asked = {"model": MINI, "stream": stream, **body}
         answer = await made.world.client.post(f"/v1/{path}", json=asked, headers=made.world.owner)
         assert answer.status_code == 200, answer.text
     (span,) = made.spans
-    found = told(span)
+    found = parse_attributes(span)
     assert (span.name, found["gen_ai.response.finish_reasons"]) == (f"chat {MINI}", [reason])
     assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (11, 7)
     assert found["gen_ai.response.id"]
@@ -130,12 +130,12 @@ async def test_the_other_wires_are_spans_of_the_same_kind(
 
 
 async def test_embeddings_are_spans_too(tmp_path: Path) -> None:
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         body = {"input": ["one", "two"], "model": "text-embedding-3-small", "dimensions": 4, "encoding_format": "float"}
         answer = await made.world.client.post("/v1/embeddings", json=body, headers=made.world.owner)
         assert answer.status_code == 200
     (span,) = made.spans
-    found = told(span)
+    found = parse_attributes(span)
     assert span.name == "embeddings openai/text-embedding-3-small"
     assert (found["gen_ai.operation.name"], found["gen_ai.usage.input_tokens"]) == ("embeddings", 22)
     assert (found["gen_ai.embeddings.dimension.count"], found["gen_ai.request.encoding_formats"]) == (4, ["float"])
@@ -147,10 +147,10 @@ async def test_embeddings_are_spans_too(tmp_path: Path) -> None:
 async def test_what_fails_is_an_error_of_a_kind_and_costs_nothing(
     tmp_path: Path, behaviour: str, code: str, *, stream: bool
 ) -> None:
-    async with traced(tmp_path) as made:
-        await made.world.chat(made.world.lab(behaviour), stream=stream, **ASKED)
+    async with open_traced(tmp_path) as made:
+        await made.world.chat(made.world.add_model(behaviour), stream=stream, **ASKED)
     (span,) = made.spans
-    found = told(span)
+    found = parse_attributes(span)
     assert (span.status.code, found["error.type"]) == (Status.STATUS_CODE_ERROR, code)
     assert found["baobab.cost_usd"] == 0
     assert "gen_ai.usage.input_tokens" not in found
@@ -158,10 +158,10 @@ async def test_what_fails_is_an_error_of_a_kind_and_costs_nothing(
 
 
 async def test_a_stream_that_breaks_off_tells_what_came_and_why_it_ended(tmp_path: Path) -> None:
-    async with traced(tmp_path) as made:
-        await made.world.chat(made.world.lab("drop:3"), stream=True, **ASKED)
+    async with open_traced(tmp_path) as made:
+        await made.world.chat(made.world.add_model("drop:3"), stream=True, **ASKED)
     (span,) = made.spans
-    found = told(span)
+    found = parse_attributes(span)
     assert (span.status.code, found["error.type"]) == (Status.STATUS_CODE_ERROR, "upstream_malformed")
     assert found["gen_ai.response.finish_reasons"] == ["error"]
     assert found["gen_ai.usage.output_tokens"] == 3
@@ -169,39 +169,39 @@ async def test_a_stream_that_breaks_off_tells_what_came_and_why_it_ended(tmp_pat
 
 
 async def test_a_call_whose_caller_has_left_is_a_span_that_says_so(tmp_path: Path) -> None:
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         world = made.world
-        body = {"model": world.lab("slow-tokens:0.1"), "stream": True, **ASKED}
+        body = {"model": world.add_model("slow-tokens:0.1"), "stream": True, **ASKED}
         async with httpx.AsyncClient(trust_env=False) as http:
             url = f"{world.address}/v1/chat/completions"
             async with http.stream("POST", url, json=body, headers=world.owner) as answer:
                 await anext(answer.aiter_lines())
     (span,) = made.spans
-    found = told(span)
+    found = parse_attributes(span)
     assert found["baobab.left"] is True
     assert found["gen_ai.usage.input_tokens"] > 0
     assert span.status.code == Status.STATUS_CODE_UNSET
 
 
 async def test_each_model_that_is_tried_has_its_span(tmp_path: Path) -> None:
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         world = made.world
-        app_id, broken, works = await world.app(), world.lab("503"), world.lab("works")
+        app_id, broken, works = await world.create_app(), world.add_model("503"), world.add_model("works")
         put = {"fallbackModels": [works]}
         assert (await world.client.put(f"/v1/{app_id}/ai/config", json=put, headers=world.owner)).status_code == 200
         assert (await world.chat(broken, path=f"/v1/{app_id}", **ASKED)).status_code == 200
-    assert [(span.name, told(span).get("error.type")) for span in made.spans] == [
+    assert [(span.name, parse_attributes(span).get("error.type")) for span in made.spans] == [
         (f"chat {broken}", "upstream_error"),
         (f"chat {works}", None),
     ]
 
 
 async def test_the_trace_tells_what_came_from_the_cache(tmp_path: Path) -> None:
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         for stream in (False, False, True):
             assert (await made.world.chat(stream=stream, cache={"ttl": 60}, **ASKED)).status_code == 200
         await made.world.chat(stream=True, cache={}, messages=HELLO)
-    found = [told(span) for span in made.spans]
+    found = [parse_attributes(span) for span in made.spans]
     assert [one["baobab.cache"] for one in found] == ["miss", "hit", "hit", "miss"]
     assert [one["baobab.cost_usd"] > 0 for one in found] == [True, False, False, True]
     # What was not used is not counted.
@@ -213,10 +213,10 @@ async def test_the_trace_tells_what_came_from_the_cache(tmp_path: Path) -> None:
 async def test_prompts_and_answers_are_in_a_trace_only_where_the_operator_wants_them(
     tmp_path: Path, content: str
 ) -> None:
-    async with traced(tmp_path, BAOBAB_TRACE_CONTENT=content) as made:
+    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT=content) as made:
         for stream in (False, True):
             await made.world.chat(stream=stream, **ASKED)
-            await made.world.chat(made.world.lab("tools:1"), stream=stream, tools=[TOOL], **ASKED)
+            await made.world.chat(made.world.add_model("tools:1"), stream=stream, tools=[TOOL], **ASKED)
         await made.world.client.post("/v1/embeddings", json={"input": SECRET}, headers=made.world.owner)
     for key in (made.world.key, VENDOR_KEY, LAB_KEY):
         assert key.encode() not in made.sent
@@ -225,7 +225,7 @@ async def test_prompts_and_answers_are_in_a_trace_only_where_the_operator_wants_
             assert json.dumps(word)[1:-1].encode() not in made.sent
             assert word.encode() not in made.sent
         return
-    *chats, embeddings = [told(span) for span in made.spans]
+    *chats, embeddings = [parse_attributes(span) for span in made.spans]
     for one in chats:
         assert json.loads(one["gen_ai.input.messages"]) == [
             {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
@@ -243,11 +243,11 @@ async def test_prompts_and_answers_are_in_a_trace_only_where_the_operator_wants_
 async def test_a_long_conversation_is_cut_to_its_latest_messages(tmp_path: Path) -> None:
     long = [{"role": "user", "content": f"{number} " + "x" * 20_000} for number in range(50)]
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    async with traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as made:
+    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as made:
         messages = [*long, {"role": "user", "content": [{"type": "text", "text": "last"}, picture]}]
         assert (await made.world.chat(messages=messages)).status_code == 200
     (span,) = made.spans
-    text = told(span)["gen_ai.input.messages"]
+    text = parse_attributes(span)["gen_ai.input.messages"]
     assert len(text) <= 64 * 1024
     *_, before, last = json.loads(text)
     assert before["parts"][0]["content"].startswith("49 xxx")
@@ -256,7 +256,7 @@ async def test_a_long_conversation_is_cut_to_its_latest_messages(tmp_path: Path)
 
 async def test_the_spans_of_a_call_are_part_of_its_callers_trace(tmp_path: Path) -> None:
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         world = made.world
         for given in (f"00-{trace}-{parent}-01", f"00-{trace}-{parent}-00", "nonsense"):
             by = {**world.owner, "traceparent": given}
@@ -278,17 +278,19 @@ async def test_parameters_that_are_none_do_no_harm(tmp_path: Path) -> None:
         "frequency_penalty": 10**400,
         "response_format": 7,
     }
-    async with traced(tmp_path) as made:
+    async with open_traced(tmp_path) as made:
         assert (await made.world.chat(**ASKED, **odd)).status_code == 200
     (span,) = made.spans
-    assert not {name for name in told(span) if name.startswith("gen_ai.request.")} - {"gen_ai.request.model"}
+    assert not {name for name in parse_attributes(span) if name.startswith("gen_ai.request.")} - {
+        "gen_ai.request.model"
+    }
 
 
 async def test_a_collector_that_takes_nothing_is_no_matter_to_callers(tmp_path: Path) -> None:
-    async with upstream() as nobody:
+    async with start_upstream() as nobody:
         # It knows no traces: its answer is 404.
         given = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": nobody.url}
-        async with installation(tmp_path, given) as world:
+        async with open_installation(tmp_path, given) as world:
             for stream in (False, True):
                 assert (await world.chat(stream=stream)).status_code == 200
 

@@ -7,23 +7,25 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import TOOL, Installation, joined, translated
+from tests.runtime.gateway.upstream import CannedAnswer
+from tests.tools.ai.conftest import TOOL, Installation, add_translated_model, join_content
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def say(world: Installation, name: str, events: Sequence[dict[str, Any]]) -> None:
+def set_stream(world: Installation, name: str, events: Sequence[dict[str, Any]]) -> None:
     """Have the model `said:NAME` stream these events."""
     body = b"".join(b"data: " + json.dumps(event).encode() + b"\r\n\r\n" for event in events)
-    world.fake.said[name] = Said(body, headers={"content-type": "text/event-stream"})
+    world.fake.canned_answers[name] = CannedAnswer(body, headers={"content-type": "text/event-stream"})
 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
 async def test_an_event_is_taken_apart_once(world: Installation, vendor: str) -> None:
-    model = await translated(world, "long", vendor)
-    await world.events(model)
-    short, long = [await _function_calls(world, await translated(world, f"long:{many}", vendor)) for many in (40, 240)]
+    model = await add_translated_model(world, "long", vendor)
+    await world.stream_events(model)
+    short, long = [
+        await _function_calls(world, await add_translated_model(world, f"long:{many}", vendor)) for many in (40, 240)
+    ]
     # The provider, the server and the client together. Through LiteLLM's own stream it is 400 and more.
     assert (long - short) / 200 < 250
 
@@ -38,7 +40,7 @@ async def _function_calls(world: Installation, model: str) -> int:
 
     sys.setprofile(count)
     try:
-        await world.events(model)
+        await world.stream_events(model)
     finally:
         sys.setprofile(None)
     return calls
@@ -49,11 +51,11 @@ async def test_a_stream_that_breaks_off_costs_what_its_beginning_says_of_the_pro
     message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": []}
     start = {"type": "message_start", "message": {**message, "usage": {**counts, "output_tokens": 1}}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello, tree"}}
-    say(world, "begins", [start, delta])
-    model = await translated(world, "said:begins")
-    events = await world.events(model)
-    assert (joined(events[:-1]), events[-1]["error"]["code"]) == ("Hello, tree", "upstream_malformed")
-    (used,) = [used for used in await world.used() if used.model == model]
+    set_stream(world, "begins", [start, delta])
+    model = await add_translated_model(world, "said:begins")
+    events = await world.stream_events(model)
+    assert (join_content(events[:-1]), events[-1]["error"]["code"]) == ("Hello, tree", "upstream_malformed")
+    (used,) = [used for used in await world.list_usage() if used.model == model]
     assert (used.prompt_tokens, used.completion_tokens) == (100_000, 3)
 
 
@@ -65,8 +67,8 @@ async def test_several_answers_of_googles_are_told_apart(world: Installation) ->
         ]
 
     begun, ended = candidates("a", "b"), candidates("c", "d", finishReason="STOP")
-    say(world, "both", [{"candidates": begun}, {"candidates": ended}])
-    events = await world.events(await translated(world, "said:both", "gemini"), n=2)
+    set_stream(world, "both", [{"candidates": begun}, {"candidates": ended}])
+    events = await world.stream_events(await add_translated_model(world, "said:both", "gemini"), n=2)
     assert world.fake.requests[-1].json["generationConfig"]["candidate_count"] == 2
     choices = [choice for event in events[:-1] for choice in event["choices"]]
     texts = ["".join(one["delta"].get("content", "") for one in choices if one["index"] == index) for index in (0, 1)]
@@ -79,8 +81,8 @@ async def test_several_answers_of_googles_are_told_apart(world: Installation) ->
 
 @pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
 async def test_what_was_used_comes_behind_the_answer_and_without_it(world: Installation, vendor: str) -> None:
-    model = await translated(world, "plain", vendor)
-    events = await world.events(model, stream_options={"include_usage": True})
+    model = await add_translated_model(world, "plain", vendor)
+    events = await world.stream_events(model, stream_options={"include_usage": True})
     assert len({event["id"] for event in events[:-1]}) == 1
     assert (events[0]["choices"][0]["delta"]["role"], events[-3]["choices"][0]["finish_reason"]) == (
         "assistant",
@@ -99,7 +101,7 @@ async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: I
         (text, [{"type": "text_delta", "text": "Let me"}, {"type": "text_delta", "text": " look."}]),
         (call, [{"type": "input_json_delta", "partial_json": part} for part in ("", '{"city":', '"Paris"}')]),
     ]
-    say(
+    set_stream(
         world,
         "thinks",
         [
@@ -117,12 +119,12 @@ async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: I
             {"type": "message_stop"},
         ],
     )
-    events = await world.events(await translated(world, "said:thinks"), tools=[TOOL])
+    events = await world.stream_events(await add_translated_model(world, "said:thinks"), tools=[TOOL])
     told = [event["choices"][0]["delta"] for event in events[:-1]]
     assert "".join(delta.get("reasoning_content", "") for delta in told) == "Hm."
     blocks = [block for delta in told for block in delta.get("thinking_blocks", ())]
     assert [block.get("signature") for block in blocks] == [None, "abc"]
-    assert joined(events) == "Let me look."
+    assert join_content(events) == "Let me look."
     calls = [call for delta in told for call in delta.get("tool_calls", ())]
     assert {(call["index"], call["type"]) for call in calls} == {(0, "function")}
     assert (calls[0]["id"], calls[0]["function"]["name"]) == ("toolu_1", "get_weather")
@@ -134,5 +136,5 @@ async def test_the_library_that_translates_writes_nothing_into_the_log(
     world: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        await world.events("gpt-5-pro")
+        await world.stream_events("gpt-5-pro")
     assert "LiteLLM" not in capfd.readouterr().err

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import Provider
-from tests.runtime.gateway.upstream import Said
+from tests.runtime.gateway.upstream import CannedAnswer
 from tests.tools.ai.conftest import HELLO, LAB_KEY, OTHER_KEY, VENDOR_KEY, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -72,28 +72,30 @@ BEGUN = {
 quick = settings(max_examples=5)
 
 
-async def asked(world: Installation, wire: str, said: Said, name: str = "", **further: Any) -> Any:
+async def ask_provider(
+    world: Installation, wire: str, canned_answer: CannedAnswer, name: str = "", **further: Any
+) -> Any:
     path, body, server = WIRES[wire]
     behaviour = f"said:{wire}{name}"
-    world.fake.said[behaviour.partition(":")[2]] = said
+    world.fake.canned_answers[behaviour.partition(":")[2]] = canned_answer
     if server == "google":
-        model = google(world, behaviour)
+        model = add_google_model(world, behaviour)
     elif server == "vectors":
-        model = world.lab(behaviour, modality="embedding")
+        model = world.add_model(behaviour, modality="embedding")
     else:
-        model = world.lab(behaviour, server=server)
+        model = world.add_model(behaviour, server=server)
     return await world.client.post(path, json={"model": model, **body, **further}, headers=world.owner)
 
 
-def google(world: Installation, behaviour: str) -> str:
-    gateway = world.house.services.part(Gateway)
-    known = gateway.get_model(world.lab("plain"))
+def add_google_model(world: Installation, behaviour: str) -> str:
+    gateway = world.application.services.part(Gateway)
+    known = gateway.get_model(world.add_model("plain"))
     model = replace(known, id=f"googles/{behaviour}", litellm=f"gemini/{behaviour}", provider="gemini")
     gateway.add_provider(Provider("gemini", world.fake.url, OTHER_KEY, "translated"), [model])
     return model.id
 
 
-def betrays(world: Installation, answer: Any) -> list[str]:
+def find_secrets(world: Installation, answer: Any) -> list[str]:
     told = f"{answer.headers} {answer.text}".lower().replace("\\/", "/")
     return [secret for secret in (*SECRETS, world.fake.url.partition("//")[2]) if secret.lower() in told]
 
@@ -101,15 +103,15 @@ def betrays(world: Installation, answer: Any) -> list[str]:
 @quick
 @given(failures=st.lists(st.tuples(bodies, statuses, headers), min_size=4, max_size=4))
 async def test_nothing_of_a_refusal_is_passed_on(world: Installation, failures: list[Any]) -> None:
-    async def refused(wire: str, number: int) -> None:
+    async def check_refused(wire: str, number: int) -> None:
         body, status, further = failures[number]
-        said = Said(json.dumps(body).encode(), status, {"content-type": "application/json", **further})
-        answer = await asked(world, wire, said, str(number))
+        said = CannedAnswer(json.dumps(body).encode(), status, {"content-type": "application/json", **further})
+        answer = await ask_provider(world, wire, said, str(number))
         assert answer.status_code >= 400
         assert answer.json().get("error"), answer.text
-        assert not betrays(world, answer), answer.text
+        assert not find_secrets(world, answer), answer.text
 
-    await asyncio.gather(*(refused(wire, number) for wire in WIRES for number in range(4)))
+    await asyncio.gather(*(check_refused(wire, number) for wire in WIRES for number in range(4)))
 
 
 @quick
@@ -117,27 +119,27 @@ async def test_nothing_of_a_refusal_is_passed_on(world: Installation, failures: 
     failures=st.lists(st.tuples(bodies, st.booleans(), st.booleans(), words, headers), min_size=4, max_size=4),
 )
 async def test_nothing_of_a_failure_in_a_stream_is_passed_on(world: Installation, failures: list[Any]) -> None:
-    async def broken(wire: str, number: int) -> None:
+    async def check_broken(wire: str, number: int) -> None:
         body, begun, named, remark, further = failures[number]
         spoken = SPOKEN[WIRES[wire][2]]
         kind = {"type": "error"} if spoken == "messages" else {}
         failed = (b"event: error\n" if named else b"") + b"data: " + json.dumps({**body, **kind}).encode() + b"\n\n"
         events = b": " + remark.encode() + b"\n\n" + (BEGUN[spoken] if begun else b"") + failed
-        said = Said(events, headers={"content-type": "text/event-stream", **further})
-        answer = await asked(world, wire, said, str(number), stream=True)
+        said = CannedAnswer(events, headers={"content-type": "text/event-stream", **further})
+        answer = await ask_provider(world, wire, said, str(number), stream=True)
         assert "error" in answer.text
-        assert not betrays(world, answer), answer.text
+        assert not find_secrets(world, answer), answer.text
 
-    await asyncio.gather(*(broken(wire, number) for wire in STREAMED for number in range(4)))
+    await asyncio.gather(*(check_broken(wire, number) for wire in STREAMED for number in range(4)))
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
 async def test_an_event_that_is_called_an_error_is_one(world: Installation, wire: str) -> None:
     failed = b'event: error\ndata: {"message": "' + HOST.encode() + b'"}\n\n'
-    said = Said(BEGUN[wire] + failed, headers={"content-type": "text/event-stream"})
-    answer = await asked(world, wire, said, stream=True)
+    said = CannedAnswer(BEGUN[wire] + failed, headers={"content-type": "text/event-stream"})
+    answer = await ask_provider(world, wire, said, stream=True)
     assert '"error"' in answer.text
-    assert not betrays(world, answer)
+    assert not find_secrets(world, answer)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +163,6 @@ async def test_an_event_that_is_called_an_error_is_one(world: Installation, wire
 async def test_a_parameter_at_fault_is_told_as_far_as_the_request_has_it(
     world: Installation, theirs: Any, told: str | None
 ) -> None:
-    said = Said(json.dumps({"error": {"param": theirs, "message": HOST}}).encode(), 400)
-    answer = await asked(world, "chat", said)
+    said = CannedAnswer(json.dumps({"error": {"param": theirs, "message": HOST}}).encode(), 400)
+    answer = await ask_provider(world, "chat", said)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, told)

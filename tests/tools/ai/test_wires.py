@@ -13,7 +13,7 @@ import pytest
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Price
-from tests.tools.ai.conftest import HELLO, PRICE, Installation, told
+from tests.tools.ai.conftest import HELLO, PRICE, Installation, parse_events
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,7 +21,7 @@ ECHO = "baobab/echo"
 
 
 @dataclass(frozen=True)
-class Spoken:
+class WireRequest:
     """A wire: what is asked on it, whose it is, its official client, and what a token costs to keep at its vendor."""
 
     path: str
@@ -38,7 +38,7 @@ class Spoken:
     def client(self, world: Installation) -> Any:
         options: dict[str, Any] = {"api_key": world.key, "max_retries": 0}
         if self.official is openai:
-            return world.official(max_retries=0)
+            return world.build_client(max_retries=0)
         http = anthropic.DefaultAsyncHttpxClient(trust_env=False)
         return anthropic.AsyncAnthropic(base_url=world.address, http_client=http, **options)
 
@@ -48,7 +48,7 @@ class Spoken:
 
 
 WIRES = {
-    "messages": Spoken(
+    "messages": WireRequest(
         "/v1/messages",
         {"max_tokens": 100, "messages": HELLO},
         "anthropic",
@@ -57,19 +57,19 @@ WIRES = {
         # 187.5 a token for two of them, 300 for the two that are kept for an hour.
         375 + 2 * 300,
     ),
-    "responses": Spoken(
+    "responses": WireRequest(
         "/v1/responses", {"input": HELLO}, "openai", openai, replace(PRICE, cache_write=187_500_000), 750
     ),
 }
 
 
 @pytest.fixture(params=list(WIRES))
-def wire(request: pytest.FixtureRequest) -> Spoken:
+def wire(request: pytest.FixtureRequest) -> WireRequest:
     return WIRES[request.param]
 
 
 @pytest.fixture(params=["relayed", "translated"])
-def server(request: pytest.FixtureRequest, wire: Spoken) -> str:
+def server(request: pytest.FixtureRequest, wire: WireRequest) -> str:
     """Whose server is asked: the vendor's of the wire, or another."""
     return wire.vendor if request.param == "relayed" else "lab"
 
@@ -86,9 +86,9 @@ def server(request: pytest.FixtureRequest, wire: Spoken) -> str:
     ],
 )
 async def test_each_refusal_is_the_error_that_the_client_has_for_it(
-    world: Installation, wire: Spoken, server: str, behaviour: str, kind: str, status: int
+    world: Installation, wire: WireRequest, server: str, behaviour: str, kind: str, status: int
 ) -> None:
-    model = world.lab(behaviour, server=server)
+    model = world.add_model(behaviour, server=server)
     async with wire.client(world) as client:
         with pytest.raises(getattr(wire.official, kind)) as refused:
             await wire.ask(client, model=model)
@@ -97,48 +97,50 @@ async def test_each_refusal_is_the_error_that_the_client_has_for_it(
     assert (error["code"] == "context_length_exceeded") is (behaviour == "context")
 
 
-async def test_what_fails_at_first_is_tried_again(world: Installation, wire: Spoken, server: str) -> None:
-    model = world.lab("flaky:2", server=server, id=f"{server}/wavering-{wire.vendor}")
+async def test_what_fails_at_first_is_tried_again(world: Installation, wire: WireRequest, server: str) -> None:
+    model = world.add_model("flaky:2", server=server, id=f"{server}/wavering-{wire.vendor}")
     assert (await wire.post(world, model=model)).status_code == 200
 
 
 @pytest.mark.parametrize("behaviour", ["drop:5", "error-frame:5", "malformed-sse", "stop:5"])
 async def test_a_stream_that_breaks_off_is_an_error_of_the_client(
-    world: Installation, wire: Spoken, server: str, behaviour: str
+    world: Installation, wire: WireRequest, server: str, behaviour: str
 ) -> None:
-    model = world.lab(behaviour, server=server)
+    model = world.add_model(behaviour, server=server)
     async with wire.client(world) as client:
         stream = await wire.ask(client, model=model, stream=True)
         with pytest.raises(wire.official.APIError) as broken:
             async for _ in stream:
                 pass
     assert "in the middle" not in str(broken.value)
-    *_, last = told((await wire.post(world, model=model, stream=True)).text)
+    *_, last = parse_events((await wire.post(world, model=model, stream=True)).text)
     assert (last["type"], last["error"]["type"]) == ("error", "api_error")
 
 
-async def test_an_error_in_place_of_an_answer_costs_nothing(world: Installation, wire: Spoken, server: str) -> None:
-    before = await world.spent()
-    model = world.lab("error-frame:0", server=server)
+async def test_an_error_in_place_of_an_answer_costs_nothing(
+    world: Installation, wire: WireRequest, server: str
+) -> None:
+    before = await world.get_spent()
+    model = world.add_model("error-frame:0", server=server)
     refused = await wire.post(world, model=model, stream=True)
     assert (refused.status_code, refused.json()["error"]["type"]) == (502, "api_error")
-    assert await world.spent() == before
+    assert await world.get_spent() == before
 
 
-async def test_each_token_costs_its_price(world: Installation, wire: Spoken) -> None:
-    gateway = world.house.services.part(Gateway)
+async def test_each_token_costs_its_price(world: Installation, wire: WireRequest) -> None:
+    gateway = world.application.services.part(Gateway)
     for behaviour, cost in (
         ("priced", 11 * 150 + 7 * 600),
         ("cached:4", 7 * 150 + 4 * 75 + 7 * 600),
         ("written:4", 7 * 150 + wire.written + 7 * 600),
     ):
-        model = world.lab(behaviour, server=wire.vendor)
+        model = world.add_model(behaviour, server=wire.vendor)
         gateway.catalogue.register_models(wire.vendor, [replace(gateway.get_model(model), price=wire.price)])
         for stream in (False, True):
-            before = await world.spent()
+            before = await world.get_spent()
             answer = await wire.post(world, model=model, stream=stream)
             assert answer.status_code == 200
-            assert await world.spent() - before == cost
+            assert await world.get_spent() - before == cost
             assert answer.headers["x-baobab-model"] == model
             assert stream or answer.headers["x-baobab-cost-usd"] == f"0.{cost:09d}"
 
@@ -171,7 +173,7 @@ async def test_what_is_not_here_or_has_no_price_is_refused(
 ) -> None:
     asked = len(world.fake.requests)
     given = {field.partition("[")[0]: value}
-    refused = await WIRES[name].post(world, model=world.lab("plain", server=WIRES[name].vendor), **given)
+    refused = await WIRES[name].post(world, model=world.add_model("plain", server=WIRES[name].vendor), **given)
     if field == "tools[0]":
         assert f"`{value[0]['type']}`" in refused.json()["error"]["message"]
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, field)

@@ -17,43 +17,43 @@ from baobab.tools.core.errors import AppNotFound, BadRequest, Forbidden, Invalid
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
 from baobab.tools.organisations.errors import InvitationNotFound
-from tests.tools.conftest import House
+from tests.tools.conftest import ToolHarness
 
 APP = "app_000000000001"
 MOST = PLANS["playground"].api_keys or 0
 SOMEBODY = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 
 
-async def prefixes(house: House, by: Account, **arguments: Any) -> set[str]:
-    return {key["prefix"] for key in (await house.use("api_keys_list", by, **arguments))["keys"]}
+async def prefixes(harness: ToolHarness, by: Account, **arguments: Any) -> set[str]:
+    return {key["prefix"] for key in (await harness.call("api_keys_list", by, **arguments))["keys"]}
 
 
-async def test_an_account_key_is_shown_once_and_acts_for_the_account_in_its_organisation(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    made = await house.use("api_keys_create", ada, name="agent")
+async def test_an_account_key_is_shown_once_and_acts_for_the_account_in_its_organisation(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    made = await harness.call("api_keys_create", ada, name="agent")
     assert made["scopes"] == ["*"]
     assert len(made["key"]) == len("bb_sk_") + 40
     assert made["prefix"] == made["key"][:12]
-    caller = await house.bearer(made["key"])
+    caller = await harness.authenticate(made["key"])
     assert caller == Account(ada.account_id, ada.organisation_id, made["key_id"])
 
-    [listed] = (await house.use("api_keys_list", caller))["keys"]
+    [listed] = (await harness.call("api_keys_list", caller))["keys"]
     assert (listed["id"], listed["prefix"], listed["account_id"]) == (made["key_id"], made["prefix"], ada.account_id)
     assert made["key"] not in repr(listed)
-    kept = house.kept()
+    kept = harness.read_database()
     assert made["prefix"].encode() in kept
     assert made["key"].encode() not in kept
 
 
-async def test_an_app_key_opens_its_app_and_nothing_else(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    await house.app(ada.organisation_id)
-    made = await house.use("api_keys_create", ada, name="backend", key_scope="app", target_app_id=APP)
+async def test_an_app_key_opens_its_app_and_nothing_else(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    await harness.create_app_row(ada.organisation_id)
+    made = await harness.call("api_keys_create", ada, name="backend", key_scope="app", target_app_id=APP)
     assert made["scopes"] == [f"app:{APP}", "ai:gateway"]
-    caller = await house.bearer(made["key"])
+    caller = await harness.authenticate(made["key"])
     assert caller == AppKey(APP, made["key_id"], ada.account_id, gateway=True)
     with pytest.raises(Forbidden):
-        await house.use("api_keys_create", caller, name="more")
+        await harness.call("api_keys_create", caller, name="more")
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ async def test_an_app_key_opens_its_app_and_nothing_else(house: House) -> None:
     ],
 )
 async def test_a_key_gets_the_scopes_that_were_asked_for(
-    house: House, asked: dict[str, Any], stored: list[str], kind: str
+    harness: ToolHarness, asked: dict[str, Any], stored: list[str], kind: str
 ) -> None:
-    ada = await house.sign_up("ada@example.com")
-    made = await house.use("api_keys_create", ada, name="key", **asked)
+    ada = await harness.sign_up("ada@example.com")
+    made = await harness.call("api_keys_create", ada, name="key", **asked)
     assert made["scopes"] == stored
     assert made["key"].startswith(kind)
     assert len(made["key"]) == len(kind) + 40
-    caller = await house.bearer(made["key"])
+    caller = await harness.authenticate(made["key"])
     assert isinstance(caller, Account if "*" in stored else ScopedKey)
 
 
@@ -100,32 +100,34 @@ async def test_a_key_gets_the_scopes_that_were_asked_for(
         {"surprise": True},
     ],
 )
-async def test_a_request_that_does_not_say_which_key_it_wants_makes_none(house: House, asked: dict[str, Any]) -> None:
-    ada = await house.sign_up("ada@example.com")
-    await house.app(ada.organisation_id)
+async def test_a_request_that_does_not_say_which_key_it_wants_makes_none(
+    harness: ToolHarness, asked: dict[str, Any]
+) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    await harness.create_app_row(ada.organisation_id)
     with pytest.raises(BadRequest) as refusal:
-        await house.use("api_keys_create", ada, name="key", **asked)
+        await harness.call("api_keys_create", ada, name="key", **asked)
     assert refusal.value.status == 400
-    assert (await house.use("api_keys_list", ada))["keys"] == []
+    assert (await harness.call("api_keys_list", ada))["keys"] == []
 
 
-async def test_only_those_who_run_an_app_make_keys_for_it(house: House) -> None:
-    ada, eve = await house.sign_up("ada@example.com"), await house.sign_up("eve@example.com")
-    organisation = await house.organisation(ada)
-    await house.app(organisation)
-    admin = await house.join(organisation, ada, "admin@example.com", "admin")
-    member = await house.join(organisation, ada, "member@example.com", "member")
+async def test_only_those_who_run_an_app_make_keys_for_it(harness: ToolHarness) -> None:
+    ada, eve = await harness.sign_up("ada@example.com"), await harness.sign_up("eve@example.com")
+    organisation = await harness.create_organisation(ada)
+    await harness.create_app_row(organisation)
+    admin = await harness.join(organisation, ada, "admin@example.com", "admin")
+    member = await harness.join(organisation, ada, "member@example.com", "member")
     asked = {"name": "backend", "key_scope": "app", "target_app_id": APP}
 
-    pinned = await house.bearer((await house.use("api_keys_create", ada, name="home"))["key"])
+    pinned = await harness.authenticate((await harness.call("api_keys_create", ada, name="home"))["key"])
     for stranger in (eve, member, pinned):
         with pytest.raises(Forbidden):
-            await house.use("api_keys_create", stranger, **asked)
+            await harness.call("api_keys_create", stranger, **asked)
     with pytest.raises(AppNotFound):
-        await house.use("api_keys_create", ada, **asked | {"target_app_id": "app_000000000404"})
+        await harness.call("api_keys_create", ada, **asked | {"target_app_id": "app_000000000404"})
     # The app's organisation decides, whichever one the caller works in at the moment.
-    made = await house.use("api_keys_create", admin, **asked)
-    assert await house.bearer(made["key"]) == AppKey(APP, made["key_id"], admin.account_id, gateway=True)
+    made = await harness.call("api_keys_create", admin, **asked)
+    assert await harness.authenticate(made["key"]) == AppKey(APP, made["key_id"], admin.account_id, gateway=True)
 
 
 @pytest.mark.parametrize(
@@ -143,54 +145,54 @@ async def test_only_those_who_run_an_app_make_keys_for_it(house: House) -> None:
     [("api_keys_create", {"name": "key"}), ("api_keys_list", {}), ("api_keys_revoke", {"key_id": SOMEBODY})],
 )
 async def test_keys_are_for_accounts_only(
-    house: House, caller: Any, refusal: type[Exception], tool: str, arguments: dict[str, Any]
+    harness: ToolHarness, caller: Any, refusal: type[Exception], tool: str, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(refusal):
-        await house.use(tool, caller, **arguments)
+        await harness.call(tool, caller, **arguments)
 
 
-async def test_members_see_and_revoke_their_own_keys_and_admins_everybodys(house: House) -> None:
-    ada, eve = await house.sign_up("ada@example.com"), await house.sign_up("eve@example.com")
-    organisation = await house.organisation(ada)
-    admin = await house.join(organisation, ada, "admin@example.com", "admin")
-    member = await house.join(organisation, ada, "member@example.com", "member")
+async def test_members_see_and_revoke_their_own_keys_and_admins_everybodys(harness: ToolHarness) -> None:
+    ada, eve = await harness.sign_up("ada@example.com"), await harness.sign_up("eve@example.com")
+    organisation = await harness.create_organisation(ada)
+    admin = await harness.join(organisation, ada, "admin@example.com", "admin")
+    member = await harness.join(organisation, ada, "member@example.com", "member")
     here = {"organization_id": organisation}
-    made = {who: await house.use("api_keys_create", who, name="key", **here) for who in (ada, admin, member)}
+    made = {who: await harness.call("api_keys_create", who, name="key", **here) for who in (ada, admin, member)}
     everybodys = {key["prefix"] for key in made.values()}
 
-    assert await prefixes(house, member, **here) == {made[member]["prefix"]}
-    assert await prefixes(house, admin, **here) == everybodys
+    assert await prefixes(harness, member, **here) == {made[member]["prefix"]}
+    assert await prefixes(harness, admin, **here) == everybodys
     for unseen in (made[ada], made[admin]):
         with pytest.raises(KeyNotFound):
-            await house.use("api_keys_revoke", member, key_id=unseen["key_id"])
+            await harness.call("api_keys_revoke", member, key_id=unseen["key_id"])
     with pytest.raises(KeyNotFound):
-        await house.use("api_keys_revoke", eve, key_id=made[member]["key_id"])
+        await harness.call("api_keys_revoke", eve, key_id=made[member]["key_id"])
     with pytest.raises(NotFound):
-        await house.use("api_keys_list", eve, **here)
+        await harness.call("api_keys_list", eve, **here)
     with pytest.raises(NotFound):
-        await house.use("api_keys_create", eve, name="key", **here)
+        await harness.call("api_keys_create", eve, name="key", **here)
 
-    assert (await house.use("api_keys_revoke", member, key_id=made[member]["key_id"]))["keys_revoked"] == 1
-    assert (await house.use("api_keys_revoke", admin, key_id=made[ada]["key_id"]))["keys_revoked"] == 1
-    assert await prefixes(house, ada, **here) == {made[admin]["prefix"]}
+    assert (await harness.call("api_keys_revoke", member, key_id=made[member]["key_id"]))["keys_revoked"] == 1
+    assert (await harness.call("api_keys_revoke", admin, key_id=made[ada]["key_id"]))["keys_revoked"] == 1
+    assert await prefixes(harness, ada, **here) == {made[admin]["prefix"]}
 
 
-async def test_a_key_reaches_no_other_organisation_of_its_account(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    elsewhere = await house.organisation(ada)
-    there = await house.use("api_keys_create", ada, name="there", organization_id=elsewhere)
-    key = await house.bearer((await house.use("api_keys_create", ada, name="here"))["key"])
+async def test_a_key_reaches_no_other_organisation_of_its_account(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    elsewhere = await harness.create_organisation(ada)
+    there = await harness.call("api_keys_create", ada, name="there", organization_id=elsewhere)
+    key = await harness.authenticate((await harness.call("api_keys_create", ada, name="here"))["key"])
     with pytest.raises(NotFound):
-        await house.use("api_keys_create", key, name="climber", organization_id=elsewhere)
+        await harness.call("api_keys_create", key, name="climber", organization_id=elsewhere)
     with pytest.raises(KeyNotFound):
-        await house.use("api_keys_revoke", key, key_id=there["key_id"])
+        await harness.call("api_keys_revoke", key, key_id=there["key_id"])
     with pytest.raises(NotFound):
-        await house.use("api_keys_list", key, organization_id=elsewhere)
+        await harness.call("api_keys_list", key, organization_id=elsewhere)
 
 
-async def test_a_list_can_be_narrowed_to_a_scope(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    await house.app(ada.organisation_id)
+async def test_a_list_can_be_narrowed_to_a_scope(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    await harness.create_app_row(ada.organisation_id)
     make: dict[str, dict[str, Any]] = {
         "account": {},
         "app": {"key_scope": "app", "target_app_id": APP},
@@ -198,10 +200,10 @@ async def test_a_list_can_be_narrowed_to_a_scope(house: House) -> None:
         "substrate": {"scopes": ["substrate"]},
     }
     made = {
-        name: (await house.use("api_keys_create", ada, name=name, **asked))["prefix"] for name, asked in make.items()
+        name: (await harness.call("api_keys_create", ada, name=name, **asked))["prefix"] for name, asked in make.items()
     }
     found = {
-        scope: await prefixes(house, ada, scope=scope)
+        scope: await prefixes(harness, ada, scope=scope)
         for scope in ("account", "*", "app", f"app:{APP}", "ai:gateway", "substrate", "none")
     }
     assert found["account"] == found["*"] == {made["account"]}
@@ -211,26 +213,26 @@ async def test_a_list_can_be_narrowed_to_a_scope(house: House) -> None:
     assert found["none"] == set()
 
 
-async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewhere(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    made = await house.use("api_keys_create", ada, name="agent")
-    services = house.services
+async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewhere(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    made = await harness.call("api_keys_create", ada, name="agent")
+    services = harness.services
     far = Notices(services.database, services.clock, services.ids)
     directory = Directory(services.database, services.clock, far, services.credits)
     elsewhere = Credentials(directory, services.signers, services.clock, far)
     await far.poll()
     header = b"Bearer " + made["key"].encode()
-    assert await elsewhere.caller(header) == await house.bearer(made["key"])
+    assert await elsewhere.caller(header) == await harness.authenticate(made["key"])
 
-    await house.use("api_keys_revoke", ada, key_id=made["key_id"])
+    await harness.call("api_keys_revoke", ada, key_id=made["key_id"])
     with pytest.raises(InvalidApiKey):
-        await house.bearer(made["key"])
+        await harness.authenticate(made["key"])
     await far.poll()
     with pytest.raises(InvalidApiKey):
         await elsewhere.caller(header)
 
     with pytest.raises(KeyNotFound):
-        await house.use("api_keys_revoke", ada, key_id=made["key_id"])
+        await harness.call("api_keys_revoke", ada, key_id=made["key_id"])
     async with services.database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(api_keys)) == 1
         events = (
@@ -242,32 +244,34 @@ async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewher
     assert sorted(tuple(event) for event in events) == [(event, "admin") for event in named]
 
 
-async def test_an_organisation_has_at_most_the_live_keys_of_its_plan_however_many_ask_at_once(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
+async def test_an_organisation_has_at_most_the_live_keys_of_its_plan_however_many_ask_at_once(
+    harness: ToolHarness,
+) -> None:
+    ada = await harness.sign_up("ada@example.com")
     numbers = itertools.count()
     mine: dict[str, Any] = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
-    rows = [keys.key_row(house.services, f"key {next(numbers)}", "key", ["*"], **mine) for _ in range(MOST - 2)]
-    async with house.services.database.writing() as connection:
+    rows = [keys.key_row(harness.services, f"key {next(numbers)}", "key", ["*"], **mine) for _ in range(MOST - 2)]
+    async with harness.services.database.writing() as connection:
         await connection.execute(insert(api_keys), rows)
-    attempts = [house.use("api_keys_create", ada, name="one more") for _ in range(8)]
+    attempts = [harness.call("api_keys_create", ada, name="one more") for _ in range(8)]
     answers = await asyncio.gather(*attempts, return_exceptions=True)
     assert sum(isinstance(answer, PlanLimitReached) for answer in answers) == 6
 
-    await house.use("api_keys_revoke", ada, key_id=rows[0]["id"])
-    await house.use("api_keys_create", ada, name="in its place")
+    await harness.call("api_keys_revoke", ada, key_id=rows[0]["id"])
+    await harness.call("api_keys_create", ada, name="in its place")
 
 
-async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherwise(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
-    organisation = await house.organisation(ada)
-    leaked = await house.use("api_keys_create", ada, name="leaked", organization_id=organisation)
-    thief = await house.bearer(leaked["key"])
-    child = await house.use("api_keys_create", thief, name="child")
-    grandchild = await house.use("api_keys_create", await house.bearer(child["key"]), name="grandchild")
-    other = await house.use("api_keys_create", ada, name="other", organization_id=organisation)
-    invited = await house.use("organisations_invite", thief, organization_id=organisation, email="eve@example.com")
+async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherwise(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    organisation = await harness.create_organisation(ada)
+    leaked = await harness.call("api_keys_create", ada, name="leaked", organization_id=organisation)
+    thief = await harness.authenticate(leaked["key"])
+    child = await harness.call("api_keys_create", thief, name="child")
+    grandchild = await harness.call("api_keys_create", await harness.authenticate(child["key"]), name="grandchild")
+    other = await harness.call("api_keys_create", ada, name="other", organization_id=organisation)
+    invited = await harness.call("organisations_invite", thief, organization_id=organisation, email="eve@example.com")
 
-    listed = (await house.use("api_keys_list", ada, organization_id=organisation))["keys"]
+    listed = (await harness.call("api_keys_list", ada, organization_id=organisation))["keys"]
     assert {key["name"]: key["made_by"] for key in listed} == {
         "leaked": None,
         "child": leaked["key_id"],
@@ -276,62 +280,64 @@ async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherw
     }
 
     # Kept once, they are still found by way of the key that made them.
-    kept = await house.use("api_keys_revoke", ada, key_id=child["key_id"], keep_made=True)
+    kept = await harness.call("api_keys_revoke", ada, key_id=child["key_id"], keep_made=True)
     assert kept == {"revoked": True, "keys_revoked": 1}
-    assert await house.bearer(grandchild["key"])
-    revoked = await house.use("api_keys_revoke", ada, key_id=leaked["key_id"])
+    assert await harness.authenticate(grandchild["key"])
+    revoked = await harness.call("api_keys_revoke", ada, key_id=leaked["key_id"])
     assert revoked == {"revoked": True, "keys_revoked": 2}
     for gone in (leaked, child, grandchild):
         with pytest.raises(InvalidApiKey):
-            await house.bearer(gone["key"])
+            await harness.authenticate(gone["key"])
         with pytest.raises(KeyNotFound):
-            await house.use("api_keys_revoke", ada, key_id=gone["key_id"])
-    assert await house.bearer(other["key"])
-    eve = await house.sign_up("eve@example.com")
+            await harness.call("api_keys_revoke", ada, key_id=gone["key_id"])
+    assert await harness.authenticate(other["key"])
+    eve = await harness.sign_up("eve@example.com")
     with pytest.raises(InvitationNotFound):
-        await house.use("organisations_accept_invitation", eve, token=invited["token"])
+        await harness.call("organisations_accept_invitation", eve, token=invited["token"])
 
 
 @pytest.mark.parametrize("leaves", ["removed", "made a member", "their key is revoked"])
 async def test_a_function_key_is_void_when_whoever_was_shown_it_may_not_see_it_any_more(
-    house: House, leaves: str
+    harness: ToolHarness, leaves: str
 ) -> None:
-    ada = await house.sign_up("ada@example.com")
-    organisation = await house.organisation(ada)
-    app = (await house.use("apps_init", ada, name="shop", organization_id=organisation))["app_id"]
-    grace = await house.join(organisation, ada, "grace@example.com", "admin")
+    ada = await harness.sign_up("ada@example.com")
+    organisation = await harness.create_organisation(ada)
+    app = (await harness.call("apps_init", ada, name="shop", organization_id=organisation))["app_id"]
+    grace = await harness.join(organisation, ada, "grace@example.com", "admin")
     here = {"organization_id": organisation, "account_id": grace.account_id}
-    key = await house.use("api_keys_create", grace, name="agent", organization_id=organisation)
-    shown = (await house.use("kv_rotate_key", await house.bearer(key["key"]), app_id=app))["function_key"]
-    functions = await house.bearer(shown)
-    await house.use("kv_put", functions, app_id=app, key="a", value=1)
+    key = await harness.call("api_keys_create", grace, name="agent", organization_id=organisation)
+    shown = (await harness.call("kv_rotate_key", await harness.authenticate(key["key"]), app_id=app))["function_key"]
+    functions = await harness.authenticate(shown)
+    await harness.call("kv_put", functions, app_id=app, key="a", value=1)
     arguments: dict[str, Any]
     for beyond, arguments in (("config_get", {}), ("agents_list", {}), ("kv_rotate_key", {}), ("ai_models", {})):
         with pytest.raises(Forbidden):
-            await house.use(beyond, functions, app_id=app, **arguments)
+            await harness.call(beyond, functions, app_id=app, **arguments)
 
     match leaves:
         case "removed":
-            await house.use("organisations_remove_member", ada, **here)
+            await harness.call("organisations_remove_member", ada, **here)
         case "made a member":
-            await house.use("organisations_set_role", ada, **here, role="member")
+            await harness.call("organisations_set_role", ada, **here, role="member")
         case _:
-            await house.use("api_keys_revoke", ada, key_id=key["key_id"])
+            await harness.call("api_keys_revoke", ada, key_id=key["key_id"])
     with pytest.raises(InvalidApiKey):
-        await house.bearer(shown)
+        await harness.authenticate(shown)
 
 
 @pytest.mark.parametrize("leaves", ["removed", "made a member"])
-async def test_invitations_of_those_who_may_not_invite_any_more_are_withdrawn(house: House, leaves: str) -> None:
-    ada, eve = await house.sign_up("ada@example.com"), await house.sign_up("eve@example.com")
-    organisation = await house.organisation(ada)
-    grace = await house.join(organisation, ada, "grace@example.com", "admin")
+async def test_invitations_of_those_who_may_not_invite_any_more_are_withdrawn(
+    harness: ToolHarness, leaves: str
+) -> None:
+    ada, eve = await harness.sign_up("ada@example.com"), await harness.sign_up("eve@example.com")
+    organisation = await harness.create_organisation(ada)
+    grace = await harness.join(organisation, ada, "grace@example.com", "admin")
     invite = {"organization_id": organisation, "email": "eve@example.com", "role": "admin"}
-    token = (await house.use("organisations_invite", grace, **invite))["token"]
+    token = (await harness.call("organisations_invite", grace, **invite))["token"]
     here = {"organization_id": organisation, "account_id": grace.account_id}
     if leaves == "removed":
-        await house.use("organisations_remove_member", ada, **here)
+        await harness.call("organisations_remove_member", ada, **here)
     else:
-        await house.use("organisations_set_role", ada, **here, role="member")
+        await harness.call("organisations_set_role", ada, **here, role="member")
     with pytest.raises(InvitationNotFound):
-        await house.use("organisations_accept_invitation", eve, token=token)
+        await harness.call("organisations_accept_invitation", eve, token=token)

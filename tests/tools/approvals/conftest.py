@@ -12,14 +12,14 @@ import pytest
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import Person, first_organisation, person
+from tests.installation import open_installation
+from tests.people import Person, create_person, get_first_organisation
 
 Headers = dict[str, str]
 
 
 @dataclass
-class Desk:
+class ApprovalsClient:
     baobab: Baobab
     clock: FixedClock
     app: str
@@ -31,7 +31,7 @@ class Desk:
     async def ask(self, method: str, path: str, by: Headers | None = None, body: Any = None) -> httpx.Response:
         return await self.baobab.client.request(method, path, json=body, headers=by or self.agent)
 
-    async def key(self, by: Headers | None = None, **wanted: Any) -> tuple[Headers, str]:
+    async def create_key(self, by: Headers | None = None, **wanted: Any) -> tuple[Headers, str]:
         """Headers with a new key, and its id."""
         made = await self.ask("POST", "/api-keys", by or self.baobab.owner, {"name": "agent", **wanted})
         assert made.status_code == 201, made.text
@@ -40,11 +40,11 @@ class Desk:
     async def raise_counter(self, by: Headers | None = None, key: str = "n", step: int = 1) -> httpx.Response:
         return await self.ask("POST", f"/v1/{self.app}/kv/{key}/incr", by, {"by": step})
 
-    async def counter(self, key: str = "n") -> int:
+    async def get_counter(self, key: str = "n") -> int:
         found = await self.ask("GET", f"/v1/{self.app}/kv/{key}", self.baobab.owner)
         return int(found.json()["value"]) if found.status_code == 200 else 0
 
-    async def proposed(self, answer: httpx.Response) -> str:
+    async def parse_approval_id(self, answer: httpx.Response) -> str:
         """The id of the approval that a call waits for."""
         assert answer.status_code == 428, answer.text
         body = answer.json()
@@ -52,7 +52,7 @@ class Desk:
         approval_id: str = told["approval_id"]
         return approval_id
 
-    async def get(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
+    async def get_approval(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
         found = await self.ask("GET", f"/v1/approvals/{approval_id}", by or self.person.headers)
         assert found.status_code == 200, found.text
         answer: dict[str, Any] = found.json()
@@ -63,37 +63,37 @@ class Desk:
     ) -> httpx.Response:
         return await self.ask("POST", f"/v1/approvals/{approval_id}/{word}", by or self.person.headers, body)
 
-    async def approved(self, approval_id: str) -> dict[str, Any]:
+    async def approve_and_wait(self, approval_id: str) -> dict[str, Any]:
         """Approve it, and wait for what comes of it."""
         decided = await self.decide(approval_id)
         assert decided.status_code == 200, decided.text
-        return await self.settled(approval_id)
+        return await self.wait_for_outcome(approval_id)
 
-    async def settled(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
+    async def wait_for_outcome(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
         for _ in range(400):
-            approval: dict[str, Any] = (await self.get(approval_id, by))["approval"]
+            approval: dict[str, Any] = (await self.get_approval(approval_id, by))["approval"]
             if approval["status"] not in ("pending", "approved"):
                 return approval
             await asyncio.sleep(0.01)
         raise AssertionError(f"{approval_id} is not executed")
 
-    async def after_a_lease(self) -> None:
+    async def expire_lease(self) -> None:
         """Let so much time pass that nobody holds on to what a dead server had begun, and what is due be made."""
         self.clock.advance(11)
-        await jobs.settled(self.baobab.house)
+        await jobs.run_due_jobs(self.baobab.application)
 
-    async def tend(self) -> None:
+    async def run_maintenance(self) -> None:
         """What is done once in a minute."""
-        await jobs.made(self.baobab.house, "approvals_tend")
+        await jobs.run_job(self.baobab.application, "approvals_tend")
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def approvals_client(tmp_path: Path) -> AsyncIterator[ApprovalsClient]:
     clock = FixedClock()
-    async with installation(tmp_path / "data", clock=clock) as baobab:
-        app = await baobab.app()
-        organisation = await first_organisation(baobab)
-        admin = await person(baobab, "ada", role="admin")
-        opened = Desk(baobab, clock, app, organisation, admin, {}, "")
-        opened.agent, opened.agent_id = await opened.key(approval="write")
+    async with open_installation(tmp_path / "data", clock=clock) as baobab:
+        app = await baobab.create_app()
+        organisation = await get_first_organisation(baobab)
+        admin = await create_person(baobab, "ada", role="admin")
+        opened = ApprovalsClient(baobab, clock, app, organisation, admin, {}, "")
+        opened.agent, opened.agent_id = await opened.create_key(approval="write")
         yield opened

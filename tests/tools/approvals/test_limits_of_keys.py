@@ -11,7 +11,7 @@ from baobab.tools.core.approvals import caller_requires_approval
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.callers import Account, Limits
 from baobab.tools.core.registry import Registry
-from tests.tools.approvals.conftest import Desk
+from tests.tools.approvals.conftest import ApprovalsClient
 
 EVERY_LIMIT = (
     {"approval": "destructive"},
@@ -42,99 +42,130 @@ def test_a_key_that_a_key_makes_may_nothing_that_its_maker_may_not(maker: Limits
 
 @pytest.mark.parametrize("held_to", EVERY_LIMIT, ids=str)
 async def test_no_key_with_limits_reaches_a_tool_that_hands_out_credentials_or_rights(
-    desk: Desk, held_to: dict[str, Any]
+    approvals_client: ApprovalsClient, held_to: dict[str, Any]
 ) -> None:
-    agent, _ = await desk.key(**held_to)
-    caller = await desk.baobab.house.services.credentials.caller(agent["authorization"].encode())
-    offered = {tool.name for tool in desk.baobab.house.registry.visible_to(caller)}
+    agent, _ = await approvals_client.create_key(**held_to)
+    caller = await approvals_client.baobab.application.services.credentials.caller(agent["authorization"].encode())
+    offered = {tool.name for tool in approvals_client.baobab.application.registry.visible_to(caller)}
     assert not offered & set(GRANTING)
     attempts = {
         "platform_update": ("PATCH", "/platform/me", {"name": "Mallory", "password": "correct Horse 7!"}),
-        "api_keys_update": ("PATCH", f"/api-keys/{desk.agent_id}", {"approval": "none"}),
+        "api_keys_update": ("PATCH", f"/api-keys/{approvals_client.agent_id}", {"approval": "none"}),
         "organisations_invite": (
             "POST",
-            f"/v1/organizations/{desk.organisation}/invitations",
+            f"/v1/organizations/{approvals_client.organisation}/invitations",
             {"email": "a@b.example"},
         ),
-        "kv_rotate_key": ("POST", f"/v1/{desk.app}/kv/_rotate_key", {}),
-        "kv_expose": ("PUT", f"/v1/{desk.app}/kv/_expose/**", {"read": "public", "write": "public"}),
-        "kv_expose_replace": ("PUT", f"/v1/{desk.app}/kv/_expose", {"rules": []}),
+        "kv_rotate_key": ("POST", f"/v1/{approvals_client.app}/kv/_rotate_key", {}),
+        "kv_expose": ("PUT", f"/v1/{approvals_client.app}/kv/_expose/**", {"read": "public", "write": "public"}),
+        "kv_expose_replace": ("PUT", f"/v1/{approvals_client.app}/kv/_expose", {"rules": []}),
     }
     assert attempts.keys() <= set(GRANTING)
     for name, (method, path, body) in attempts.items():
-        answer = await desk.ask(method, path, agent, body)
+        answer = await approvals_client.ask(method, path, agent, body)
         assert answer.status_code == 403, (name, answer.text)
         assert "AUTH_KEY_LIMITED" in answer.text, name
 
 
-async def test_a_key_made_by_a_key_that_must_ask_must_ask_too_and_sees_what_it_asked(desk: Desk) -> None:
-    agent, _ = await desk.key(approval="destructive", toolsets=["kv", "api_keys"])
-    made = await desk.ask("POST", "/api-keys", agent, {"name": "child", "toolsets": ["kv"]})
+async def test_a_key_made_by_a_key_that_must_ask_must_ask_too_and_sees_what_it_asked(
+    approvals_client: ApprovalsClient,
+) -> None:
+    agent, _ = await approvals_client.create_key(approval="destructive", toolsets=["kv", "api_keys"])
+    made = await approvals_client.ask("POST", "/api-keys", agent, {"name": "child", "toolsets": ["kv"]})
     assert made.status_code == 201
     assert (made.json()["approval"], made.json()["toolsets"]) == ("destructive", ["approvals", "kv"])
     child = {"authorization": f"Bearer {made.json()['key']}"}
-    await desk.ask("PUT", f"/v1/{desk.app}/kv/n", desk.baobab.owner, {"value": 1})
-    approval_id = await desk.proposed(await desk.ask("DELETE", f"/v1/{desk.app}/kv/n", child))
-    assert (await desk.get(approval_id, child))["approval"]["proposer"] == f"key:{made.json()['key_id']}"
-    assert (await desk.decide(approval_id, by=agent)).status_code == 403
+    await approvals_client.ask("PUT", f"/v1/{approvals_client.app}/kv/n", approvals_client.baobab.owner, {"value": 1})
+    approval_id = await approvals_client.parse_approval_id(
+        await approvals_client.ask("DELETE", f"/v1/{approvals_client.app}/kv/n", child)
+    )
+    assert (await approvals_client.get_approval(approval_id, child))["approval"][
+        "proposer"
+    ] == f"key:{made.json()['key_id']}"
+    assert (await approvals_client.decide(approval_id, by=agent)).status_code == 403
 
 
-async def test_acting_for_a_user_takes_nothing_off_a_key(desk: Desk) -> None:
-    await desk.ask("PUT", f"/v1/{desk.app}/kv/_expose/**", desk.baobab.owner, {"read": "authed", "write": "authed"})
+async def test_acting_for_a_user_takes_nothing_off_a_key(approvals_client: ApprovalsClient) -> None:
+    await approvals_client.ask(
+        "PUT",
+        f"/v1/{approvals_client.app}/kv/_expose/**",
+        approvals_client.baobab.owner,
+        {"read": "authed", "write": "authed"},
+    )
     user = {"x-platform-as-user": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"}
-    asks, _ = await desk.key(key_scope="app", target_app_id=desk.app, approval="write")
-    reads, _ = await desk.key(key_scope="app", target_app_id=desk.app, read_only=True)
-    assert (await desk.raise_counter({**asks, **user})).status_code == 428
-    assert (await desk.raise_counter({**reads, **user})).status_code == 403
+    asks, _ = await approvals_client.create_key(key_scope="app", target_app_id=approvals_client.app, approval="write")
+    reads, _ = await approvals_client.create_key(key_scope="app", target_app_id=approvals_client.app, read_only=True)
+    assert (await approvals_client.raise_counter({**asks, **user})).status_code == 428
+    assert (await approvals_client.raise_counter({**reads, **user})).status_code == 403
 
 
-async def test_a_family_that_a_key_does_not_open_is_closed_and_not_shown(desk: Desk) -> None:
-    agent, _ = await desk.key(toolsets=["kv"])
-    assert (await desk.raise_counter(agent)).status_code == 200
-    refused = await desk.ask("GET", "/apps", agent)
+async def test_a_family_that_a_key_does_not_open_is_closed_and_not_shown(approvals_client: ApprovalsClient) -> None:
+    agent, _ = await approvals_client.create_key(toolsets=["kv"])
+    assert (await approvals_client.raise_counter(agent)).status_code == 200
+    refused = await approvals_client.ask("GET", "/apps", agent)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
-    caller = await desk.baobab.house.services.credentials.caller(agent["authorization"].encode())
-    assert {tool.toolset.name for tool in desk.baobab.house.registry.visible_to(caller)} == {"kv"}
+    caller = await approvals_client.baobab.application.services.credentials.caller(agent["authorization"].encode())
+    assert {tool.toolset.name for tool in approvals_client.baobab.application.registry.visible_to(caller)} == {"kv"}
 
 
-async def test_a_family_that_there_is_not_is_refused(desk: Desk) -> None:
-    for method, path in (("POST", "/api-keys"), ("PATCH", f"/api-keys/{desk.agent_id}")):
-        answer = await desk.ask(method, path, desk.baobab.owner, {"name": "x", "toolsets": ["kv", "magic"]})
+async def test_a_family_that_there_is_not_is_refused(approvals_client: ApprovalsClient) -> None:
+    for method, path in (("POST", "/api-keys"), ("PATCH", f"/api-keys/{approvals_client.agent_id}")):
+        answer = await approvals_client.ask(
+            method, path, approvals_client.baobab.owner, {"name": "x", "toolsets": ["kv", "magic"]}
+        )
         assert answer.status_code == 400
         assert "kv" in answer.json()["error"]["details"]["known"]
 
 
-async def test_changed_limits_are_in_force_at_once_and_what_is_left_out_stays(desk: Desk) -> None:
-    path = f"/api-keys/{desk.agent_id}"
-    changed = await desk.ask("PATCH", path, desk.baobab.owner, {"toolsets": ["kv"]})
+async def test_changed_limits_are_in_force_at_once_and_what_is_left_out_stays(
+    approvals_client: ApprovalsClient,
+) -> None:
+    path = f"/api-keys/{approvals_client.agent_id}"
+    changed = await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {"toolsets": ["kv"]})
     assert (changed.json()["toolsets"], changed.json()["approval"]) == (["approvals", "kv"], "write")
-    assert (await desk.ask("GET", "/apps")).status_code == 403
-    await desk.ask("PATCH", path, desk.baobab.owner, {"toolsets": None, "read_only": True})
-    assert (await desk.ask("GET", "/apps")).status_code == 200
-    assert (await desk.raise_counter()).status_code == 403
-    await desk.ask("PATCH", path, desk.baobab.owner, {"read_only": False, "approval": "none"})
-    assert (await desk.raise_counter()).status_code == 200
-    assert (await desk.ask("PATCH", path, desk.baobab.owner, {})).status_code == 400
+    assert (await approvals_client.ask("GET", "/apps")).status_code == 403
+    await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {"toolsets": None, "read_only": True})
+    assert (await approvals_client.ask("GET", "/apps")).status_code == 200
+    assert (await approvals_client.raise_counter()).status_code == 403
+    await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {"read_only": False, "approval": "none"})
+    assert (await approvals_client.raise_counter()).status_code == 200
+    assert (await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {})).status_code == 400
 
 
-async def test_what_a_key_need_not_ask_for_any_more_waits_no_longer_and_is_done_once(desk: Desk) -> None:
-    await desk.ask("PUT", f"/v1/{desk.app}/kv/other", desk.baobab.owner, {"value": 1})
-    deletion = await desk.proposed(await desk.ask("DELETE", f"/v1/{desk.app}/kv/other"))
-    raising = await desk.proposed(await desk.raise_counter())
-    await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.baobab.owner, {"approval": "destructive"})
-    assert (await desk.get(deletion))["approval"]["status"] == "pending"
-    withdrawn = (await desk.get(raising))["approval"]
+async def test_what_a_key_need_not_ask_for_any_more_waits_no_longer_and_is_done_once(
+    approvals_client: ApprovalsClient,
+) -> None:
+    await approvals_client.ask(
+        "PUT", f"/v1/{approvals_client.app}/kv/other", approvals_client.baobab.owner, {"value": 1}
+    )
+    deletion = await approvals_client.parse_approval_id(
+        await approvals_client.ask("DELETE", f"/v1/{approvals_client.app}/kv/other")
+    )
+    raising = await approvals_client.parse_approval_id(await approvals_client.raise_counter())
+    await approvals_client.ask(
+        "PATCH", f"/api-keys/{approvals_client.agent_id}", approvals_client.baobab.owner, {"approval": "destructive"}
+    )
+    assert (await approvals_client.get_approval(deletion))["approval"]["status"] == "pending"
+    withdrawn = (await approvals_client.get_approval(raising))["approval"]
     assert (withdrawn["status"], withdrawn["decided_by"] is not None) == ("rejected", True)
-    assert (await desk.raise_counter()).json() == {"value": 1}
-    assert (await desk.decide(raising)).status_code == 409
-    assert await desk.counter() == 1
+    assert (await approvals_client.raise_counter()).json() == {"value": 1}
+    assert (await approvals_client.decide(raising)).status_code == 409
+    assert await approvals_client.get_counter() == 1
 
 
-async def test_only_whoever_may_revoke_a_key_changes_its_limits(desk: Desk) -> None:
-    assert (await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.agent, {"name": "x"})).status_code == 403
-    theirs = await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.person.headers, {"name": "renamed"})
-    assert theirs.json()["name"] == "renamed"
-    await desk.ask("DELETE", f"/api-keys/{desk.agent_id}", desk.person.headers)
+async def test_only_whoever_may_revoke_a_key_changes_its_limits(approvals_client: ApprovalsClient) -> None:
     assert (
-        await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.person.headers, {"name": "y"})
+        await approvals_client.ask(
+            "PATCH", f"/api-keys/{approvals_client.agent_id}", approvals_client.agent, {"name": "x"}
+        )
+    ).status_code == 403
+    theirs = await approvals_client.ask(
+        "PATCH", f"/api-keys/{approvals_client.agent_id}", approvals_client.person.headers, {"name": "renamed"}
+    )
+    assert theirs.json()["name"] == "renamed"
+    await approvals_client.ask("DELETE", f"/api-keys/{approvals_client.agent_id}", approvals_client.person.headers)
+    assert (
+        await approvals_client.ask(
+            "PATCH", f"/api-keys/{approvals_client.agent_id}", approvals_client.person.headers, {"name": "y"}
+        )
     ).status_code == 404

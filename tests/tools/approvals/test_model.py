@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.clock import FixedClock
-from tests.installation import installation
-from tests.people import first_organisation, person
-from tests.tools.approvals.conftest import Desk
+from tests.installation import open_installation
+from tests.people import create_person, get_first_organisation
+from tests.tools.approvals.conftest import ApprovalsClient
 
 DAY = 24 * 3600
 steps, agents = st.sampled_from([1, 10]), st.sampled_from([0, 1])
@@ -47,10 +47,12 @@ class Approving(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         self.clock = FixedClock()
-        baobab = await self.stack.enter_async_context(installation(Path(self.folder.name), clock=self.clock))
-        ada = await person(baobab, "ada", role="admin")
-        self.desk = Desk(baobab, self.clock, await baobab.app(), await first_organisation(baobab), ada, {}, "")
-        self.agents = [(await self.desk.key(approval="write"))[0] for _ in range(2)]
+        baobab = await self.stack.enter_async_context(open_installation(Path(self.folder.name), clock=self.clock))
+        ada = await create_person(baobab, "ada", role="admin")
+        self.approvals_client = ApprovalsClient(
+            baobab, self.clock, await baobab.create_app(), await get_first_organisation(baobab), ada, {}, ""
+        )
+        self.agents = [(await self.approvals_client.create_key(approval="write"))[0] for _ in range(2)]
 
     def teardown(self) -> None:
         self.runner.run(self.stack.aclose())
@@ -59,17 +61,17 @@ class Approving(RuleBasedStateMachine):
 
     @rule(agent=agents, step=steps)
     def call(self, agent: int, step: int) -> None:
-        answer = self.runner.run(self.desk.raise_counter(self.agents[agent], step=step))
+        answer = self.runner.run(self.approvals_client.raise_counter(self.agents[agent], step=step))
         expected = self.open.get((agent, step))
         if expected is not None and self.clock.time() - expected.since >= DAY:
             self.past.append(self.open.pop((agent, step)).id)
             expected = None
         if expected is None:
-            approval_id = self.runner.run(self.desk.proposed(answer))
+            approval_id = self.runner.run(self.approvals_client.parse_approval_id(answer))
             assert approval_id not in self.past
             self.open[agent, step] = Expected(approval_id, "pending", self.clock.time())
         elif expected.status == "pending":
-            assert self.runner.run(self.desk.proposed(answer)) == expected.id
+            assert self.runner.run(self.approvals_client.parse_approval_id(answer)) == expected.id
         else:
             status = 200 if expected.status == "executed" else 403
             assert answer.status_code == status
@@ -81,7 +83,7 @@ class Approving(RuleBasedStateMachine):
         expected = self.open.get((agent, step))
         if expected is None:
             return
-        statuses = self.runner.run(self._decided(expected.id, word, times))
+        statuses = self.runner.run(self._decide_repeatedly(expected.id, word, times))
         if expected.status != "pending" or self.clock.time() - expected.since >= DAY:
             assert statuses == [409] * times
             return
@@ -91,23 +93,30 @@ class Approving(RuleBasedStateMachine):
         if word == "approve":
             self.counter += step
             expected.result = self.counter
-            assert self.runner.run(self.desk.settled(expected.id, self.desk.baobab.owner))["status"] == "executed"
+            assert (
+                self.runner.run(
+                    self.approvals_client.wait_for_outcome(expected.id, self.approvals_client.baobab.owner)
+                )["status"]
+                == "executed"
+            )
 
-    async def _decided(self, approval_id: str, word: str, times: int) -> list[int]:
-        by = self.desk.baobab.owner
-        answers = await asyncio.gather(*(self.desk.decide(approval_id, word, by) for _ in range(times)))
+    async def _decide_repeatedly(self, approval_id: str, word: str, times: int) -> list[int]:
+        by = self.approvals_client.baobab.owner
+        answers = await asyncio.gather(*(self.approvals_client.decide(approval_id, word, by) for _ in range(times)))
         return [answer.status_code for answer in answers]
 
     @rule(hours=st.sampled_from([1, 13, 24]))
     def wait(self, hours: int) -> None:
         self.clock.advance(hours * 3600)
-        self.runner.run(self.desk.tend())
+        self.runner.run(self.approvals_client.run_maintenance())
 
     @rule()
     def look(self) -> None:
-        assert self.runner.run(self.desk.counter()) == self.counter
+        assert self.runner.run(self.approvals_client.get_counter()) == self.counter
         for approval_id, _ in zip(reversed(self.past), itertools.repeat(None, 2), strict=False):
-            found: Any = self.runner.run(self.desk.decide(approval_id, by=self.desk.baobab.owner))
+            found: Any = self.runner.run(
+                self.approvals_client.decide(approval_id, by=self.approvals_client.baobab.owner)
+            )
             assert found.status_code == 409
 
 

@@ -5,42 +5,51 @@ from typing import Any
 
 import pytest
 
-from tests.tools.approvals.conftest import Desk
+from tests.tools.approvals.conftest import ApprovalsClient
 
 
 @pytest.fixture
-async def careful(desk: Desk) -> dict[str, str]:
+async def careful(approvals_client: ApprovalsClient) -> dict[str, str]:
     """A key whose destructive calls wait."""
-    return (await desk.key(approval="destructive"))[0]
+    return (await approvals_client.create_key(approval="destructive"))[0]
 
 
-async def value(desk: Desk, key: str) -> object:
-    found = await desk.ask("GET", f"/v1/{desk.app}/kv/{key}", desk.baobab.owner)
+async def get_value(approvals_client: ApprovalsClient, key: str) -> object:
+    found = await approvals_client.ask("GET", f"/v1/{approvals_client.app}/kv/{key}", approvals_client.baobab.owner)
     return found.json().get("value") if found.status_code == 200 else None
 
 
-async def test_a_put_over_a_value_waits_and_one_in_an_empty_place_does_not(desk: Desk, careful: dict[str, str]) -> None:
-    path = f"/v1/{desk.app}/kv/precious"
-    assert (await desk.ask("PUT", path, careful, {"value": 1})).status_code == 204
-    waiting = await desk.ask("PUT", path, careful, {"value": None, "ttl": 1})
-    approval_id = await desk.proposed(waiting)
-    assert await value(desk, "precious") == 1
-    shown = await desk.get(approval_id)
+async def test_a_put_over_a_value_waits_and_one_in_an_empty_place_does_not(
+    approvals_client: ApprovalsClient, careful: dict[str, str]
+) -> None:
+    path = f"/v1/{approvals_client.app}/kv/precious"
+    assert (await approvals_client.ask("PUT", path, careful, {"value": 1})).status_code == 204
+    waiting = await approvals_client.ask("PUT", path, careful, {"value": None, "ttl": 1})
+    approval_id = await approvals_client.parse_approval_id(waiting)
+    assert await get_value(approvals_client, "precious") == 1
+    shown = await approvals_client.get_approval(approval_id)
     assert (shown["approval"]["effect"], shown["approval"]["tool"]) == ("destructive", "kv_put")
     assert "destroys or replaces" in shown["approval"]["summary"]
     # Asked again it is the same proposal, also where the value has gone meanwhile.
-    await desk.ask("DELETE", path, desk.baobab.owner)
-    assert await desk.proposed(await desk.ask("PUT", path, careful, {"value": None, "ttl": 1})) == approval_id
-    assert await value(desk, "precious") is None
+    await approvals_client.ask("DELETE", path, approvals_client.baobab.owner)
+    assert (
+        await approvals_client.parse_approval_id(
+            await approvals_client.ask("PUT", path, careful, {"value": None, "ttl": 1})
+        )
+        == approval_id
+    )
+    assert await get_value(approvals_client, "precious") is None
 
 
-async def test_an_approved_put_is_made_once_and_its_outcome_told(desk: Desk, careful: dict[str, str]) -> None:
-    path, body = f"/v1/{desk.app}/kv/k", {"value": 2}
-    await desk.ask("PUT", path, desk.baobab.owner, {"value": 1})
-    approval_id = await desk.proposed(await desk.ask("PUT", path, careful, body))
-    await desk.approved(approval_id)
-    assert (await desk.ask("PUT", path, careful, body)).status_code == 204
-    assert await value(desk, "k") == 2
+async def test_an_approved_put_is_made_once_and_its_outcome_told(
+    approvals_client: ApprovalsClient, careful: dict[str, str]
+) -> None:
+    path, body = f"/v1/{approvals_client.app}/kv/k", {"value": 2}
+    await approvals_client.ask("PUT", path, approvals_client.baobab.owner, {"value": 1})
+    approval_id = await approvals_client.parse_approval_id(await approvals_client.ask("PUT", path, careful, body))
+    await approvals_client.approve_and_wait(approval_id)
+    assert (await approvals_client.ask("PUT", path, careful, body)).status_code == 204
+    assert await get_value(approvals_client, "k") == 2
 
 
 @pytest.mark.parametrize(
@@ -53,30 +62,37 @@ async def test_an_approved_put_is_made_once_and_its_outcome_told(desk: Desk, car
     ],
 )
 async def test_a_swap_waits_where_it_would_replace_a_value(
-    desk: Desk, careful: dict[str, str], before: int | None, expected: int | None, answer: int
+    approvals_client: ApprovalsClient, careful: dict[str, str], before: int | None, expected: int | None, answer: int
 ) -> None:
-    path = f"/v1/{desk.app}/kv/k"
+    path = f"/v1/{approvals_client.app}/kv/k"
     if before is not None:
-        await desk.ask("PUT", path, desk.baobab.owner, {"value": before})
-    found = await desk.ask("POST", f"{path}/cas", careful, {"expected": expected, "next": 9})
+        await approvals_client.ask("PUT", path, approvals_client.baobab.owner, {"value": before})
+    found = await approvals_client.ask("POST", f"{path}/cas", careful, {"expected": expected, "next": 9})
     assert found.status_code == answer, found.text
-    assert await value(desk, "k") == (9 if before is None else before)
+    assert await get_value(approvals_client, "k") == (9 if before is None else before)
 
 
 async def test_of_many_puts_at_once_into_an_empty_place_one_is_made_and_the_others_wait(
-    desk: Desk, careful: dict[str, str]
+    approvals_client: ApprovalsClient, careful: dict[str, str]
 ) -> None:
-    path = f"/v1/{desk.app}/kv/contested"
-    puts = [desk.ask("PUT", path, careful, {"value": number}) for number in range(10)]
+    path = f"/v1/{approvals_client.app}/kv/contested"
+    puts = [approvals_client.ask("PUT", path, careful, {"value": number}) for number in range(10)]
     found = sorted(answer.status_code for answer in await asyncio.gather(*puts))
     assert found == [204, *[428] * 9]
 
 
 @pytest.mark.parametrize("limits", [{"approval": "destructive"}, {"approval": "external"}, {"toolsets": ["agents"]}])
-async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits: dict[str, Any]) -> None:
+async def test_a_key_with_limits_cannot_take_the_guards_away(
+    approvals_client: ApprovalsClient, limits: dict[str, Any]
+) -> None:
     acl = {"x": {"mode": "read_only"}}
     spec: dict[str, Any] = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
-    made = await desk.ask("POST", f"/v1/{desk.app}/agents", desk.baobab.owner, {"name": "helper", "graph_spec": spec})
+    made = await approvals_client.ask(
+        "POST",
+        f"/v1/{approvals_client.app}/agents",
+        approvals_client.baobab.owner,
+        {"name": "helper", "graph_spec": spec},
+    )
     assert made.status_code == 201, made.text
     ref = {"source": "builtin", "name": "interrupt"}
     ask = {
@@ -89,9 +105,11 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits:
     asking = {**spec, "entry": "ask", "nodes": nodes, "edges": [{"from": "ask", "to": "done"}]}
     asking["tools"] = {"builtin": ["interrupt"]}
     body: Any = {"name": "asker", "graph_spec": asking}
-    made = await desk.ask("POST", f"/v1/{desk.app}/agents", desk.baobab.owner, body)
+    made = await approvals_client.ask("POST", f"/v1/{approvals_client.app}/agents", approvals_client.baobab.owner, body)
     assert made.status_code == 201, made.text
-    held, _ = await desk.key(**{**limits, "toolsets": ["agents", "config", "kv", "model_servers", "ai"]})
+    held, _ = await approvals_client.create_key(
+        **{**limits, "toolsets": ["agents", "config", "kv", "model_servers", "ai"]}
+    )
     for method, path, body in (
         ("PATCH", "agents/helper", {"taint_checks": False}),
         ("PATCH", "agents/helper", {"visibility": "authenticated"}),
@@ -111,13 +129,17 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits:
         ("POST", "mcp-servers", {"name": "s", "url": "https://m.example/mcp", "tool_acl": acl}),
         ("DELETE", "kv/_expose/denied:*", None),
     ):
-        refused = await desk.ask(method, f"/v1/{desk.app}/{path}", held, body)
+        refused = await approvals_client.ask(method, f"/v1/{approvals_client.app}/{path}", held, body)
         assert refused.status_code == 403, (path, refused.text)
         assert "AUTH_KEY_LIMITED" in refused.text, (path, refused.text)
         assert "SUPERSECRET" not in refused.text
     # What takes nothing away it may still do.
-    narrowed = await desk.ask("PATCH", f"/v1/{desk.app}/config/access-mode", held, {"access_mode": "authenticated"})
+    narrowed = await approvals_client.ask(
+        "PATCH", f"/v1/{approvals_client.app}/config/access-mode", held, {"access_mode": "authenticated"}
+    )
     assert narrowed.status_code == 200, narrowed.text
-    assert (await desk.ask("PATCH", f"/v1/{desk.app}/agents/helper", held, {"taint_checks": True})).status_code == 200
+    assert (
+        await approvals_client.ask("PATCH", f"/v1/{approvals_client.app}/agents/helper", held, {"taint_checks": True})
+    ).status_code == 200
     stricter = {"name": "other", "graph_spec": spec, "approvers": "admin"}
-    assert (await desk.ask("POST", f"/v1/{desk.app}/agents", held, stricter)).status_code == 201
+    assert (await approvals_client.ask("POST", f"/v1/{approvals_client.app}/agents", held, stricter)).status_code == 201

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
-from tests.people import first_organisation, key, person
+from tests.people import create_key, create_person, get_first_organisation
 
 
-async def init(baobab: Baobab, headers: Any = None, **body: Any) -> Any:
+async def init_app(baobab: Baobab, headers: Any = None, **body: Any) -> Any:
     return await baobab.client.post("/init", json=body, headers=headers or baobab.owner)
 
 
 async def test_init_answers_201_with_everything_that_a_new_app_needs(baobab: Baobab) -> None:
-    made = await init(baobab, name="shop")
+    made = await init_app(baobab, name="shop")
     app = made.json()
     assert made.status_code == 201
     assert app["name"] == "shop"
@@ -29,20 +29,20 @@ async def test_init_answers_201_with_everything_that_a_new_app_needs(baobab: Bao
 
 
 async def test_every_next_action_of_a_new_app_names_a_tool_that_exists(baobab: Baobab) -> None:
-    actions = (await init(baobab, name="shop")).json()["_meta"]["next_actions"]
-    assert {action["tool"] for action in actions} <= baobab.house.registry.tools.keys()
+    actions = (await init_app(baobab, name="shop")).json()["_meta"]["next_actions"]
+    assert {action["tool"] for action in actions} <= baobab.application.registry.tools.keys()
 
 
 async def test_init_with_the_same_name_answers_200_with_the_same_app(baobab: Baobab) -> None:
-    first = await init(baobab, name="shop")
-    second = await init(baobab, name="shop", subdomain="another")
+    first = await init_app(baobab, name="shop")
+    second = await init_app(baobab, name="shop", subdomain="another")
     assert second.status_code == 200
     fields = ("app_id", "name", "subdomain", "region", "created_at", "anon_key")
     assert {f: second.json()[f] for f in fields} == {f: first.json()[f] for f in fields}
 
 
 async def test_twenty_calls_of_init_at_once_make_one_app(baobab: Baobab) -> None:
-    answers = await asyncio.gather(*(init(baobab, name="shop") for _ in range(20)))
+    answers = await asyncio.gather(*(init_app(baobab, name="shop") for _ in range(20)))
     assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
     assert len({answer.json()["app_id"] for answer in answers}) == 1
     listed = await baobab.client.get("/apps", headers=baobab.owner)
@@ -51,7 +51,7 @@ async def test_twenty_calls_of_init_at_once_make_one_app(baobab: Baobab) -> None
 
 async def test_twenty_apps_whose_names_collide_in_the_subdomain_all_get_one_of_their_own(baobab: Baobab) -> None:
     names = [f"my{word}shop{mark * many}" for word, mark in (("-", "-"), ("_", "_")) for many in range(10)]
-    answers = await asyncio.gather(*(init(baobab, name=name) for name in names))
+    answers = await asyncio.gather(*(init_app(baobab, name=name) for name in names))
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.json()["subdomain"] for answer in answers}) == len(names)
 
@@ -60,38 +60,38 @@ async def test_twenty_apps_whose_names_collide_in_the_subdomain_all_get_one_of_t
     ("name", "subdomain"), [("my_shop", "my-shop"), ("a", "a"), ("a__", "a"), ("0-0", "0-0"), ("x" * 63, "x" * 63)]
 )
 async def test_the_subdomain_is_derived_from_the_name(baobab: Baobab, name: str, subdomain: Any) -> None:
-    assert (await init(baobab, name=name)).json()["subdomain"] == subdomain
+    assert (await init_app(baobab, name=name)).json()["subdomain"] == subdomain
 
 
 async def test_an_explicit_subdomain_is_taken_as_it_is(baobab: Baobab) -> None:
-    assert (await init(baobab, name="shop", subdomain="boutique")).json()["subdomain"] == "boutique"
+    assert (await init_app(baobab, name="shop", subdomain="boutique")).json()["subdomain"] == "boutique"
 
 
 @pytest.mark.parametrize("subdomain", ["taken", "www", "api", "admin"])
 async def test_init_refuses_a_subdomain_that_is_taken_or_reserved(baobab: Baobab, subdomain: Any) -> None:
-    await init(baobab, name="first", subdomain="taken")
-    refused = await init(baobab, name="second", subdomain=subdomain)
+    await init_app(baobab, name="first", subdomain="taken")
+    refused = await init_app(baobab, name="second", subdomain=subdomain)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
     assert len((await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]) == 1
 
 
 @pytest.mark.parametrize("name", ["shop", "admin"])
 async def test_a_derived_subdomain_that_is_taken_or_reserved_gets_a_word(baobab: Baobab, name: str) -> None:
-    await init(baobab, name="first", subdomain="shop")
-    subdomain = (await init(baobab, name=name)).json()["subdomain"]
+    await init_app(baobab, name="first", subdomain="shop")
+    subdomain = (await init_app(baobab, name=name)).json()["subdomain"]
     assert subdomain.startswith(f"{name}-")
     assert subdomain.removeprefix(f"{name}-").isalpha()
 
 
 async def test_an_app_answers_under_its_own_subdomain(baobab: Baobab) -> None:
-    app = (await init(baobab, name="shop")).json()
+    app = (await init_app(baobab, name="shop")).json()
     await baobab.client.put(f"/v1/{app['app_id']}/kv/a", json={"value": 1}, headers=baobab.owner)
     answer = await baobab.client.get("/kv/a", headers={**baobab.owner, "host": "shop.localhost:8000"})
     assert answer.json() == {"value": 1}
 
 
 async def test_init_names_the_regions_when_it_is_asked_for_one_that_is_not_there(baobab: Baobab) -> None:
-    refused = await init(baobab, name="shop", region="mars-1")
+    refused = await init_app(baobab, name="shop", region="mars-1")
     error = refused.json()["error"]
     assert refused.status_code == 400
     assert "mars-1" in error["message"]
@@ -99,39 +99,39 @@ async def test_init_names_the_regions_when_it_is_asked_for_one_that_is_not_there
 
 
 async def test_init_takes_a_region_by_name(baobab: Baobab) -> None:
-    assert (await init(baobab, name="shop", region="local")).json()["region"] == "local"
+    assert (await init_app(baobab, name="shop", region="local")).json()["region"] == "local"
 
 
 async def test_init_makes_the_app_in_the_organisation_that_is_named(baobab: Baobab) -> None:
-    home = await first_organisation(baobab)
-    member = await person(baobab, "ada", role="member")
-    named = await init(baobab, member.headers, name="a", organization_id=home)
-    own = await init(baobab, member.headers, name="a")
-    by_header = await init(baobab, {**member.headers, "x-organization-id": home}, name="b")
+    home = await get_first_organisation(baobab)
+    member = await create_person(baobab, "ada", role="member")
+    named = await init_app(baobab, member.headers, name="a", organization_id=home)
+    own = await init_app(baobab, member.headers, name="a")
+    by_header = await init_app(baobab, {**member.headers, "x-organization-id": home}, name="b")
     assert [a.json()["organization_id"] for a in (named, own, by_header)] == [home, member.organisation_id, home]
     assert named.json()["app_id"] != own.json()["app_id"]
 
 
 async def test_init_refuses_an_organisation_that_the_caller_is_not_in(baobab: Baobab) -> None:
-    home, stranger = await first_organisation(baobab), await person(baobab, "eve")
+    home, stranger = await get_first_organisation(baobab), await create_person(baobab, "eve")
     for headers, body in (
         (stranger.headers, {"organization_id": home}),
         ({**stranger.headers, "x-organization-id": home}, {}),
-        (await key(baobab, stranger.headers), {"organization_id": home}),
+        (await create_key(baobab, stranger.headers), {"organization_id": home}),
         (baobab.owner, {"organization_id": stranger.organisation_id}),
     ):
-        assert (await init(baobab, headers, name="shop", **body)).status_code == 403
+        assert (await init_app(baobab, headers, name="shop", **body)).status_code == 403
 
 
 async def test_two_organisations_may_have_apps_of_one_name(baobab: Baobab) -> None:
-    other = await person(baobab, "ada")
-    first, second = await init(baobab, name="shop"), await init(baobab, other.headers, name="shop")
+    other = await create_person(baobab, "ada")
+    first, second = await init_app(baobab, name="shop"), await init_app(baobab, other.headers, name="shop")
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json()["app_id"] != second.json()["app_id"]
 
 
 async def test_the_list_shows_each_app_once_over_its_pages_newest_first(baobab: Baobab) -> None:
-    made = [await baobab.app() for _ in range(5)]
+    made = [await baobab.create_app() for _ in range(5)]
     seen, cursor = [], None
     while True:
         query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
@@ -147,7 +147,7 @@ async def test_the_list_shows_each_app_once_over_its_pages_newest_first(baobab: 
 
 
 async def test_a_row_of_the_list_has_the_fields_of_the_contract(baobab: Baobab) -> None:
-    await baobab.app()
+    await baobab.create_app()
     row = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"][0]
     wanted = "id name subdomain db_name db_provisioned provisioning_status region visibility listed "
     wanted += "template_source_app_id fork_count substrate_organization_id organization_id created_at"
@@ -155,8 +155,8 @@ async def test_a_row_of_the_list_has_the_fields_of_the_contract(baobab: Baobab) 
 
 
 async def test_every_member_of_the_organisation_sees_its_apps_and_a_stranger_does_not(baobab: Baobab) -> None:
-    app, home = await baobab.app(), await first_organisation(baobab)
-    member, stranger = await person(baobab, "ada", role="member"), await person(baobab, "eve")
+    app, home = await baobab.create_app(), await get_first_organisation(baobab)
+    member, stranger = await create_person(baobab, "ada", role="member"), await create_person(baobab, "eve")
     listed = await baobab.client.get("/apps", params={"org_id": home}, headers=member.headers)
     by_header = await baobab.client.get("/apps", headers={**member.headers, "x-organization-id": home})
     assert [row["id"] for row in listed.json()["apps"]] == [row["id"] for row in by_header.json()["apps"]] == [app]
@@ -168,7 +168,7 @@ async def test_every_member_of_the_organisation_sees_its_apps_and_a_stranger_doe
 
 
 async def test_the_status_of_an_app_says_that_it_is_ready(baobab: Baobab) -> None:
-    app = await baobab.app(name="shop")
+    app = await baobab.create_app(name="shop")
     status = await baobab.client.get(f"/apps/{app}/status", headers=baobab.owner)
     assert status.json() == {
         "app_id": app,
@@ -180,17 +180,17 @@ async def test_the_status_of_an_app_says_that_it_is_ready(baobab: Baobab) -> Non
 
 
 async def test_a_renamed_app_keeps_its_id_and_subdomain_and_frees_its_name(baobab: Baobab) -> None:
-    app = await baobab.app(name="shop")
+    app = await baobab.create_app(name="shop")
     renamed = await baobab.client.patch(f"/apps/{app}", json={"name": "store"}, headers=baobab.owner)
     assert renamed.status_code == 200
     row = renamed.json()
     assert (row["id"], row["name"], row["subdomain"]) == (app, "store", "shop")
     assert (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()["name"] == "store"
-    assert (await init(baobab, name="shop")).status_code == 201
+    assert (await init_app(baobab, name="shop")).status_code == 201
 
 
 async def test_an_app_cannot_be_renamed_to_the_name_of_another(baobab: Baobab) -> None:
-    first, second = await baobab.app(name="first"), await baobab.app(name="second")
+    first, second = await baobab.create_app(name="first"), await baobab.create_app(name="second")
     refused = await baobab.client.patch(f"/apps/{second}", json={"name": "first"}, headers=baobab.owner)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
     same = await baobab.client.patch(f"/apps/{first}", json={"name": "first"}, headers=baobab.owner)

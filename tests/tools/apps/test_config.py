@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import key, person
+from tests.installation import open_installation
+from tests.people import create_key, create_person
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
-    async with installation(tmp_path_factory.mktemp("data")) as opened:
+    async with open_installation(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 
@@ -126,24 +126,24 @@ CHANGES: dict[str, tuple[Any, ...]] = {
 }
 
 
-async def change(baobab: Baobab, app: Any, name: str, headers: Any = None) -> Any:
+async def change_config(baobab: Baobab, app: Any, name: str, headers: Any = None) -> Any:
     path, body, *_ = CHANGES[name]
     method = "POST" if path == "secure" else "PATCH"
     return await baobab.client.request(method, f"/v1/{app}/{path}", json=body, headers=headers or baobab.owner)
 
 
-async def config(baobab: Baobab, app: Any) -> Any:
+async def get_config(baobab: Baobab, app: Any) -> Any:
     record = (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()
     return record | {f"{name}.{k}": v for name in ("storage_config", "jwt_config") for k, v in record[name].items()}
 
 
-async def events(baobab: Baobab, app: Any) -> Any:
+async def list_events(baobab: Baobab, app: Any) -> Any:
     answer = await baobab.client.get(f"/v1/{app}/audit-logs", params={"resource_type": "app"}, headers=baobab.owner)
     return [log["event_type"] for log in answer.json()["logs"] if log["event_type"] != "app.create"]
 
 
 async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> None:
-    app = await baobab.app(name="shop")
+    app = await baobab.create_app(name="shop")
     record = (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()
     organization_id, anon_key = record.pop("organization_id"), record.pop("anon_key")
     assert record.pop("created_at") == record.pop("updated_at")
@@ -175,35 +175,35 @@ async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> Non
 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_is_answered_kept_and_written_down(baobab: Baobab, name: str) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     _, _, answered, kept, event = CHANGES[name]
-    answer = await change(baobab, app, name)
+    answer = await change_config(baobab, app, name)
     assert answer.status_code == 200, answer.text
     assert answer.json()["message"]
     assert answer.json().get("app_id", app) == app
     assert {field: answer.json()[field] for field in answered} == answered
-    record = await config(baobab, app)
+    record = await get_config(baobab, app)
     assert {field: record[field] for field in kept} == kept
     assert record["updated_at"] >= record["created_at"]
-    assert await events(baobab, app) == [event]
+    assert await list_events(baobab, app) == [event]
 
 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_member_cannot_change_a_setting_and_an_admin_and_a_key_of_the_app_can(
     baobab: Baobab, name: str
 ) -> None:
-    app = await baobab.app()
-    member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
-    stranger, app_key = await person(baobab, "eve"), await key(baobab, key_scope="app", target_app_id=app)
-    before = await config(baobab, app)
-    for headers in (member.headers, stranger.headers, await baobab.user(app, member.id)):
-        refused = await change(baobab, app, name, headers)
+    app = await baobab.create_app()
+    member, admin = await create_person(baobab, "ada", role="member"), await create_person(baobab, "bob", role="admin")
+    stranger, app_key = await create_person(baobab, "eve"), await create_key(baobab, key_scope="app", target_app_id=app)
+    before = await get_config(baobab, app)
+    for headers in (member.headers, stranger.headers, await baobab.user_headers(app, member.id)):
+        refused = await change_config(baobab, app, name, headers)
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
-    assert (await change(baobab, app, name, {"x-none": ""})).status_code == 401
-    assert await config(baobab, app) == before
-    assert await events(baobab, app) == []
-    assert (await change(baobab, app, name, app_key)).status_code == 200
-    assert (await change(baobab, app, name, admin.headers)).status_code == 200
+    assert (await change_config(baobab, app, name, {"x-none": ""})).status_code == 401
+    assert await get_config(baobab, app) == before
+    assert await list_events(baobab, app) == []
+    assert (await change_config(baobab, app, name, app_key)).status_code == 200
+    assert (await change_config(baobab, app, name, admin.headers)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -250,51 +250,51 @@ async def test_a_member_cannot_change_a_setting_and_an_admin_and_a_key_of_the_ap
 async def test_a_change_that_says_nothing_or_nonsense_is_refused_and_changes_nothing(
     baobab: Baobab, path: str, body: Any
 ) -> None:
-    app = await baobab.app()
-    before = await config(baobab, app)
+    app = await baobab.create_app()
+    before = await get_config(baobab, app)
     method = "POST" if path == "secure" else "PATCH"
     refused = await baobab.client.request(method, f"/v1/{app}/{path}", json=body, headers=baobab.owner)
     assert refused.status_code == 400, refused.text
     assert refused.json()["error"]["remediation"]
-    assert await config(baobab, app) == before
+    assert await get_config(baobab, app) == before
 
 
 async def test_securing_an_app_without_a_body_requires_sign_in(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     answer = await baobab.client.post(f"/v1/{app}/secure", headers=baobab.owner)
     assert answer.status_code == 200
-    assert (await config(baobab, app))["access_mode"] == "authenticated"
+    assert (await get_config(baobab, app))["access_mode"] == "authenticated"
 
 
 async def test_an_app_that_is_authenticated_can_be_made_public_again(baobab: Baobab) -> None:
-    app = await baobab.app()
-    await change(baobab, app, "secure")
+    app = await baobab.create_app()
+    await change_config(baobab, app, "secure")
     body = {"access_mode": "public"}
     answer = await baobab.client.patch(f"/v1/{app}/config/access-mode", json=body, headers=baobab.owner)
-    assert answer.json()["access_mode"] == (await config(baobab, app))["access_mode"] == "public"
+    assert answer.json()["access_mode"] == (await get_config(baobab, app))["access_mode"] == "public"
 
 
 async def test_a_hook_names_the_function_that_is_not_deployed_and_is_written_down_as_failed(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     body = {"post_auth_function": "welcome"}
     refused = await baobab.client.patch(f"/v1/{app}/config/auth-hooks", json=body, headers=baobab.owner)
     assert refused.status_code == 400
     assert "welcome" in refused.json()["error"]["message"]
-    assert await events(baobab, app) == ["app.config.auth_hooks_failed"]
+    assert await list_events(baobab, app) == ["app.config.auth_hooks_failed"]
 
 
 async def test_a_private_app_keeps_whether_it_was_listed(baobab: Baobab) -> None:
-    app = await baobab.app()
-    await change(baobab, app, "unlisted")
+    app = await baobab.create_app()
+    await change_config(baobab, app, "unlisted")
     path = f"/v1/{app}/config/visibility"
     private = await baobab.client.patch(path, json={"visibility": "private"}, headers=baobab.owner)
     assert private.json()["listed"] is False
 
 
 async def test_a_paused_app_says_since_when_and_runs_again_when_resumed(baobab: Baobab) -> None:
-    app = await baobab.app()
-    paused = (await change(baobab, app, "pause")).json()
-    assert (await config(baobab, app))["paused_at"] == paused["paused_at"] is not None
+    app = await baobab.create_app()
+    paused = (await change_config(baobab, app, "pause")).json()
+    assert (await get_config(baobab, app))["paused_at"] == paused["paused_at"] is not None
     path = f"/v1/{app}/config/pause"
     resumed = await baobab.client.patch(path, json={"paused": False}, headers=baobab.owner)
     assert {k: resumed.json()[k] for k in ("paused", "paused_at", "paused_reason")} == {
@@ -305,18 +305,18 @@ async def test_a_paused_app_says_since_when_and_runs_again_when_resumed(baobab: 
 
 
 async def test_settings_and_the_key_value_store_of_a_paused_app_keep_working(baobab: Baobab) -> None:
-    app = await baobab.app()
-    await change(baobab, app, "pause")
+    app = await baobab.create_app()
+    await change_config(baobab, app, "pause")
     put = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
     assert put.status_code == 204
-    assert (await change(baobab, app, "jwt")).status_code == 200
+    assert (await change_config(baobab, app, "jwt")).status_code == 200
 
 
 async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_not(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     headers = {**baobab.owner, "origin": "https://shop.example.com"}
     assert (await baobab.client.get(f"/v1/{app}/config", headers=headers)).status_code == 403
-    await change(baobab, app, "cors")
+    await change_config(baobab, app, "cors")
     allowed = await baobab.client.get(f"/v1/{app}/config", headers=headers)
     assert allowed.status_code == 200
     assert allowed.headers["access-control-allow-origin"] == "https://shop.example.com"
@@ -326,7 +326,7 @@ async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_
 
 
 async def test_changes_of_one_record_at_once_do_not_lose_each_other(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     merged = {"publicReadEnabled": True, "maxFileSizeMb": 77, "storageLimitBytes": 5, "allowedContentTypes": ["a/b"]}
 
     async def set_one(name: str) -> Any:
@@ -334,22 +334,22 @@ async def test_changes_of_one_record_at_once_do_not_lose_each_other(baobab: Baob
         return await baobab.client.patch(path, json={name: merged[name]}, headers=baobab.owner)
 
     await asyncio.gather(*(set_one(name) for name in merged))
-    assert (await config(baobab, app))["storage_config"] == merged
+    assert (await get_config(baobab, app))["storage_config"] == merged
 
 
 async def test_a_change_that_races_with_the_deletion_of_the_app_is_done_or_answers_404(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     deletion = baobab.client.delete(f"/apps/{app}", headers=baobab.owner)
     rename = baobab.client.patch(f"/apps/{app}", json={"name": "late"}, headers=baobab.owner)
-    answers = await asyncio.gather(deletion, rename, *(change(baobab, app, name) for name in CHANGES))
+    answers = await asyncio.gather(deletion, rename, *(change_config(baobab, app, name) for name in CHANGES))
     assert {answer.status_code for answer in answers} <= {200, 404}
     assert answers[0].status_code == 200
 
 
 async def test_one_app_cannot_be_changed_through_the_path_of_another(baobab: Baobab) -> None:
-    mine, other = await baobab.app(), await baobab.app()
+    mine, other = await baobab.create_app(), await baobab.create_app()
     body = {"access_mode": "authenticated", "app_id": other}
     refused = await baobab.client.patch(f"/v1/{mine}/config/access-mode", json=body, headers=baobab.owner)
     assert refused.status_code == 400
     for app in (mine, other):
-        assert (await config(baobab, app))["access_mode"] == "public"
+        assert (await get_config(baobab, app))["access_mode"] == "public"

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.conftest import Baobab
-from tests.installation import installation
+from tests.installation import open_installation
 
 STRANGE_NAMES = ["", "Shop", "-shop", "_shop", "my shop", "shop!", "x" * 64, "shop\u0000", "über", "shop\n"]
 
@@ -17,17 +17,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
-    async with installation(tmp_path_factory.mktemp("data")) as opened:
+    async with open_installation(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 
-async def init(baobab: Baobab, **body: Any) -> Any:
+async def init_app(baobab: Baobab, **body: Any) -> Any:
     return await baobab.client.post("/init", json=body, headers=baobab.owner)
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
 async def test_init_refuses_a_name_that_no_app_may_have(baobab: Baobab, name: str) -> None:
-    refused = await init(baobab, name=name)
+    refused = await init_app(baobab, name=name)
     assert refused.status_code == 400
     assert "`name`" in refused.json()["error"]["message"]
 
@@ -46,7 +46,7 @@ async def test_init_refuses_a_name_that_no_app_may_have(baobab: Baobab, name: st
     ],
 )
 async def test_init_says_what_is_wrong_with_its_body(baobab: Baobab, body: Any, code: Any) -> None:
-    refused = await init(baobab, **body)
+    refused = await init_app(baobab, **body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, code)
 
 
@@ -65,5 +65,5 @@ async def test_an_app_that_is_not_there_is_404(baobab: Baobab, app: Any) -> None
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
 async def test_an_app_cannot_be_renamed_to_a_name_that_no_app_may_have(baobab: Baobab, name: str) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     assert (await baobab.client.patch(f"/apps/{app}", json={"name": name}, headers=baobab.owner)).status_code == 400

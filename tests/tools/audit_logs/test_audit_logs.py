@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from baobab.storage.tables import metadata
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import key, person
+from tests.installation import open_installation
+from tests.people import create_key, create_person
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
-    async with installation(tmp_path_factory.mktemp("data")) as opened:
+    async with open_installation(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 
@@ -31,30 +31,30 @@ FIELDS = (
 )
 
 
-async def logs(baobab: Baobab, app: Any, headers: Any = None, **query: Any) -> Any:
+async def list_logs(baobab: Baobab, app: Any, headers: Any = None, **query: Any) -> Any:
     answer = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=headers or baobab.owner)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def pause(baobab: Baobab, app: Any, headers: Any = None, *, paused: Any = True) -> Any:
+async def pause_app(baobab: Baobab, app: Any, headers: Any = None, *, paused: Any = True) -> Any:
     body = {"paused": paused}
     return await baobab.client.patch(f"/v1/{app}/config/pause", json=body, headers=headers or baobab.owner)
 
 
-async def every_row(baobab: Baobab) -> Any:
+async def list_rows(baobab: Baobab) -> Any:
     """All rows of the log, those of no app included."""
     table = metadata.tables["audit_logs"]
-    await baobab.house.services.audit_log.flush()
-    async with baobab.house.services.database.reading() as connection:
+    await baobab.application.services.audit_log.flush()
+    async with baobab.application.services.database.reading() as connection:
         return (await connection.execute(select(table).order_by(table.c.created_at))).mappings().all()
 
 
 async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab: Baobab) -> None:
-    app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
+    app, admin = await baobab.create_app(), await create_person(baobab, "ada", role="admin")
     headers = {**admin.headers, "user-agent": "curl/8", "x-request-id": "req-17"}
-    await pause(baobab, app, headers)
-    row = (await logs(baobab, app, event_type="app.config.paused"))["logs"][0]
+    await pause_app(baobab, app, headers)
+    row = (await list_logs(baobab, app, event_type="app.config.paused"))["logs"][0]
     assert set(row) == set(FIELDS.split())
     wanted = {
         "app_id": app,
@@ -76,33 +76,33 @@ async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab: Bao
 
 
 async def test_reads_and_refused_credentials_and_invalid_requests_leave_no_row(baobab: Baobab) -> None:
-    app = await baobab.app()
-    before = await every_row(baobab)
+    app = await baobab.create_app()
+    before = await list_rows(baobab)
     reads = (f"/v1/{app}/config", "/apps", f"/apps/{app}/status", f"/v1/{app}/kv/_stats", "/platform/me", "/llms.txt")
     for path in reads:
         assert (await baobab.client.get(path, headers=baobab.owner)).status_code == 200, path
-    assert (await pause(baobab, app, {"authorization": "Bearer bb_sk_none"})).status_code == 401
+    assert (await pause_app(baobab, app, {"authorization": "Bearer bb_sk_none"})).status_code == 401
     invalid = await baobab.client.patch(f"/v1/{app}/config/pause", json={"paused": 1}, headers=baobab.owner)
     assert invalid.status_code == 400
-    assert await every_row(baobab) == before
+    assert await list_rows(baobab) == before
 
 
 async def test_calling_init_again_for_an_app_that_is_there_leaves_no_row(baobab: Baobab) -> None:
-    await baobab.app(name="shop")
-    before = await every_row(baobab)
+    await baobab.create_app(name="shop")
+    before = await list_rows(baobab)
     again = await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
     assert again.status_code == 200
-    assert await every_row(baobab) == before
+    assert await list_rows(baobab) == before
 
 
 async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(baobab: Baobab) -> None:
-    app = await baobab.app()
-    app_key = await key(baobab, key_scope="app", target_app_id=app)
+    app = await baobab.create_app()
+    app_key = await create_key(baobab, key_scope="app", target_app_id=app)
     for number in range(5):
         await baobab.client.put(f"/v1/{app}/kv/k{number}", json={"value": number}, headers=baobab.owner)
     await baobab.client.put(f"/v1/{app}/kv/k", json={"value": 1}, headers=app_key)
     await baobab.client.post(f"/v1/{app}/kv/n/incr", json={}, headers=baobab.owner)
-    found = await logs(baobab, app, category="data")
+    found = await list_logs(baobab, app, category="data")
     counts = {(row["event_data"]["tool"], row["actor_id"]): 0 for row in found["logs"]}
     for row in found["logs"]:
         assert (row["event_type"], row["resource_id"], row["actor_type"]) == ("kv.write", None, "api_key")
@@ -111,30 +111,30 @@ async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(ba
 
 
 async def test_what_was_counted_is_kept_though_whoever_writes_it_down_is_cancelled(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
-    async with baobab.house.services.database.writing():
-        writing = asyncio.create_task(baobab.house.services.audit_log.flush())
+    async with baobab.application.services.database.writing():
+        writing = asyncio.create_task(baobab.application.services.audit_log.flush())
         await asyncio.sleep(0)
         writing.cancel()
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await writing
-    found = await logs(baobab, app, category="data")
+    found = await list_logs(baobab, app, category="data")
     assert [row["event_data"]["count"] for row in found["logs"]] == [1]
 
 
 async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab: Baobab) -> None:
-    app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
-    app_key = await key(baobab, key_scope="app", target_app_id=app)
+    app, admin = await baobab.create_app(), await create_person(baobab, "ada", role="admin")
+    app_key = await create_key(baobab, key_scope="app", target_app_id=app)
     rule = {"rules": [{"pattern": "**", "read": "public", "write": "public"}]}
     await baobab.client.put(f"/v1/{app}/kv/_expose", json=rule, headers=baobab.owner)
-    user = await baobab.user(app, USER)
+    user = await baobab.user_headers(app, USER)
     as_user = {**app_key, "x-platform-as-user": USER}
     for headers in (baobab.owner, admin.headers, app_key, user, as_user, {"x-none": ""}):
         put = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=headers)
         assert put.status_code == 204, put.text
-    rows = (await logs(baobab, app, event_type="kv.write"))["logs"]
+    rows = (await list_logs(baobab, app, event_type="kv.write"))["logs"]
     kinds = [row["actor_type"] for row in rows]
     assert set(kinds) == {"api_key", "platform_user", "app_user", "anonymous"}
     ids = {row["actor_type"]: row["actor_id"] for row in rows}
@@ -142,14 +142,14 @@ async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab:
 
 
 async def test_a_key_that_acts_for_a_user_is_the_actor(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     wanted = {"name": "k", "key_scope": "app", "target_app_id": app}
     made = (await baobab.client.post("/api-keys", json=wanted, headers=baobab.owner)).json()
     rule = {"rules": [{"pattern": "**", "read": "public", "write": "public"}]}
     await baobab.client.put(f"/v1/{app}/kv/_expose", json=rule, headers=baobab.owner)
     as_user = {"authorization": f"Bearer {made['key']}", "x-platform-as-user": USER}
     await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=as_user)
-    rows = (await logs(baobab, app, actor_id=made["key_id"]))["logs"]
+    rows = (await list_logs(baobab, app, actor_id=made["key_id"]))["logs"]
     assert [row["actor_type"] for row in rows] == ["api_key"]
 
 
@@ -169,33 +169,33 @@ async def test_a_key_that_acts_for_a_user_is_the_actor(baobab: Baobab) -> None:
     ],
 )
 async def test_each_filter_narrows_the_list(baobab: Baobab, query: Any, events: Any) -> None:
-    app, other = await baobab.app(), await baobab.app()
-    await pause(baobab, app)
-    await pause(baobab, app, paused=False)
-    await pause(baobab, other)
+    app, other = await baobab.create_app(), await baobab.create_app()
+    await pause_app(baobab, app)
+    await pause_app(baobab, app, paused=False)
+    await pause_app(baobab, other)
     await baobab.client.patch(f"/v1/{app}/config/jwt", json={"accessTokenTtl": "2h"}, headers=baobab.owner)
-    found = [row["event_type"] for row in (await logs(baobab, app, **query))["logs"]]
+    found = [row["event_type"] for row in (await list_logs(baobab, app, **query))["logs"]]
     assert [event for event in found if event != "app.create"] == events
 
 
 async def test_the_actor_is_found_by_either_name_of_the_filter(baobab: Baobab) -> None:
-    app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
-    await pause(baobab, app)
-    await pause(baobab, app, admin.headers)
+    app, admin = await baobab.create_app(), await create_person(baobab, "ada", role="admin")
+    await pause_app(baobab, app)
+    await pause_app(baobab, app, admin.headers)
     for name in ("actor_id", "user_id"):
-        found = await logs(baobab, app, **{name: admin.id})
+        found = await list_logs(baobab, app, **{name: admin.id})
         assert [row["actor_id"] for row in found["logs"]] == [admin.id]
-    assert (await logs(baobab, app, actor_id=admin.id, user_id=USER))["total"] == 0
+    assert (await list_logs(baobab, app, actor_id=admin.id, user_id=USER))["total"] == 0
 
 
 async def test_pages_hold_every_row_once_newest_first(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     for number in range(7):
-        await pause(baobab, app, paused=number % 2 == 0)
+        await pause_app(baobab, app, paused=number % 2 == 0)
     only = {"event_type": "app.config.paused", "limit": 3}
     seen, offset = [], 0
     while offset is not None:
-        page = await logs(baobab, app, **only, offset=offset)
+        page = await list_logs(baobab, app, **only, offset=offset)
         assert (page["total"], page["limit"], page["offset"]) == (7, 3, offset)
         seen += page["logs"]
         offset = page["nextOffset"]
@@ -205,15 +205,15 @@ async def test_pages_hold_every_row_once_newest_first(baobab: Baobab) -> None:
 
 
 async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     for number in range(3):
-        await pause(baobab, app, paused=number % 2 == 0)
-    rows = (await logs(baobab, app, event_type="app.config.paused"))["logs"]
+        await pause_app(baobab, app, paused=number % 2 == 0)
+    rows = (await list_logs(baobab, app, event_type="app.config.paused"))["logs"]
     newest, middle, _ = (datetime.fromisoformat(row["created_at"]) for row in rows)
     only = {"event_type": "app.config.paused"}
 
     async def ids(**query: Any) -> Any:
-        return [row["id"] for row in (await logs(baobab, app, **only, **query))["logs"]]
+        return [row["id"] for row in (await list_logs(baobab, app, **only, **query))["logs"]]
 
     elsewhere = middle.astimezone(datetime.strptime("+0530", "%z").tzinfo)
     without_zone = middle.replace(tzinfo=None)
@@ -244,29 +244,29 @@ async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab:
     ],
 )
 async def test_a_query_that_says_nonsense_is_refused(baobab: Baobab, query: Any) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     refused = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=baobab.owner)
     assert refused.status_code == 400, refused.text
 
 
 async def test_only_admins_and_keys_of_the_app_read_its_log(baobab: Baobab) -> None:
-    app = await baobab.app()
-    member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
+    app = await baobab.create_app()
+    member, admin = await create_person(baobab, "ada", role="member"), await create_person(baobab, "bob", role="admin")
     path = f"/v1/{app}/audit-logs"
     assert (await baobab.client.get(path)).status_code == 401
-    for headers in (member.headers, await baobab.user(app, USER), (await person(baobab, "eve")).headers):
+    for headers in (member.headers, await baobab.user_headers(app, USER), (await create_person(baobab, "eve")).headers):
         assert (await baobab.client.get(path, headers=headers)).status_code == 403
-    for headers in (admin.headers, await key(baobab, key_scope="app", target_app_id=app)):
+    for headers in (admin.headers, await create_key(baobab, key_scope="app", target_app_id=app)):
         assert (await baobab.client.get(path, headers=headers)).status_code == 200
 
 
 async def test_what_a_handler_refuses_is_written_down_as_failed_with_its_reason(baobab: Baobab) -> None:
-    app, taken = await baobab.app(), await baobab.app(name="taken")
+    app, taken = await baobab.create_app(), await baobab.create_app(name="taken")
     await baobab.client.patch(f"/apps/{app}", json={"name": "taken"}, headers=baobab.owner)
-    row = (await logs(baobab, app, event_type="app.rename_failed"))["logs"][0]
+    row = (await list_logs(baobab, app, event_type="app.rename_failed"))["logs"][0]
     assert row["success"] is False
     assert row["error_message"] == "The organisation has an app named `taken`."
-    assert (await logs(baobab, taken, event_type="app.rename_failed"))["total"] == 0
+    assert (await list_logs(baobab, taken, event_type="app.rename_failed"))["total"] == 0
 
 
 async def test_failed_sign_ins_are_written_down_without_what_was_typed(baobab: Baobab) -> None:
@@ -274,7 +274,7 @@ async def test_failed_sign_ins_are_written_down_without_what_was_typed(baobab: B
     assert (await baobab.client.post("/platform/login", json=body)).status_code in (400, 401)
     body["email"] = "nobody@example.com"
     assert (await baobab.client.post("/platform/login", json=body)).status_code == 401
-    rows = [row for row in await every_row(baobab) if row["event_type"] == "login_failed"]
+    rows = [row for row in await list_rows(baobab) if row["event_type"] == "login_failed"]
     assert rows
     assert all(row["category"] == "auth" and not row["success"] for row in rows)
     assert "my secret Guess" not in repr(rows)

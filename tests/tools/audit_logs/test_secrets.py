@@ -25,8 +25,8 @@ async def test_no_secret_stands_in_any_table_file_or_log_line(baobab: Baobab, tm
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
     try:
-        secrets = await _every_kind_of_secret(baobab)
-        await baobab.house.services.audit_log.flush()
+        secrets = await _create_secrets(baobab)
+        await baobab.application.services.audit_log.flush()
     finally:
         root.removeHandler(handler)
         for name, level in levels.items():
@@ -34,7 +34,7 @@ async def test_no_secret_stands_in_any_table_file_or_log_line(baobab: Baobab, tm
     written = stream.getvalue()
     for line in written.splitlines():
         json.loads(line)
-    async with baobab.house.services.database.reading() as connection:
+    async with baobab.application.services.database.reading() as connection:
         for table in metadata.sorted_tables:
             written += repr((await connection.execute(text(f'SELECT * FROM "{table.name}"'))).all())  # noqa: S608
     files = (file for file in tmp_path.rglob("*") if file.is_file() and file.name != "secret.key")
@@ -44,20 +44,20 @@ async def test_no_secret_stands_in_any_table_file_or_log_line(baobab: Baobab, tm
         assert secret.encode() not in on_disk, kind
 
 
-async def _every_kind_of_secret(baobab: Baobab) -> Any:
-    client, owner, app = baobab.client, baobab.owner, await baobab.app()
+async def _create_secrets(baobab: Baobab) -> Any:
+    client, owner, app = baobab.client, baobab.owner, await baobab.create_app()
 
-    async def minted(**wanted: Any) -> Any:
+    async def create_key(**wanted: Any) -> Any:
         return (await client.post("/api-keys", json={"name": "k", **wanted}, headers=owner)).json()["key"]
 
     secrets = {
         "bootstrap key": baobab.key,
-        "account key": await minted(),
-        "app key": await minted(key_scope="app", target_app_id=app),
-        "gateway key": await minted(scopes=["ai:gateway"]),
-        "substrate key": await minted(scopes=["substrate"]),
+        "account key": await create_key(),
+        "app key": await create_key(key_scope="app", target_app_id=app),
+        "gateway key": await create_key(scopes=["ai:gateway"]),
+        "substrate key": await create_key(scopes=["substrate"]),
         "function key": (await client.post(f"/v1/{app}/kv/_rotate_key", headers=owner)).json()["function_key"],
-        "user token": (await baobab.user(app, USER))["authorization"].removeprefix("Bearer "),
+        "user token": (await baobab.user_headers(app, USER))["authorization"].removeprefix("Bearer "),
         "password": "correct Horse 7!",
     }
     ada = {"email": "ada@example.com", "password": secrets["password"]}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.ai.conftest import Installation, installation
+from tests.tools.ai.conftest import Installation, open_installation
 
 
 @pytest.fixture
@@ -15,5 +15,5 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
-    async with installation(tmp_path / "data", settings) as opened:
+    async with open_installation(tmp_path / "data", settings) as opened:
         yield opened

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.money import dollars, nanos
-from tests.columns import end
+from tests.backends import release_data
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import first_organisation
+from tests.installation import open_installation
+from tests.people import get_first_organisation
 
 Setting = Callable[[str], tuple[httpx.Response, int | None]]
 
@@ -31,19 +31,19 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     """Sets a budget over REST to what is JSON already; the answer, and the nano-dollars that count then."""
     data = tmp_path_factory.mktemp("amounts")
     with asyncio.Runner() as runner:
-        opening = installation(data)
+        opening = open_installation(data)
         baobab: Baobab = runner.run(opening.__aenter__())
-        app_id, ours = runner.run(baobab.app()), runner.run(first_organisation(baobab))
+        app_id, ours = runner.run(baobab.create_app()), runner.run(get_first_organisation(baobab))
 
         async def set_(most: str) -> tuple[httpx.Response, int | None]:
             path, body = f"/dashboard/billing/budgets/app/{app_id}/day", f'{{"most_usd": {most}}}'
             answer = await baobab.client.put(path, content=body, headers=baobab.owner)
-            budgets = await baobab.house.services.part(Credits).budgets(ours)
+            budgets = await baobab.application.services.part(Credits).budgets(ours)
             return answer, budgets[0].most if budgets else None
 
         yield lambda most: runner.run(set_(most))
         runner.run(opening.__aexit__(None, None, None))
-    end(data)
+    release_data(data)
 
 
 @settings(max_examples=60)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.backends import release_data
 from tests.clock import FixedClock
-from tests.columns import end
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import first_organisation
-from tests.runtime.gateway.upstream import Upstream, upstream
+from tests.installation import open_installation
+from tests.people import get_first_organisation
+from tests.runtime.gateway.upstream import Upstream, start_upstream
 from tests.tools.ai.conftest import HELLO, MINI, VENDOR_KEY, Installation
-from tests.tools.ai.test_metering import gate
-from tests.tools.billing.test_budgets import BUDGETS, gateway_key, listed, put
+from tests.tools.ai.test_metering import start_gate
+from tests.tools.billing.test_budgets import BUDGETS, create_gateway_key, list_budgets, put_budget
 
 CALLS = 96
 FITTING = 7
@@ -37,14 +37,14 @@ def settings() -> dict[str, str]:
 async def test_of_many_at_once_those_pass_who_fit_into_the_budget_and_no_provider_hears_of_others(
     baobab: Installation, subject: str, period: str
 ) -> None:
-    app_id = await baobab.app()
-    key_id, agent = await gateway_key(baobab)
+    app_id = await baobab.create_app()
+    key_id, agent = await create_gateway_key(baobab)
     mine: Any = {"path": f"/v1/{app_id}"} if subject == "app" else {"by": agent}
     place = f"{subject}/{app_id if subject == 'app' else key_id}/{period}"
     limit = FITTING * SET_ASIDE
-    await put(baobab, place, f"0.{limit:09d}")
-    async with gate() as (opened, asked, url):
-        model = baobab.lab("gate", server="gate", url=url)
+    await put_budget(baobab, place, f"0.{limit:09d}")
+    async with start_gate() as (opened, asked, url):
+        model = baobab.add_model("gate", server="gate", url=url)
         calls = [asyncio.create_task(baobab.chat(model, max_tokens=ANSWER, **mine)) for _ in range(CALLS)]
         refused = []
         async with asyncio.timeout(60):
@@ -53,30 +53,30 @@ async def test_of_many_at_once_those_pass_who_fit_into_the_budget_and_no_provide
                 if len(refused) == CALLS - FITTING:
                     # The others wait for their answers.
                     break
-        (budget,) = await listed(baobab)
+        (budget,) = await list_budgets(baobab)
         assert 0 < budget["reserved_usd"] <= budget["limit_usd"]
         opened.set()
         answers = await asyncio.gather(*calls)
     assert {answer.status_code for answer in refused} == {402}
     assert {answer.json()["error"]["budget"]["period"] for answer in refused} == {period}
     assert [answer.status_code for answer in answers].count(200) == FITTING == len(asked)
-    await baobab.settled()
-    (budget,) = await listed(baobab)
+    await baobab.get_settled_balance()
+    (budget,) = await list_budgets(baobab)
     assert (budget["spent_usd"], budget["reserved_usd"]) == (FITTING * COST / NANOS, 0)
 
 
 async def test_calls_one_after_the_other_spend_all_of_a_budget_and_no_more(baobab: Installation) -> None:
-    key_id, agent = await gateway_key(baobab)
+    key_id, agent = await create_gateway_key(baobab)
     # So many at once, as often as any of them still fits.
     limit = 4 * SET_ASIDE
-    await put(baobab, f"key/{key_id}/day", f"0.{limit:09d}")
+    await put_budget(baobab, f"key/{key_id}/day", f"0.{limit:09d}")
     passed = 0
     while True:
         answers = await asyncio.gather(*[baobab.chat(by=agent, max_tokens=ANSWER) for _ in range(CALLS)])
         now = [answer.status_code for answer in answers].count(200)
         passed += now
-        await baobab.settled()
-        (budget,) = await listed(baobab)
+        await baobab.get_settled_balance()
+        (budget,) = await list_budgets(baobab)
         assert budget["spent_usd"] == passed * COST / NANOS <= budget["limit_usd"]
         if now == 0:
             break
@@ -85,27 +85,27 @@ async def test_calls_one_after_the_other_spend_all_of_a_budget_and_no_more(baoba
 
 @pytest.fixture
 async def fake() -> AsyncIterator[Upstream]:
-    async with upstream() as found:
+    async with start_upstream() as found:
         yield found
 
 
 @pytest.fixture
-async def house(tmp_path: Path, fake: Upstream) -> AsyncIterator[tuple[Baobab, FixedClock]]:
+async def month_end(tmp_path: Path, fake: Upstream) -> AsyncIterator[tuple[Baobab, FixedClock]]:
     """An installation in the last second of a month, UTC."""
     clock = FixedClock(datetime(2027, 1, 31, 23, 59, 59, tzinfo=UTC).timestamp())
     environment = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{fake.url}/v1"}
     parts = {"clock": clock, "environment": environment}
-    async with installation(tmp_path / "data", {"BAOBAB_AI_PROBE": "false"}, **parts) as opened:
+    async with open_installation(tmp_path / "data", {"BAOBAB_AI_PROBE": "false"}, **parts) as opened:
         yield opened, clock
-    end(tmp_path / "data")
+    release_data(tmp_path / "data")
 
 
 @pytest.mark.parametrize("period", ["day", "month"])
 async def test_a_budget_begins_anew_at_midnight_in_utc(
-    house: tuple[Baobab, FixedClock], fake: Upstream, period: str
+    month_end: tuple[Baobab, FixedClock], fake: Upstream, period: str
 ) -> None:
-    baobab, clock = house
-    app_id = await baobab.app()
+    baobab, clock = month_end
+    app_id = await baobab.create_app()
     place: dict[str, Any] = {"json": {"most_usd": f"0.{SET_ASIDE:09d}"}, "headers": baobab.owner}
     made = await baobab.client.put(f"{BUDGETS}/app/{app_id}/{period}", **place)
     assert made.json()["budget"]["resets_at"] == "2027-02-01T00:00:00Z"
@@ -130,5 +130,5 @@ async def test_a_budget_begins_anew_at_midnight_in_utc(
     assert await call() == 402
     assert len(fake.requests) == 2
     today = clock.now().date()
-    (used,) = await baobab.house.services.credits.usage(await first_organisation(baobab), today, today)
+    (used,) = await baobab.application.services.credits.usage(await get_first_organisation(baobab), today, today)
     assert used.cost == COST

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from baobab.tools.core.credits import Usage
-from tests.mcp_server.speaking import refusal, use
-from tests.people import first_organisation, key, person
+from tests.mcp_server.mcp_requests import call_tool, read_refusal
+from tests.people import create_key, create_person, get_first_organisation
 from tests.tools.ai.conftest import MINI, Installation
 
 USD = 10**9
@@ -16,18 +16,18 @@ MINI_COST = 5850
 BILLING = "/dashboard/billing"
 
 
-async def billing(baobab: Installation, by: dict[str, str] | None = None, **query: str) -> Any:
+async def get_statement(baobab: Installation, by: dict[str, str] | None = None, **query: str) -> Any:
     answer = await baobab.client.get(BILLING, params=query, headers=by or baobab.owner)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
-    ours = await first_organisation(baobab)
+    ours = await get_first_organisation(baobab)
     await baobab.credits.top_up(ours, 2 * USD + 1, "payment 1")
     await baobab.credits.set_terms(ours, floor=-10 * USD)
     await baobab.credits.reserve(ours, 3 * USD, purpose="chat", ttl_seconds=60)
-    told = await billing(baobab)
+    told = await get_statement(baobab)
     assert told["organization_id"] == ours
     assert told["plan"]["id"] == "launch"
     assert told["plan"]["name"] == "Launch"
@@ -55,23 +55,25 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
         "floor_usd": -10.0,
     }
     assert told["aiCredits"] == {"included": 5.0, "used": 0.0, "remaining": 5.0}
-    now = baobab.house.services.clock.now()
+    now = baobab.application.services.clock.now()
     assert told["billingPeriodStart"] == f"{now:%Y-%m}-01T00:00:00Z"
 
 
 async def test_many_who_look_at_once_do_not_wait_for_each_other(baobab: Installation) -> None:
     async with asyncio.timeout(20):
-        await asyncio.gather(*(billing(baobab) for _ in range(40)))
+        await asyncio.gather(*(get_statement(baobab) for _ in range(40)))
 
 
 async def test_what_was_called_shows_as_use_and_what_was_called_with_an_own_key_apart(baobab: Installation) -> None:
-    ours = await first_organisation(baobab)
+    ours = await get_first_organisation(baobab)
     await baobab.chat(MINI)
     await baobab.chat("baobab/echo")
     reservation = await baobab.credits.reserve(ours, 0, purpose="chat", ttl_seconds=60)
     await baobab.credits.settle(reservation, 999, Usage(MINI, 3, 4, byok=True))
-    free = sum(one.prompt_tokens + one.completion_tokens for one in await baobab.used() if one.model == "baobab/echo")
-    told = await billing(baobab)
+    free = sum(
+        one.prompt_tokens + one.completion_tokens for one in await baobab.list_usage() if one.model == "baobab/echo"
+    )
+    told = await get_statement(baobab)
     spent = MINI_COST / USD
     assert told["platform"] == {"requests": 2, "tokens": 18 + free, "cost": spent}
     assert told["byok"] == {"requests": 1, "tokens": 7, "cost": 999 / USD}
@@ -80,10 +82,10 @@ async def test_what_was_called_shows_as_use_and_what_was_called_with_an_own_key_
 
 
 async def test_what_is_owed_is_below_zero_and_nothing_is_available(baobab: Installation) -> None:
-    ours = await first_organisation(baobab)
+    ours = await get_first_organisation(baobab)
     reservation = await baobab.credits.reserve(ours, 5 * USD, purpose="chat", ttl_seconds=60)
     await baobab.credits.settle(reservation, 6 * USD, Usage(MINI))
-    told = (await billing(baobab))["credits"]
+    told = (await get_statement(baobab))["credits"]
     assert (told["monthly_allowance_usd"], told["topup_usd"], told["total_usd"]) == (0.0, -1.0, -1.0)
     assert told["available_usd"] == 0.0
 
@@ -96,8 +98,8 @@ async def test_a_plan_without_a_cap_and_one_that_gives_once_say_so(
     baobab: Installation, included: float | None, once: bool
 ) -> None:
     await baobab.chat(MINI)
-    await baobab.settled()
-    told = await billing(baobab)
+    await baobab.get_settled_balance()
+    told = await get_statement(baobab)
     left = None if included is None else (USD - MINI_COST) / USD
     limits = told["plan"]["limits"]
     assert (limits["maxAiCreditsUsd"], limits["aiCreditsLifetime"]) == (included, once)
@@ -106,36 +108,36 @@ async def test_a_plan_without_a_cap_and_one_that_gives_once_say_so(
 
 
 async def test_terms_of_its_own_stand_in_the_place_of_the_plans(baobab: Installation) -> None:
-    await baobab.credits.set_terms(await first_organisation(baobab), allowance=7 * USD)
-    told = await billing(baobab)
+    await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=7 * USD)
+    told = await get_statement(baobab)
     assert told["plan"]["limits"]["maxAiCreditsUsd"] == told["aiCredits"]["included"] == 7.0
 
 
 async def test_both_doors_answer_the_same(baobab: Installation) -> None:
-    over_mcp = (await use(baobab, "billing_get"))["structuredContent"]
-    assert over_mcp == await billing(baobab)
+    over_mcp = (await call_tool(baobab, "billing_get"))["structuredContent"]
+    assert over_mcp == await get_statement(baobab)
 
 
 async def test_a_member_chooses_the_organisation_by_query_or_header(baobab: Installation) -> None:
-    ours = await first_organisation(baobab)
-    who = await person(baobab, "member", role="member")
-    assert (await billing(baobab, who.headers))["organization_id"] == who.organisation_id
-    assert (await billing(baobab, who.headers, org_id=ours))["organization_id"] == ours
-    assert (await billing(baobab, {**who.headers, "x-organization-id": ours}))["organization_id"] == ours
+    ours = await get_first_organisation(baobab)
+    who = await create_person(baobab, "member", role="member")
+    assert (await get_statement(baobab, who.headers))["organization_id"] == who.organisation_id
+    assert (await get_statement(baobab, who.headers, org_id=ours))["organization_id"] == ours
+    assert (await get_statement(baobab, {**who.headers, "x-organization-id": ours}))["organization_id"] == ours
 
 
 @pytest.mark.parametrize("tool", ["billing_get", "billing_budgets", "billing_usage"])
 async def test_strangers_see_nothing_and_are_not_told_who_exists(baobab: Installation, tool: str) -> None:
-    ours = await first_organisation(baobab)
-    stranger = await person(baobab, "stranger")
-    their_key = await key(baobab, stranger.headers)
-    nobody = baobab.house.services.ids.uuid()
-    path = baobab.house.registry.find(tool).rest.path  # type: ignore[union-attr]
+    ours = await get_first_organisation(baobab)
+    stranger = await create_person(baobab, "stranger")
+    their_key = await create_key(baobab, stranger.headers)
+    nobody = baobab.application.services.ids.uuid()
+    path = baobab.application.registry.find(tool).rest.path  # type: ignore[union-attr]
     for by in (stranger.headers, their_key):
         answers = [await baobab.client.get(path, params={"org_id": org}, headers=by) for org in (ours, nobody)]
         assert [answer.status_code for answer in answers] == [403, 403]
         assert answers[0].json() == answers[1].json()
-        refused = refusal(await use(baobab, tool, {"org_id": ours}, by=by))
+        refused = read_refusal(await call_tool(baobab, tool, {"org_id": ours}, by=by))
         assert refused["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
 
 
@@ -156,12 +158,12 @@ async def test_the_plans_are_public(baobab: Installation) -> None:
 
 
 async def test_a_further_organisation_has_no_allowance_until_the_operator_grants_one(baobab: Installation) -> None:
-    who = await person(baobab, "founder")
+    who = await create_person(baobab, "founder")
     made = await baobab.client.post("/v1/organizations", json={"name": "Second"}, headers=who.headers)
     assert made.status_code == 201, made.text
     second = made.json()["id"]
-    told = await billing(baobab, who.headers, org_id=second)
+    told = await get_statement(baobab, who.headers, org_id=second)
     assert told["credits"]["monthly_allowance_usd"] == 0
-    assert (await billing(baobab, who.headers))["credits"]["monthly_allowance_usd"] == 5
+    assert (await get_statement(baobab, who.headers))["credits"]["monthly_allowance_usd"] == 5
     await baobab.credits.set_terms(second)
-    assert (await billing(baobab, who.headers, org_id=second))["credits"]["monthly_allowance_usd"] == 5
+    assert (await get_statement(baobab, who.headers, org_id=second))["credits"]["monthly_allowance_usd"] == 5

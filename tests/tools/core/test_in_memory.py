@@ -14,7 +14,7 @@ from tests.conftest import KEY, Baobab
 
 
 async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(baobab: Baobab) -> None:
-    services = baobab.house.services
+    services = baobab.application.services
     live: list[Key | None] = [Key("k", "o", "a", None, frozenset("*"))]
     going = asyncio.Event()
 
@@ -39,8 +39,8 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(baobab: Bao
 
 
 async def test_tallies_survive_a_database_that_does_not_answer(baobab: Baobab) -> None:
-    app_id = await baobab.app()
-    services = baobab.house.services
+    app_id = await baobab.create_app()
+    services = baobab.application.services
     trail: AuditLog = services.audit_log
     path = f"/v1/{app_id}/kv/n"
     # What the way needs of the database is in memory after this.

@@ -26,7 +26,7 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Toolset
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.servers import ValkeyServer, valkey
+from tests.servers import ValkeyServer, start_valkey
 from tests.storage.valkey import children
 
 _SUBJECTS = (f"subject{number}" for number in itertools.count())
@@ -34,7 +34,7 @@ _SUBJECTS = (f"subject{number}" for number in itertools.count())
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ValkeyServer]:
-    with valkey() as running:
+    with start_valkey() as running:
         yield running
 
 
@@ -61,7 +61,7 @@ def subject() -> str:
     return next(_SUBJECTS)
 
 
-async def passed(limits: Limiter, subject: str, turns: int, amount: int = 10, window: int = 60) -> int:
+async def count_passed(limits: Limiter, subject: str, turns: int, amount: int = 10, window: int = 60) -> int:
     """How many of so many at once."""
     asked = (resolve_answer(limits.spend("test", subject, amount, window)) for _ in range(turns))
     results = await asyncio.gather(*asked, return_exceptions=True)
@@ -70,7 +70,7 @@ async def passed(limits: Limiter, subject: str, turns: int, amount: int = 10, wi
 
 async def test_ten_of_a_hundred_at_once_from_two_processes_pass(server: ValkeyServer, pipeline: Pipeline) -> None:
     await pipeline.send("FLUSHALL")
-    assert sum(await children.answers(*[("spend", server.url)] * 2)) == 10
+    assert sum(await children.run_children(*[("spend", server.url)] * 2)) == 10
 
 
 async def test_a_window_moves_on_with_each_that_it_holds(
@@ -84,11 +84,11 @@ async def test_a_window_moves_on_with_each_that_it_holds(
         await limits.spend("test", subject, 3, 60)
     assert refused.value.retry_after == 30
     clock.advance(29.75)
-    assert await passed(limits, subject, 5, amount=3) == 0
+    assert await count_passed(limits, subject, 5, amount=3) == 0
     clock.advance(0.25)
-    assert await passed(limits, subject, 5, amount=3) == 1
+    assert await count_passed(limits, subject, 5, amount=3) == 1
     clock.advance(10)
-    assert await passed(limits, subject, 5, amount=3) == 1
+    assert await count_passed(limits, subject, 5, amount=3) == 1
     assert await limits.count_used("test", subject, 3, 60) == 3
 
 
@@ -101,21 +101,21 @@ async def test_subjects_policies_and_windows_are_counted_apart(limits: SharedRat
 
 async def test_the_server_s_own_time_counts_where_no_clock_is_given(pipeline: Pipeline, subject: str) -> None:
     limits = SharedRateLimits(SlidingWindows(pipeline), SystemClock())
-    assert await passed(limits, subject, 8, amount=5, window=1) == 5
+    assert await count_passed(limits, subject, 8, amount=5, window=1) == 5
     await asyncio.sleep(1.01)
-    assert await passed(limits, subject, 8, amount=5, window=1) == 5
+    assert await count_passed(limits, subject, 8, amount=5, window=1) == 5
 
 
 async def test_a_clock_that_is_set_back_neither_shuts_a_window_nor_opens_it(
     limits: SharedRateLimits, clock: FixedClock, subject: str
 ) -> None:
-    assert await passed(limits, subject, 20) == 10
+    assert await count_passed(limits, subject, 20) == 10
     clock.advance(-30)
-    assert await passed(limits, subject, 20) == 0
+    assert await count_passed(limits, subject, 20) == 0
     clock.advance(-3600)
-    assert await passed(limits, subject, 20) == 10
+    assert await count_passed(limits, subject, 20) == 10
     clock.advance(60)
-    assert await passed(limits, subject, 20) == 10
+    assert await count_passed(limits, subject, 20) == 10
 
 
 async def test_while_the_server_is_gone_each_worker_counts_for_itself(
@@ -124,31 +124,31 @@ async def test_while_the_server_is_gone_each_worker_counts_for_itself(
     pipeline = Pipeline(server.url)
     await pipeline.open()
     limits = SharedRateLimits(SlidingWindows(pipeline, clock.time), clock)
-    assert await passed(limits, subject, 20) == 10
+    assert await count_passed(limits, subject, 20) == 10
     server.stop()
     await asyncio.sleep(0.05)
     with caplog.at_level(logging.WARNING, "baobab.tools.core.limits"):
-        assert await passed(limits, subject, 50) == 10
-        assert await passed(limits, subject, 50) == 0
+        assert await count_passed(limits, subject, 50) == 10
+        assert await count_passed(limits, subject, 50) == 0
         assert await limits.count_used("test", subject, 10, 60) == 10
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         server.start()
         other = Pipeline(server.url)
         await other.open()
         async with asyncio.timeout(10):
-            while not await answers(pipeline):
+            while not await is_answering(pipeline):
                 await asyncio.sleep(0.02)
         # The counts of before are there: the server kept them.
         assert await limits.count_used("test", subject, 10, 60) == 10
         clock.advance(60)
-        assert await passed(limits, subject, 20) == 10
-        assert await passed(SharedRateLimits(SlidingWindows(other, clock.time), clock), subject, 20) == 0
+        assert await count_passed(limits, subject, 20) == 10
+        assert await count_passed(SharedRateLimits(SlidingWindows(other, clock.time), clock), subject, 20) == 0
         assert len(caplog.records) == 2
     await other.close()
     await pipeline.close()
 
 
-async def answers(pipeline: Pipeline) -> bool:
+async def is_answering(pipeline: Pipeline) -> bool:
     try:
         return bool(await pipeline.send("PING"))
     except ValkeyUnavailable:
@@ -173,7 +173,7 @@ async def test_a_tool_is_limited_over_all_workers(baobab: Baobab, server: Valkey
     for pipeline in pipelines:
         await pipeline.open()
         limits = SharedRateLimits(SlidingWindows(pipeline), SystemClock())
-        workers.append(Registry([shelf]).bind(dataclasses.replace(baobab.house.services, limits=limits)))
+        workers.append(Registry([shelf]).bind(dataclasses.replace(baobab.application.services, limits=limits)))
     door = RequestContext("test", "req-1", ip=subject)
     calls = (worker.run(worker.find("shelf_rare"), {}, ANONYMOUS, door) for worker in workers * 3)
     results = await asyncio.gather(*calls, return_exceptions=True)
@@ -211,14 +211,14 @@ def test_it_answers_as_counting_in_this_process_does(server: ValkeyServer) -> No
                     clock.advance(step)
                     continue
                 subject, amount, window, cost = step
-                shared, own = [await outcome(each, prefix + subject, amount, window, cost) for each in both]
+                shared, own = [await observe_spend(each, prefix + subject, amount, window, cost) for each in both]
                 assert shared == own
 
         alike()
         runner.run(pipeline.close())
 
 
-async def outcome(limits: Limiter, subject: str, amount: int, window: int, cost: int) -> object:
+async def observe_spend(limits: Limiter, subject: str, amount: int, window: int, cost: int) -> object:
     """What it answers, and what is taken then."""
     try:
         answer: object = await resolve_answer(limits.spend("test", subject, amount, window, cost))

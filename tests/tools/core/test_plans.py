@@ -10,12 +10,12 @@ import pytest
 from baobab.tools.core.limits import CallerRequests
 from baobab.tools.core.plans import PLANS
 from tests.conftest import ADDRESS, Baobab
-from tests.installation import installation
-from tests.people import first_organisation, key, person
+from tests.installation import open_installation
+from tests.people import create_key, create_person, get_first_organisation
 from tests.ports import free_port
-from tests.tools.agents.conftest import graph
+from tests.tools.agents.conftest import build_graph
 
-SMALL = graph({"done": {"type": "end", "output_template": "done"}})
+SMALL = build_graph({"done": {"type": "end", "output_template": "done"}})
 PLAYGROUND = PLANS["playground"]
 FULL = "project_limit_reached"
 
@@ -29,8 +29,8 @@ def settings() -> dict[str, str]:
 async def test_apps_that_are_asked_for_at_once_stop_exactly_at_the_plans_number(
     tmp_path: Path, plan: str, apps: int
 ) -> None:
-    async with installation(tmp_path / "data", {"BAOBAB_PLAN": plan}) as baobab:
-        someone = await person(baobab, "someone")
+    async with open_installation(tmp_path / "data", {"BAOBAB_PLAN": plan}) as baobab:
+        someone = await create_person(baobab, "someone")
         wishes = [{"name": f"app-{number}"} for number in range(3 * apps + 2)]
         asked = (baobab.client.post("/init", json=wish, headers=someone.headers) for wish in wishes)
         answers = await asyncio.gather(*asked)
@@ -48,8 +48,8 @@ async def test_apps_that_are_asked_for_at_once_stop_exactly_at_the_plans_number(
 
 
 async def test_who_runs_the_server_has_as_many_apps_as_they_like(baobab: Baobab) -> None:
-    colleague = await person(baobab, "colleague", role="member")
-    home = {**colleague.headers, "x-organization-id": await first_organisation(baobab)}
+    colleague = await create_person(baobab, "colleague", role="member")
+    home = {**colleague.headers, "x-organization-id": await get_first_organisation(baobab)}
     for number, headers in enumerate((baobab.owner, baobab.owner, home)):
         made = await baobab.client.post("/init", json={"name": f"own-{number}"}, headers=headers)
         assert made.status_code == 201, made.text
@@ -65,8 +65,8 @@ async def test_keys_and_servers_of_models_and_tools_stop_at_the_plans_numbers(
     small = dataclasses.replace(PLAYGROUND, api_keys=3, model_servers=2, tool_servers=2)
     monkeypatch.setitem(PLANS, "playground", small)
     settings = {"BAOBAB_PLAN": "playground", "BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"}
-    async with installation(tmp_path / "data", settings) as baobab:
-        owner = (await person(baobab, "owner")).headers
+    async with open_installation(tmp_path / "data", settings) as baobab:
+        owner = (await create_person(baobab, "owner")).headers
         app = (await baobab.client.post("/init", json={"name": "only"}, headers=owner)).json()["app_id"]
         dead = f"http://127.0.0.1:{free_port()}"
         bounded = {
@@ -84,7 +84,7 @@ async def test_keys_and_servers_of_models_and_tools_stop_at_the_plans_numbers(
 
 
 async def test_the_agents_of_an_app_stop_at_the_cap_of_the_plan(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     bodies = [{"name": f"agent-{number}", "graph_spec": SMALL} for number in range(60)]
     made = (baobab.client.post(f"/v1/{app}/agents", json=body, headers=baobab.owner) for body in bodies)
     statuses = Counter(answer.status_code for answer in await asyncio.gather(*made))
@@ -92,8 +92,8 @@ async def test_the_agents_of_an_app_stop_at_the_cap_of_the_plan(baobab: Baobab) 
 
 
 async def test_the_graphs_of_an_app_have_so_many_bytes_together_and_removed_ones_make_room(baobab: Baobab) -> None:
-    app = await baobab.app()
-    path, large = f"/v1/{app}/agents", graph({"done": {"type": "end", "output_template": ["x" * 100_000] * 9}})
+    app = await baobab.create_app()
+    path, large = f"/v1/{app}/agents", build_graph({"done": {"type": "end", "output_template": ["x" * 100_000] * 9}})
 
     async def make(name: str, spec: object) -> int:
         body = {"name": name, "graph_spec": spec}
@@ -111,9 +111,9 @@ async def test_the_graphs_of_an_app_have_so_many_bytes_together_and_removed_ones
 async def test_all_keys_of_an_organisation_have_one_bucket_of_requests_together(
     baobab: Baobab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = [await key(baobab) for _ in range(2)]
-    other = await person(baobab, "other")
-    theirs = await key(baobab, other.headers)
+    keys = [await create_key(baobab) for _ in range(2)]
+    other = await create_person(baobab, "other")
+    theirs = await create_key(baobab, other.headers)
     monkeypatch.setattr(CallerRequests, "of_organisation", 10)
     statuses = [(await baobab.client.get("/apps", headers=keys[n % 2])).status_code for n in range(12)]
     assert statuses == [200] * 10 + [429] * 2
@@ -121,9 +121,9 @@ async def test_all_keys_of_an_organisation_have_one_bucket_of_requests_together(
 
 
 async def test_whoever_reads_and_decides_approvals_has_the_requests_of_the_plan(baobab: Baobab) -> None:
-    keys = [await key(baobab) for _ in range(2)]
-    other = await person(baobab, "other")
-    theirs = await key(baobab, other.headers)
+    keys = [await create_key(baobab) for _ in range(2)]
+    other = await create_person(baobab, "other")
+    theirs = await create_key(baobab, other.headers)
     most = PLAYGROUND.requests_per_minute or 0
     statuses: Counter[int] = Counter()
     for number in range(most + 2):
@@ -142,7 +142,7 @@ class TestWithoutCaps:
         return {"BAOBAB_PLAN": "enterprise"}
 
     async def test_a_plan_without_a_cap_takes_any_number_of_decisions(self, baobab: Baobab) -> None:
-        by = await key(baobab)
+        by = await create_key(baobab)
         for _ in range(CallerRequests.amount + 1):
             answer = await baobab.client.get("/v1/approvals", headers=by)
         assert answer.status_code == 200

@@ -39,7 +39,7 @@ from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import OMITTED, Text
 from baobab.tools.core.wording import render_fields
 from baobab.tools.suggestions.tables import table as suggestions
-from tests.columns import address
+from tests.backends import database_url
 from tests.conftest import Baobab
 
 ROOT = Path(__file__).parents[3]
@@ -51,11 +51,11 @@ class Done(TypedDict):
     word: str
 
 
-def toolset(name: str = "shelf", **settings: Any) -> Toolset:
+def build_toolset(name: str = "shelf", **settings: Any) -> Toolset:
     return Toolset(name, "A shelf.", base="/v1/shelf", **settings)
 
 
-def registered(shelf: Any, handler: Any) -> Any:
+def register_handler(shelf: Any, handler: Any) -> Any:
     shelf.tool("GET /", **READ)(handler)
     return Registry([shelf])
 
@@ -171,7 +171,7 @@ READ: dict[str, Any] = {"access": EVERYBODY, "effect": "read"}
 def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(
     handler: Any, route: Any, options: Any, complaint: Any
 ) -> None:
-    shelf = toolset()
+    shelf = build_toolset()
     with pytest.raises(RegistrationError, match=complaint) as refused:
         shelf.tool(route, **READ, **options)(handler)
     assert handler.__name__ in str(refused.value)
@@ -182,20 +182,20 @@ def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(
     "handler", [shelf_unbounded, shelf_unbounded_list, shelf_unbounded_address, shelf_unbounded_inside]
 )
 def test_an_argument_without_a_bound_is_refused_before_anybody_can_call_the_tool(handler: Any) -> None:
-    shelf = toolset()
+    shelf = build_toolset()
     with pytest.raises(RegistrationError, match="has no bound"):
-        registered(shelf, handler).prepare()
+        register_handler(shelf, handler).prepare()
 
 
 def test_two_tools_of_one_name_in_one_toolset_are_refused() -> None:
-    shelf = toolset()
+    shelf = build_toolset()
     shelf.tool("GET /", **READ)(shelf_read)
     with pytest.raises(RegistrationError, match="has a tool of this name already"):
         shelf.tool("GET /again", **READ)(shelf_read)
 
 
 def test_two_tools_of_one_name_in_two_toolsets_are_refused() -> None:
-    one, other = toolset(), Toolset("rack", "A rack.", base="/v1/rack")
+    one, other = build_toolset(), Toolset("rack", "A rack.", base="/v1/rack")
     one.tool("GET /", **READ)(shelf_read)
     other.tool("GET /", **READ)(shelf_read)
     with pytest.raises(RegistrationError, match="two toolsets"):
@@ -208,7 +208,7 @@ def test_two_tools_on_one_route_are_refused_whatever_their_parameters_are_called
         """Read another word."""
         return {"word": word or name}
 
-    shelf = toolset()
+    shelf = build_toolset()
     shelf.tool(first, **READ)(shelf_read)
     shelf.tool(second, **READ)(shelf_other)
     with pytest.raises(RegistrationError, match="has the route"):
@@ -216,7 +216,7 @@ def test_two_tools_on_one_route_are_refused_whatever_their_parameters_are_called
 
 
 def test_every_tool_of_the_house_can_be_described(baobab: Baobab) -> None:
-    baobab.house.registry.prepare()
+    baobab.application.registry.prepare()
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_every_tool_of_the_house_can_be_described(baobab: Baobab) -> None:
     [("read", None), ("write", "update"), ("destructive", "delete"), ("external", "invoke")],
 )
 def test_what_is_written_down_follows_from_the_effect(effect: Any, audited: Any) -> None:
-    shelf = toolset()
+    shelf = build_toolset()
     shelf.tool("POST /", access=EVERYBODY, effect=effect)(shelf_read)
     audit = shelf.tools["shelf_read"].audit
     assert (audit and audit.action) == audited
@@ -239,7 +239,7 @@ async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab: Baobab, 
     text = answer.text.partition("data: ")[2] or answer.text
     hints = {"read": "readOnlyHint", "destructive": "destructiveHint", "external": "openWorldHint"}
     for listed in json.loads(text)["result"]["tools"]:
-        tool = baobab.house.registry.tools[listed["name"]]
+        tool = baobab.application.registry.tools[listed["name"]]
         told = listed["annotations"]
         if tool.effect == effect:
             hinted = {hint: told.get(hint, False) for hint in hints.values()}
@@ -270,7 +270,7 @@ async def test_an_error_names_operations_as_its_door_does(baobab: Baobab) -> Non
     unknown = await baobab.client.post("/mcp", json=body, headers={**headers, "authorization": "Bearer bb_sk_x"})
     assert "api_keys_create" in unknown.text
     # Models are not offered what takes a password.
-    assert baobab.house.registry.name_by_tool("platform_login") == "POST /platform/login"
+    assert baobab.application.registry.name_by_tool("platform_login") == "POST /platform/login"
 
 
 async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at() -> None:
@@ -280,7 +280,7 @@ async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at
         """Read a word."""
         return {"word": api_key}
 
-    tool = registered(toolset(), shelf_locked).find("shelf_locked")
+    tool = register_handler(build_toolset(), shelf_locked).find("shelf_locked")
     values = tool.validate({"api_key": "SUPERSECRET", "index_key": "open"})
     assert values["api_key"] == "SUPERSECRET"
     assert repr(values) == "{'api_key': '(hidden)', 'index_key': 'open'}"
@@ -291,7 +291,7 @@ async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at
 # -- The steps of a call -----------------------------------------------------------------------------------------------
 
 
-class Steps:
+class FakeAccess:
     """Access and limit that write down when they were asked, and refuse when they are told to."""
 
     anonymous, credential, description, raises = True, True, "", ()
@@ -315,26 +315,26 @@ class Steps:
             raise self.refusals[step]
 
 
-def suggestion(services: Any, word: str) -> Any:
+def build_suggestion(services: Any, word: str) -> Any:
     row = {"id": services.ids.uuid(), "category": "improvement", "description": word, "source": "agent"}
     return insert(suggestions), {**row, "status": "new", "user_id": "u", "created_at": services.clock.now()}
 
 
 @pytest.fixture
 def steps() -> Any:
-    return Steps()
+    return FakeAccess()
 
 
 @pytest.fixture
 def registry(baobab: Baobab, steps: Any) -> Any:
     """A registry of a few tools of this test, on the services of a whole installation."""
-    shelf = toolset()
+    shelf = build_toolset()
 
     @shelf.tool("POST /keep", access=steps, effect="write", limit=steps, audit=Audit("shelf.keep", resource="word"))
     async def shelf_keep(call: Call, word: Word, then: Word = "") -> Done:
         """Keep a word."""
         steps.asked.append("handle")
-        await call.execute(*suggestion(call.services, word))
+        await call.execute(*build_suggestion(call.services, word))
         call.audit.resource_id = word
         if then == "conflict":
             raise Conflict
@@ -365,15 +365,15 @@ def registry(baobab: Baobab, steps: Any) -> Any:
         """Tell what was left out."""
         return {"word": f"{'nothing' if word is OMITTED else word} {size}"}
 
-    return Registry([shelf]).bind(baobab.house.services)
+    return Registry([shelf]).bind(baobab.application.services)
 
 
-async def kept(registry: Any) -> Any:
+async def list_kept(registry: Any) -> Any:
     async with registry.services.database.reading() as connection:
         return list((await connection.execute(select(suggestions.c.description))).scalars())
 
 
-async def events(registry: Any) -> Any:
+async def list_events(registry: Any) -> Any:
     query = select(audit_logs).where(audit_logs.c.event_type.like("shelf%")).order_by(audit_logs.c.created_at)
     async with registry.services.database.reading() as connection:
         return [(row.event_type, row.resource_id, row.success) for row in await connection.execute(query)]
@@ -382,8 +382,8 @@ async def events(registry: Any) -> Any:
 async def test_a_call_is_authorised_then_limited_then_validated_then_handled(registry: Any, steps: Any) -> None:
     assert await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR) == {"word": "a"}
     assert steps.asked == ["authorise", "limit", "handle"]
-    assert await kept(registry) == ["a"]
-    assert await events(registry) == [("shelf.keep", "a", True)]
+    assert await list_kept(registry) == ["a"]
+    assert await list_events(registry) == [("shelf.keep", "a", True)]
 
 
 async def test_a_caller_who_may_not_is_told_so_before_anything_about_limits_or_arguments(
@@ -418,7 +418,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_handler(
     with pytest.raises(error):
         await registry.call("shelf_keep", arguments, ANONYMOUS, DOOR)
     assert "handle" not in steps.asked
-    assert await events(registry) == []
+    assert await list_events(registry) == []
 
 
 async def test_a_name_that_no_tool_has_is_an_error_of_its_own(registry: Any) -> None:
@@ -429,19 +429,19 @@ async def test_a_name_that_no_tool_has_is_an_error_of_its_own(registry: Any) -> 
 async def test_a_handler_that_refuses_after_a_write_leaves_nothing_but_the_row_of_its_refusal(registry: Any) -> None:
     with pytest.raises(Conflict):
         await registry.call("shelf_keep", {"word": "a", "then": "conflict"}, ANONYMOUS, DOOR)
-    assert await kept(registry) == []
-    assert await events(registry) == [("shelf.keep_failed", "a", False)]
+    assert await list_kept(registry) == []
+    assert await list_events(registry) == [("shelf.keep_failed", "a", False)]
 
 
 async def test_a_handler_that_crashes_after_a_write_leaves_nothing_at_all(registry: Any) -> None:
     with pytest.raises(ZeroDivisionError):
         await registry.call("shelf_keep", {"word": "a", "then": "crash"}, ANONYMOUS, DOOR)
-    assert await kept(registry) == []
-    assert await events(registry) == []
+    assert await list_kept(registry) == []
+    assert await list_events(registry) == []
 
 
 async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry: Any, tmp_path: Path) -> None:
-    elsewhere = database_at(address(tmp_path / "data"))
+    elsewhere = database_at(database_url(tmp_path / "data"))
     await elsewhere.open()
     unit = registry.services.database.build_unit(write=True)
     await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR, unit=unit)
@@ -449,21 +449,21 @@ async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry: Any
         assert (await connection.execute(select(audit_logs).where(audit_logs.c.event_type == "shelf.keep"))).all() == []
     await elsewhere.close()
     await unit.commit()
-    assert await events(registry) == [("shelf.keep", "a", True)]
+    assert await list_events(registry) == [("shelf.keep", "a", True)]
 
 
 async def test_invoked_tools_share_the_unit_of_their_caller(registry: Any) -> None:
     await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
-    assert sorted(await kept(registry)) == ["a", "b"]
-    assert len(await events(registry)) == 3
+    assert sorted(await list_kept(registry)) == ["a", "b"]
+    assert len(await list_events(registry)) == 3
 
 
 @pytest.mark.parametrize("end", ["conflict", "crash"])
 async def test_when_an_invoked_tool_fails_nothing_of_its_caller_stays(registry: Any, end: Any) -> None:
     with pytest.raises((Conflict, ZeroDivisionError)):
         await registry.call("shelf_keep_two", {"first": "a", "second": "b", "then": end}, ANONYMOUS, DOOR)
-    assert await kept(registry) == []
-    assert [success for *_, success in await events(registry)] in ([False], [])
+    assert await list_kept(registry) == []
+    assert [success for *_, success in await list_events(registry)] in ([False], [])
 
 
 async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry: Any, steps: Any) -> None:
@@ -477,7 +477,7 @@ async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry:
 async def test_a_read_cannot_invoke_a_tool_that_changes_something(registry: Any) -> None:
     with pytest.raises(RuntimeError, match="graver effect"):
         await registry.call("shelf_look", {"word": "a"}, ANONYMOUS, DOOR)
-    assert await kept(registry) == []
+    assert await list_kept(registry) == []
 
 
 async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry: Any) -> None:
@@ -551,7 +551,7 @@ async def test_observers_are_told_of_every_call_and_how_it_ended(registry: Any, 
 
 
 def test_a_registry_without_services_can_be_listed_but_not_called() -> None:
-    shelf = toolset()
+    shelf = build_toolset()
     shelf.tool("GET /", **READ)(shelf_read)
     registry = Registry([shelf])
     assert [tool.name for tool in registry.visible_to(ANONYMOUS)] == ["shelf_read"]

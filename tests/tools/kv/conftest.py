@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.clock import FixedClock
-from tests.http.installation import App, Installation, installation
+from tests.http.installation import App, Installation, open_installation
 
 
 @pytest.fixture(scope="module")
@@ -16,10 +16,10 @@ def clock() -> FixedClock:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory, clock: FixedClock) -> AsyncIterator[Installation]:
-    async with installation(tmp_path_factory.mktemp("world"), clock, plan="enterprise") as opened:
+    async with open_installation(tmp_path_factory.mktemp("world"), clock, plan="enterprise") as opened:
         yield opened
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def app(world: Installation) -> App:
-    return await world.app()
+    return await world.create_app()

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MONTH = 30 * 86400
 
 
-async def batch(world: Installation, app: App, ops: Any, by: Headers | None = None) -> Answer:
+async def send_batch(world: Installation, app: App, ops: Any, by: Headers | None = None) -> Answer:
     return await world.ask("POST", f"{app.kv}/_batch", world.owner if by is None else by, {"ops": ops})
 
 
 async def test_results_stand_in_the_order_of_the_operations(world: Installation, app: App) -> None:
     await world.put(app, "old", "before")
-    answer = await batch(
+    answer = await send_batch(
         world,
         app,
         [
@@ -84,13 +84,13 @@ async def test_results_stand_in_the_order_of_the_operations(world: Installation,
 )
 async def test_a_refused_item_does_not_stop_the_others(world: Installation, app: App, item: Any, error: str) -> None:
     before, after = {"op": "set", "key": "first", "value": 1}, {"op": "set", "key": "last", "value": 2}
-    answer = await batch(world, app, [before, item, after])
+    answer = await send_batch(world, app, [before, item, after])
     assert answer.status == 200
     first, refused, last = answer.json["results"]
     assert (first, last) == ({"ok": True}, {"ok": True})
     assert refused["error"] == error
     assert set(refused) <= {"error", "message"}
-    got = await batch(world, app, [{"op": op, "key": key} for op in ("get", "del") for key in ("first", "last")])
+    got = await send_batch(world, app, [{"op": op, "key": key} for op in ("get", "del") for key in ("first", "last")])
     assert got.json["results"] == [{"value": 1}, {"value": 2}, {"deleted": 1}, {"deleted": 1}]
     assert (await world.ask("GET", f"{app.kv}/a/exists", world.owner)).json == {"exists": False}
 
@@ -98,7 +98,7 @@ async def test_a_refused_item_does_not_stop_the_others(world: Installation, app:
 async def test_a_set_in_a_batch_lives_thirty_days_whatever_ttl_it_names(
     world: Installation, app: App, clock: FixedClock
 ) -> None:
-    assert (await batch(world, app, [{"op": "set", "key": "t", "value": 1, "ttl": 5}])).json["results"] == [
+    assert (await send_batch(world, app, [{"op": "set", "key": "t", "value": 1, "ttl": 5}])).json["results"] == [
         {"ok": True}
     ]
     assert (await world.ask("GET", f"{app.kv}/t/ttl", world.owner)).json == {"ttl": MONTH}
@@ -108,28 +108,28 @@ async def test_a_set_in_a_batch_lives_thirty_days_whatever_ttl_it_names(
     "ops", [None, {}, "get", 1, True, {"op": "get", "key": "a"}, [{"op": "get", "key": "a"}] * 101]
 )
 async def test_ops_must_be_a_list_of_at_most_a_hundred(world: Installation, app: App, ops: Any) -> None:
-    answer = await batch(world, app, ops)
+    answer = await send_batch(world, app, ops)
     assert (answer.status, answer.json["error"]) == (400, "bad_request")
     assert "ops" in answer.json["message"]
 
 
 async def test_a_batch_may_be_empty_or_full_but_not_without_ops(world: Installation, app: App) -> None:
-    assert (await batch(world, app, [])).json == {"results": []}
+    assert (await send_batch(world, app, [])).json == {"results": []}
     full = [{"op": "set", "key": f"n{n}", "value": n} for n in range(100)]
-    assert (await batch(world, app, full)).json["results"] == [{"ok": True}] * 100
+    assert (await send_batch(world, app, full)).json["results"] == [{"ok": True}] * 100
     missing = await world.ask("POST", f"{app.kv}/_batch", world.owner, {})
     assert (missing.status, missing.json["error"]) == (400, "bad_request")
 
 
 async def test_a_hundred_of_the_largest_values_fit_one_body(world: Installation, app: App) -> None:
     ops = [{"op": "set", "key": f"large{n}", "value": "x" * (256 * 1024 - 2)} for n in range(100)]
-    answer = await batch(world, app, ops)
+    answer = await send_batch(world, app, ops)
     assert answer.status == 200
     assert answer.json["results"] == [{"ok": True}] * 100
 
 
 async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     await world.expose(
         app, ("public:*", "public", "deny"), ("own:{user.id}:*", "owner", "owner"), ("open:*", "public", "public")
     )
@@ -143,7 +143,7 @@ async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(wo
     for by, expected in [
         ({}, [{"value": "public:a"}, no, no, no, no, no, no, {"ok": True}, no, no, no]),
         (
-            await world.user(app, "ada"),
+            await world.user_headers(app, "ada"),
             [
                 {"value": "public:a"},
                 {"value": "own:ada:a"},
@@ -159,7 +159,7 @@ async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(wo
             ],
         ),
     ]:
-        answer = await batch(world, app, ops, by)
+        answer = await send_batch(world, app, ops, by)
         assert answer.status == 200
         assert answer.json["results"] == expected
     assert (await world.ask("GET", f"{app.kv}/own:bob:a", world.owner)).json == {"value": "own:bob:a"}

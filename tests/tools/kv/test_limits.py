@@ -9,7 +9,7 @@ import pytest
 
 from baobab.tools.core import plans
 from baobab.tools.core.plans import Plan
-from tests.http.installation import Answer, App, Installation, installation
+from tests.http.installation import Answer, App, Installation, open_installation
 
 
 @pytest.fixture
@@ -21,20 +21,20 @@ def plan() -> str:
 async def world(tmp_path: Path, plan: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Installation]:
     monkeypatch.setitem(plans.PLANS, "small", Plan("small", None, None, 1000, 3))
     monkeypatch.setitem(plans.PLANS, "tiny", Plan("tiny", 300, 3, None, None))
-    async with installation(tmp_path, plan=plan) as opened:
+    async with open_installation(tmp_path, plan=plan) as opened:
         yield opened
 
 
-def gets(count: int) -> dict[str, Any]:
+def build_gets(count: int) -> dict[str, Any]:
     return {"ops": [{"op": "get", "key": "a"}] * count}
 
 
-async def batch(world: Installation, app: App, count: int) -> Answer:
-    return await world.ask("POST", f"{app.kv}/_batch", world.owner, gets(count))
+async def send_batch(world: Installation, app: App, count: int) -> Answer:
+    return await world.ask("POST", f"{app.kv}/_batch", world.owner, build_gets(count))
 
 
 async def test_a_full_batch_takes_the_whole_second_of_a_small_plan(world: Installation) -> None:
-    app, other = await world.app(), await world.app()
+    app, other = await world.create_app(), await world.create_app()
     assert (await world.ask("GET", f"{app.kv}/_stats", world.owner)).json["limit"] == {
         "max_ops_per_sec": 50,
         "max_storage_bytes": 10 * 2**20,
@@ -42,7 +42,7 @@ async def test_a_full_batch_takes_the_whole_second_of_a_small_plan(world: Instal
         "max_value_bytes": 256 * 1024,
     }
     await asyncio.sleep(1.05)
-    answers = await asyncio.gather(*(batch(world, app, 100) for _ in range(4)), batch(world, other, 100))
+    answers = await asyncio.gather(*(send_batch(world, app, 100) for _ in range(4)), send_batch(world, other, 100))
     # Each app has a second of its own.
     assert answers.pop().status == 200
     allowed, refused = answers[0], answers[-1]
@@ -59,12 +59,12 @@ async def test_a_full_batch_takes_the_whole_second_of_a_small_plan(world: Instal
     assert refused.headers["x-ratelimit-remaining"] == "0"
     assert refused.headers["x-ratelimit-reset"] == "1"
     await asyncio.sleep(1.05)
-    assert (await batch(world, app, 100)).status == 200
+    assert (await send_batch(world, app, 100)).status == 200
 
 
 @pytest.mark.parametrize("plan", ["tiny"])
 async def test_every_operation_counts_and_what_is_refused_does_not(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     await world.expose(app, ("a", "public", "deny"))
     await asyncio.sleep(1.05)
     calls = [("GET", "/a"), ("GET", "/b"), ("GET", "/_audit_recent"), ("POST", "/a/incr"), ("GET", "/_stats")]
@@ -82,7 +82,7 @@ async def test_every_operation_counts_and_what_is_refused_does_not(world: Instal
 
 @pytest.mark.parametrize("plan", ["small"])
 async def test_one_key_more_than_the_plan_has_is_refused(world: Installation) -> None:
-    app, other = await world.app(), await world.app()
+    app, other = await world.create_app(), await world.create_app()
     for key in "abc":
         await world.put(app, key)
     for method, path, body in [
@@ -110,7 +110,7 @@ async def test_one_key_more_than_the_plan_has_is_refused(world: Installation) ->
 
 @pytest.mark.parametrize("plan", ["small"])
 async def test_bytes_over_the_plans_storage_are_refused_to_the_byte(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     # One byte of key, two of quotes.
     await world.put(app, "a", "x" * 497)
     over = await world.ask("PUT", f"{app.kv}/b", world.owner, {"value": "x" * 498})
@@ -131,7 +131,7 @@ async def test_bytes_over_the_plans_storage_are_refused_to_the_byte(world: Insta
 
 @pytest.mark.parametrize("plan", ["small"])
 async def test_expired_entries_take_no_room(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     for key in "abc":
         await world.put(app, key, 1, ttl=1)
     await asyncio.sleep(1.1)

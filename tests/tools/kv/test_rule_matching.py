@@ -21,7 +21,7 @@ ANY, SEGMENT = object(), object()
 """What an oracle's part may be beside a text: anything at all, or one segment."""
 
 
-def _takes(pattern: str) -> bool:
+def _is_valid(pattern: str) -> bool:
     try:
         check_pattern(pattern)
     except ValueError:
@@ -29,7 +29,7 @@ def _takes(pattern: str) -> bool:
     return True
 
 
-patterns = st.lists(st.sampled_from(_TOKENS), min_size=1, max_size=8).map("".join).filter(_takes)
+patterns = st.lists(st.sampled_from(_TOKENS), min_size=1, max_size=8).map("".join).filter(_is_valid)
 keys = st.text("ab:/", min_size=1, max_size=9)
 users = st.builds(EndUser, st.just("app_1"), st.sampled_from(_CLAIMS), st.sampled_from(_CLAIMS))
 callers: st.SearchStrategy[Caller] = st.one_of(st.just(Anonymous()), users)
@@ -37,7 +37,7 @@ levels = st.sampled_from(_LEVELS)
 rulesets = st.lists(st.tuples(patterns, levels, levels), max_size=5, unique_by=lambda rule: rule[0])
 
 
-def parts_of(pattern: str, owner: EndUser | None = None) -> tuple[object, ...]:
+def parse_parts(pattern: str, owner: EndUser | None = None) -> tuple[object, ...]:
     claims = {"{user.id}": owner and owner.user_id, "{user.role}": owner and owner.role}
     meaning = {"**": ANY, "*": SEGMENT} | {name: claim or SEGMENT for name, claim in claims.items()}
     return tuple(meaning.get(token, token) for token in re.findall(r"\*\*|\*|\{user\.\w+\}|.", pattern))
@@ -63,7 +63,7 @@ def names_nobody(pattern: str, caller: EndUser) -> bool:
     return broken or any(not claim or ":" in claim for claim in used)
 
 
-def expected(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller) -> bool:
+def is_expected_allowed(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller) -> bool:
     """Collect the rules that match, sort them by the length of their fixed beginning, then by order; take the first."""
     found = []
     for order, (pattern, read, write) in enumerate(rules):
@@ -71,9 +71,9 @@ def expected(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Cal
         if level == "owner":
             if not isinstance(caller, EndUser) or names_nobody(pattern, caller):
                 continue
-            here = matches(parts_of(pattern, caller), key)
+            here = matches(parse_parts(pattern, caller), key)
         else:
-            here = matches(parts_of(pattern), key)
+            here = matches(parse_parts(pattern), key)
         if here:
             beginning = re.split(r"\*|\{user", pattern)[0]
             found.append((-len(beginning), order, level))
@@ -83,7 +83,7 @@ def expected(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Cal
     return level in ("public", "owner") or (level == "authed" and isinstance(caller, EndUser))
 
 
-def allows(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller) -> bool:
+def is_allowed(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller) -> bool:
     book = RuleBook(Rule(*rule, order) for order, rule in enumerate(rules))  # type: ignore[arg-type]
     return book.allows(key, verb, caller)  # type: ignore[arg-type]
 
@@ -96,7 +96,7 @@ def allows(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Calle
 @example("**a*:b*a**", "aa:ab:ba")
 @example("a**b*:**a", "ab:bb:a")
 def test_a_pattern_matches_exactly_the_keys_that_its_definition_says(pattern: str, key: str) -> None:
-    assert allows([(pattern, "public", "deny")], key, "read", Anonymous()) == matches(parts_of(pattern), key)
+    assert is_allowed([(pattern, "public", "deny")], key, "read", Anonymous()) == matches(parse_parts(pattern), key)
 
 
 @_MANY
@@ -106,8 +106,8 @@ def test_a_pattern_matches_exactly_the_keys_that_its_definition_says(pattern: st
 @example("{user.id}", "ab", EndUser("app_1", "*"))
 def test_an_owner_rule_matches_the_pattern_with_the_callers_claims_in_it(pattern: str, key: str, user: EndUser) -> None:
     assume("{user." in pattern)
-    owns = not names_nobody(pattern, user) and matches(parts_of(pattern, user), key)
-    assert allows([(pattern, "owner", "deny")], key, "read", user) == owns
+    owns = not names_nobody(pattern, user) and matches(parse_parts(pattern, user), key)
+    assert is_allowed([(pattern, "owner", "deny")], key, "read", user) == owns
 
 
 @_MANY
@@ -115,7 +115,7 @@ def test_an_owner_rule_matches_the_pattern_with_the_callers_claims_in_it(pattern
 def test_the_longest_fixed_beginning_decides_then_the_order(
     rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller
 ) -> None:
-    assert allows(rules, key, verb, caller) == expected(rules, key, verb, caller)
+    assert is_allowed(rules, key, verb, caller) == is_expected_allowed(rules, key, verb, caller)
 
 
 A, B = EndUser("app_1", "a"), EndUser("app_1", "b", "editor")
@@ -147,13 +147,13 @@ A, B = EndUser("app_1", "a"), EndUser("app_1", "b", "editor")
 def test_rules_are_chosen_as_documented(
     rules: list[tuple[str, str, str]], key: str, caller: Caller, allowed: bool
 ) -> None:
-    assert allows(rules, key, "read", caller) is allowed
+    assert is_allowed(rules, key, "read", caller) is allowed
 
 
 def test_reading_and_writing_are_decided_by_different_levels_of_one_rule() -> None:
     rules = [("x", "public", "authed")]
-    assert [allows(rules, "x", verb, Anonymous()) for verb in ("read", "write")] == [True, False]
-    assert [allows(rules, "x", verb, A) for verb in ("read", "write")] == [True, True]
+    assert [is_allowed(rules, "x", verb, Anonymous()) for verb in ("read", "write")] == [True, False]
+    assert [is_allowed(rules, "x", verb, A) for verb in ("read", "write")] == [True, True]
 
 
 @pytest.mark.parametrize(

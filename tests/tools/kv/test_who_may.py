@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.clock import FixedClock
-from tests.http.installation import App, Installation, bearer
+from tests.http.installation import App, Installation, bearer_headers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,16 +32,16 @@ SOMEBODY = OK | dict.fromkeys(
 HERSELF = SOMEBODY | {"ada's": 200, "write ada's": 204}
 
 
-def refused(status: int, error: str, code: str) -> dict[str, tuple[int, str, str]]:
+def refuse_all(status: int, error: str, code: str) -> dict[str, tuple[int, str, str]]:
     return dict.fromkeys(OK, (status, error, code))
 
 
-FOREIGN = refused(403, "auth_failed", "AUTH_INSUFFICIENT_PERMISSIONS")
-BAD_KEY = refused(401, "auth_failed", "AUTH_INVALID_API_KEY")
-BAD_TOKEN = refused(401, "invalid_jwt", "AUTH_INVALID_TOKEN")
-BAD_USER = refused(401, "invalid_jwt", "AUTH_INVALID_END_USER_JWT")
-EXPIRED = refused(401, "invalid_jwt", "AUTH_END_USER_JWT_EXPIRED")
-NO_IMPERSONATION = refused(403, "auth_failed", "AUTH_IMPERSONATION_FORBIDDEN")
+FOREIGN = refuse_all(403, "auth_failed", "AUTH_INSUFFICIENT_PERMISSIONS")
+BAD_KEY = refuse_all(401, "auth_failed", "AUTH_INVALID_API_KEY")
+BAD_TOKEN = refuse_all(401, "invalid_jwt", "AUTH_INVALID_TOKEN")
+BAD_USER = refuse_all(401, "invalid_jwt", "AUTH_INVALID_END_USER_JWT")
+EXPIRED = refuse_all(401, "invalid_jwt", "AUTH_END_USER_JWT_EXPIRED")
+NO_IMPERSONATION = refuse_all(403, "auth_failed", "AUTH_IMPERSONATION_FORBIDDEN")
 
 EXPECTED: dict[str, Mapping[str, object]] = {
     "anonymous": NOBODY,
@@ -70,7 +70,7 @@ EXPECTED: dict[str, Mapping[str, object]] = {
     "garbage token": BAD_TOKEN,
     "expired user token": EXPIRED,
     "expired account token": BAD_TOKEN,
-    "another scheme": refused(401, "unauthorized", "AUTH_REQUIRED"),
+    "another scheme": refuse_all(401, "unauthorized", "AUTH_REQUIRED"),
     "no token after Bearer": BAD_TOKEN,
     "app key for ada": HERSELF,
     "function key for bob": SOMEBODY,
@@ -78,7 +78,7 @@ EXPECTED: dict[str, Mapping[str, object]] = {
     "account key for ada": NO_IMPERSONATION,
     "ada for bob": NO_IMPERSONATION,
     "nobody for ada": NO_IMPERSONATION,
-    "app key for somebody without an id": refused(400, "bad_request", ""),
+    "app key for somebody without an id": refuse_all(400, "bad_request", ""),
 }
 
 
@@ -90,7 +90,7 @@ class Scene:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def scene(world: Installation, clock: FixedClock) -> Scene:
-    app, other = await world.app(), await world.app()
+    app, other = await world.create_app(), await world.create_app()
     await world.expose(
         app,
         ("public:*", "public", "deny"),
@@ -103,19 +103,19 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
         await world.put(app, key)
 
     async def function_key(of: App) -> dict[str, str]:
-        return bearer((await world.ask("POST", f"{of.kv}/_rotate_key", world.owner)).json["function_key"])
+        return bearer_headers((await world.ask("POST", f"{of.kv}/_rotate_key", world.owner)).json["function_key"])
 
     me = (await world.ask("GET", "/platform/me", world.owner)).json
     account, home = me["user"]["id"], me["organizations"][0]["id"]
     invited = await world.ask(
         "POST", f"/v1/organizations/{home}/invitations", world.owner, {"email": "member@example.com", "role": "member"}
     )
-    member = await world.account("member@example.com")
+    member = await world.create_account("member@example.com")
     joined = await world.ask("POST", f"/v1/invitations/{invited.json['token']}/accept", member)
     assert joined.status == 200, joined.content
-    stranger = await world.account("stranger@example.com")
+    stranger = await world.create_account("stranger@example.com")
     keys = {
-        name: await world.key(world.owner, key_scope="app", target_app_id=of.id)
+        name: await world.create_key(world.owner, key_scope="app", target_app_id=of.id)
         for name, of in (("app", app), ("other", other), ("revoked", app))
     }
     for listed in (await world.ask("GET", "/api-keys", world.owner)).json["keys"]:
@@ -128,13 +128,13 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
         "anon key": {"apikey": app.anon_key},
         "anon key of another app": {"apikey": other.anon_key},
         "garbage anon key": {"apikey": "bb_anon_garbage"},
-        "anon key as bearer": bearer(app.anon_key),
-        "garbage anon key as bearer": bearer("bb_anon_garbage"),
-        "user ada": await world.user(app, ADA),
-        "user bob": await world.user(app, BOB),
-        "an editor": await world.user(app, BOB, role="editor"),
-        "user of another app": await world.user(other, ADA),
-        "owner's token": await world.token(account, home),
+        "anon key as bearer": bearer_headers(app.anon_key),
+        "garbage anon key as bearer": bearer_headers("bb_anon_garbage"),
+        "user ada": await world.user_headers(app, ADA),
+        "user bob": await world.user_headers(app, BOB),
+        "an editor": await world.user_headers(app, BOB, role="editor"),
+        "user of another app": await world.user_headers(other, ADA),
+        "owner's token": await world.create_token(account, home),
         "owner's account key": world.owner,
         "a member's token": member,
         "app key": keys["app"],
@@ -142,21 +142,21 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
         "app key of another app": keys["other"],
         "function key of another app": await function_key(other),
         "another account's token": stranger,
-        "another account's key": await world.key(stranger),
-        "gateway key": await world.key(world.owner, scopes=["ai:gateway"]),
-        "substrate key": await world.key(world.owner, scope="substrate"),
-        "garbage key": bearer("bb_sk_" + "x" * 40),
+        "another account's key": await world.create_key(stranger),
+        "gateway key": await world.create_key(world.owner, scopes=["ai:gateway"]),
+        "substrate key": await world.create_key(world.owner, scope="substrate"),
+        "garbage key": bearer_headers("bb_sk_" + "x" * 40),
         "revoked key": keys["revoked"],
-        "garbage token": bearer("a.b.c"),
-        "expired user token": await world.user(app, ADA, lifetime=-1),
-        "expired account token": await world.token(account, home, lifetime=-1),
+        "garbage token": bearer_headers("a.b.c"),
+        "expired user token": await world.user_headers(app, ADA, lifetime=-1),
+        "expired account token": await world.create_token(account, home, lifetime=-1),
         "another scheme": {"authorization": "Basic YTpi"},
         "no token after Bearer": {"authorization": "Bearer "},
         "app key for ada": keys["app"] | for_ada,
         "function key for bob": functions | for_bob,
         "app key of another app for ada": keys["other"] | for_ada,
         "account key for ada": world.owner | for_ada,
-        "ada for bob": await world.user(app, ADA) | for_bob,
+        "ada for bob": await world.user_headers(app, ADA) | for_bob,
         "nobody for ada": for_ada,
         "app key for somebody without an id": keys["app"] | {"x-platform-as-user": "ada"},
     }
@@ -245,19 +245,19 @@ async def test_what_a_key_does_for_a_user_is_written_down_as_the_keys(world: Ins
 
 
 async def test_a_user_whose_id_holds_the_separator_owns_nothing(world: Installation, scene: Scene) -> None:
-    user = await world.user(scene.app, f"{ADA}:a")
+    user = await world.user_headers(scene.app, f"{ADA}:a")
     answer = await world.ask("GET", f"{scene.app.kv}/user:{ADA}:a", user)
     assert (answer.status, answer.json["error"]) == (403, "forbidden")
 
 
 async def test_an_app_that_requires_sign_in_answers_nobody_else(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     await world.expose(app, ("public:*", "public", "public"))
-    user = await world.user(app, ADA)
+    user = await world.user_headers(app, ADA)
     assert (await world.ask("PUT", f"{app.kv}/public:a", {}, PUT)).status == 204
     assert (await world.ask("POST", f"/v1/{app.id}/secure", world.owner, {})).status == 200
     agent: tuple[str, str, Any] = ("POST", f"/v1/{app.id}/public/agents/helper/runs", {"input": {}})
-    for anonymous in ({}, {"apikey": app.anon_key}, bearer(app.anon_key)):
+    for anonymous in ({}, {"apikey": app.anon_key}, bearer_headers(app.anon_key)):
         asked = [
             *ASKED.values(),
             ("PUT", "/public:b", PUT),

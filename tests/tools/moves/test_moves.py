@@ -11,8 +11,8 @@ from baobab.tools.core.stores import Stores
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import person
+from tests.installation import open_installation
+from tests.people import create_person
 
 EU = "eu-west-1"
 
@@ -26,21 +26,21 @@ def clock() -> FixedClock:
 async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
     regions = tmp_path / "regions.toml"
     regions.write_text(f"[{EU}]\n[us-west-2]\n")
-    async with installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
         yield opened
 
 
-def stores(baobab: Baobab, region: str) -> Stores:
-    return baobab.house.services.regions[region]
+def get_stores(baobab: Baobab, region: str) -> Stores:
+    return baobab.application.services.regions[region]
 
 
 async def ask(baobab: Baobab, method: str, path: str, body: Any = None, headers: Any = None) -> Any:
     return await baobab.client.request(method, path, json=body, headers=headers or baobab.owner)
 
 
-async def filled(baobab: Baobab, **settings: Any) -> str:
+async def create_filled_app(baobab: Baobab, **settings: Any) -> str:
     """An app with a counter, a value of each tier and one that expires."""
-    app = await baobab.app(**settings)
+    app = await baobab.create_app(**settings)
     await ask(baobab, "POST", f"/v1/{app}/kv/n/incr", {"by": 7})
     await ask(baobab, "PUT", f"/v1/{app}/kv/deep", {"value": {"a": [1, 2, None]}, "ttl": None})
     await ask(baobab, "PUT", f"/v1/{app}/kv/soon", {"value": "gone", "ttl": 3600})
@@ -48,7 +48,7 @@ async def filled(baobab: Baobab, **settings: Any) -> str:
     return app
 
 
-async def contents(baobab: Baobab, app: str) -> dict[str, Any]:
+async def read_contents(baobab: Baobab, app: str) -> dict[str, Any]:
     keys = (await ask(baobab, "GET", f"/v1/{app}/kv/_scan")).json()["keys"]
     found = {}
     for key in keys:
@@ -57,7 +57,7 @@ async def contents(baobab: Baobab, app: str) -> dict[str, Any]:
     return found
 
 
-async def start(baobab: Baobab, app: str, to: str = EU) -> str:
+async def start_move(baobab: Baobab, app: str, to: str = EU) -> str:
     begun = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to})
     assert begun.status_code == 202, begun.text
     assert begun.json()["status"] == "queued"
@@ -65,10 +65,10 @@ async def start(baobab: Baobab, app: str, to: str = EU) -> str:
     return move
 
 
-async def ended(baobab: Baobab, clock: FixedClock, app: str, move: str) -> dict[str, Any]:
+async def wait_for_end(baobab: Baobab, clock: FixedClock, app: str, move: str) -> dict[str, Any]:
     """The move, once it has come to an end."""
     for _ in range(20):
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
         found: dict[str, Any] = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
         if found["completed_at"] is not None:
             return found
@@ -77,35 +77,35 @@ async def ended(baobab: Baobab, clock: FixedClock, app: str, move: str) -> dict[
 
 
 async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_way(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    usage = await stores(baobab, "local").kv.usage(app)
-    move = await ended(baobab, clock, app, await start(baobab, app))
+    app = await create_filled_app(baobab)
+    usage = await get_stores(baobab, "local").kv.usage(app)
+    move = await wait_for_end(baobab, clock, app, await start_move(baobab, app))
     assert (move["current_step"], move["source_region"], move["dest_region"]) == ("completed", "local", EU)
     assert move["progress"] == {"keys": usage.keys, "bytes": usage.bytes}
     assert move["last_error"] is None
     status = (await ask(baobab, "GET", f"/v1/{app}/config")).json()
     assert status["region"] == EU
-    assert await stores(baobab, EU).kv.usage(app) == usage
+    assert await get_stores(baobab, EU).kv.usage(app) == usage
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
     assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
 async def test_values_and_what_is_left_of_their_lives_come_along(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    before = await contents(baobab, app)
-    move = await start(baobab, app)
+    app = await create_filled_app(baobab)
+    before = await read_contents(baobab, app)
+    move = await start_move(baobab, app)
     clock.advance(0)
-    await ended(baobab, clock, app, move)
-    after = await contents(baobab, app)
+    await wait_for_end(baobab, clock, app, move)
+    after = await read_contents(baobab, app)
     assert {key: value for key, (value, _) in after.items()} == {key: value for key, (value, _) in before.items()}
     assert after["deep"] == before["deep"]
     assert before["soon"][1]["ttl"] - after["soon"][1]["ttl"] in range(11)
 
 
 async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_moves(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    move = await start(baobab, app)
-    await jobs.settled(baobab.house)
+    app = await create_filled_app(baobab)
+    move = await start_move(baobab, app)
+    await jobs.run_due_jobs(baobab.application)
     # The way is changed; servers are given two seconds to hear of it.
     step = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/active")).json()["migration"]["current_step"]
     assert step == "unblocking_writes"
@@ -121,12 +121,12 @@ async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_move
         refused = await ask(baobab, method, f"/v1/{app}/kv/{path}", body)
         assert (refused.status_code, refused.json()["error"]) == (503, "kv_migrating"), (method, path)
         assert refused.headers["retry-after"] == "5"
-    await ended(baobab, clock, app, move)
+    await wait_for_end(baobab, clock, app, move)
     assert (await ask(baobab, "PUT", f"/v1/{app}/kv/n", {"value": 1})).status_code == 204
 
 
 async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab: Baobab, clock: Any) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     counted = 0
 
     async def count() -> None:
@@ -141,26 +141,26 @@ async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab: Bao
 
     async def move() -> None:
         await asyncio.sleep(0.05)
-        await ended(baobab, clock, app, await start(baobab, app))
+        await wait_for_end(baobab, clock, app, await start_move(baobab, app))
 
     await asyncio.gather(*(count() for _ in range(8)), move())
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": counted}
 
 
 async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    move = await start(baobab, app)
-    await ended(baobab, clock, app, move)
+    app = await create_filled_app(baobab)
+    move = await start_move(baobab, app)
+    await wait_for_end(baobab, clock, app, move)
     (replica,) = (await ask(baobab, "GET", "/v1/source-replicas")).json()["source_replicas"]
     assert (replica["migration_id"], replica["region"], replica["state"]) == (move, "local", "active")
     told = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
     assert all(replica[name] == told[name] for name in ("source_region", "dest_region", "completed_at"))
     assert replica["completed_at"] is not None
-    assert (await stores(baobab, "local").kv.usage(app)).keys == 4
+    assert (await get_stores(baobab, "local").kv.usage(app)).keys == 4
     gone = await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
     assert (gone.status_code, gone.json()) == (200, {"status": "torn_down"})
-    await jobs.settled(baobab.house)
-    assert await stores(baobab, "local").kv.usage(app) == (0, 0)
+    await jobs.run_due_jobs(baobab.application)
+    assert await get_stores(baobab, "local").kv.usage(app) == (0, 0)
     assert (await ask(baobab, "GET", "/v1/source-replicas")).json() == {"source_replicas": []}
     again = await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
     assert (again.status_code, again.json()["error"]) == (409, "no_source_replica")
@@ -168,16 +168,16 @@ async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab: Baobab, cl
 
 
 async def test_a_move_is_reversed_with_what_was_written_since(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    move = await start(baobab, app)
-    await ended(baobab, clock, app, move)
+    app = await create_filled_app(baobab)
+    move = await start_move(baobab, app)
+    await wait_for_end(baobab, clock, app, move)
     await ask(baobab, "POST", f"/v1/{app}/kv/n/incr", {"by": 3})
     await ask(baobab, "DELETE", f"/v1/{app}/kv/deep")
     back = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move}/reverse")
     assert back.status_code == 202
     assert back.json()["migrationId"] == back.json()["migration_id"]
     assert (await ask(baobab, "GET", back.json()["path"])).json()["migration_id"] == back.json()["migrationId"]
-    done = await ended(baobab, clock, app, back.json()["migration_id"])
+    done = await wait_for_end(baobab, clock, app, back.json()["migration_id"])
     assert (done["current_step"], done["dest_region"]) == ("completed", "local")
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 10}
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/deep")).status_code == 404
@@ -191,81 +191,81 @@ async def test_a_move_that_is_aborted_leaves_the_app_where_it_was(tmp_path: Path
     regions = tmp_path / "regions.toml"
     regions.write_text(f"[{EU}]\n")
     variables = {"BAOBAB_REGIONS": str(regions)}
-    async with installation(tmp_path / "data", {**variables, "BAOBAB_JOBS": "0"}, clock=clock) as asking:
-        app = await filled(asking)
-        move = await start(asking, app)
+    async with open_installation(tmp_path / "data", {**variables, "BAOBAB_JOBS": "0"}, clock=clock) as asking:
+        app = await create_filled_app(asking)
+        move = await start_move(asking, app)
         answer = await ask(asking, "POST", f"/v1/apps/{app}/migrations/{move}/abort")
         assert answer.json() == {"migration_id": move, "status": "aborting"}
-        async with installation(tmp_path / "data", variables, clock=clock) as working:
-            done = await ended(working, clock, app, move)
+        async with open_installation(tmp_path / "data", variables, clock=clock) as working:
+            done = await wait_for_end(working, clock, app, move)
         assert done["current_step"] == "aborted"
         assert (await ask(asking, "GET", f"/v1/apps/{app}/migrations/active")).json() == {"migration": None}
-        assert await stores(asking, EU).kv.usage(app) == (0, 0)
+        assert await get_stores(asking, EU).kv.usage(app) == (0, 0)
         assert (await ask(asking, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
 async def test_it_is_too_late_to_abort_when_requests_go_to_the_new_region(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    move = await start(baobab, app)
-    await jobs.settled(baobab.house)
+    app = await create_filled_app(baobab)
+    move = await start_move(baobab, app)
+    await jobs.run_due_jobs(baobab.application)
     late = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move}/abort")
     assert (late.status_code, late.json()["error"]) == (409, "already_flipped")
-    assert (await ended(baobab, clock, app, move))["current_step"] == "completed"
+    assert (await wait_for_end(baobab, clock, app, move))["current_step"] == "completed"
 
 
 async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(
     baobab: Baobab, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = await filled(baobab)
-    await stores(baobab, EU).kv.close()
-    move = await start(baobab, app)
-    await jobs.settled(baobab.house)
+    app = await create_filled_app(baobab)
+    await get_stores(baobab, EU).kv.close()
+    move = await start_move(baobab, app)
+    await jobs.run_due_jobs(baobab.application)
     waiting = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
     assert waiting["retry_count"] == 1
     assert waiting["last_error"] == "A store does not answer."
     assert f"move {move}: a store does not answer (the store is closed)" in caplog.messages
     for _ in range(25):
         clock.advance(60)
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
     # What was begun there is undone as soon as it answers again.
-    await stores(baobab, EU).kv.open()
-    done = await ended(baobab, clock, app, move)
+    await get_stores(baobab, EU).kv.open()
+    done = await wait_for_end(baobab, clock, app, move)
     assert done["current_step"] == "failed"
     assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
 async def test_a_region_that_answers_again_in_time_gets_the_app(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    await stores(baobab, EU).kv.close()
-    move = await start(baobab, app)
-    await jobs.settled(baobab.house)
-    await stores(baobab, EU).kv.open()
-    assert (await ended(baobab, clock, app, move))["current_step"] == "completed"
+    app = await create_filled_app(baobab)
+    await get_stores(baobab, EU).kv.close()
+    move = await start_move(baobab, app)
+    await jobs.run_due_jobs(baobab.application)
+    await get_stores(baobab, EU).kv.open()
+    assert (await wait_for_end(baobab, clock, app, move))["current_step"] == "completed"
 
 
 async def test_an_app_that_is_deleted_on_the_way_is_deleted_everywhere(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    await stores(baobab, EU).kv.close()
-    await start(baobab, app)
-    await jobs.settled(baobab.house)
+    app = await create_filled_app(baobab)
+    await get_stores(baobab, EU).kv.close()
+    await start_move(baobab, app)
+    await jobs.run_due_jobs(baobab.application)
     assert (await ask(baobab, "DELETE", f"/apps/{app}")).status_code == 200
-    await stores(baobab, EU).kv.open()
+    await get_stores(baobab, EU).kv.open()
     for _ in range(15):
         clock.advance(10)
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
     for region in ("local", EU):
-        assert await stores(baobab, region).kv.usage(app) == (0, 0)
-    left = {job.kind for job in await jobs.unfinished(baobab.house)}
+        assert await get_stores(baobab, region).kv.usage(app) == (0, 0)
+    left = {job.kind for job in await jobs.list_unfinished_jobs(baobab.application)}
     assert not left & {"moves_advance", "apps_purge"}
 
 
 async def test_a_deleted_app_leaves_no_replica(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    await ended(baobab, clock, app, await start(baobab, app))
+    app = await create_filled_app(baobab)
+    await wait_for_end(baobab, clock, app, await start_move(baobab, app))
     await ask(baobab, "DELETE", f"/apps/{app}")
     clock.advance(61)
-    await jobs.settled(baobab.house)
-    assert await stores(baobab, "local").kv.usage(app) == (0, 0)
+    await jobs.run_due_jobs(baobab.application)
+    assert await get_stores(baobab, "local").kv.usage(app) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ async def test_a_deleted_app_leaves_no_replica(baobab: Baobab, clock: Any) -> No
     ],
 )
 async def test_a_place_that_the_app_cannot_go_to_is_refused(baobab: Baobab, body: Any, status: Any, error: Any) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", body)
     assert (refused.status_code, refused.json()["error"]) == (status, error)
     if error == "ineligible":
@@ -286,7 +286,7 @@ async def test_a_place_that_the_app_cannot_go_to_is_refused(baobab: Baobab, body
 
 
 async def test_an_app_is_on_one_move_at_a_time(baobab: Baobab, clock: Any) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     answers = await asyncio.gather(
         *(ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to}) for to in (EU, "us-west-2") * 4)
     )
@@ -296,45 +296,45 @@ async def test_an_app_is_on_one_move_at_a_time(baobab: Baobab, clock: Any) -> No
 async def test_an_unknown_app_and_an_unknown_move_are_404(baobab: Baobab) -> None:
     unknown = await ask(baobab, "POST", "/v1/apps/app_000000000000/move", {"dest_region": EU})
     assert (unknown.status_code, unknown.json()["error"]) == (404, "app not found")
-    app = await baobab.app()
+    app = await baobab.create_app()
     nothing = f"/v1/apps/{app}/migrations/00000000-0000-4000-8000-000000000000"
     assert (await ask(baobab, "GET", nothing)).status_code == 404
 
 
 async def test_strangers_neither_see_nor_delete_a_replica(baobab: Baobab, clock: Any) -> None:
-    app = await filled(baobab)
-    move = await start(baobab, app)
-    await ended(baobab, clock, app, move)
-    stranger = (await person(baobab, "eve")).headers
+    app = await create_filled_app(baobab)
+    move = await start_move(baobab, app)
+    await wait_for_end(baobab, clock, app, move)
+    stranger = (await create_person(baobab, "eve")).headers
     assert (await ask(baobab, "GET", "/v1/source-replicas", headers=stranger)).json() == {"source_replicas": []}
     assert (await ask(baobab, "DELETE", f"/v1/source-replicas/{move}", headers=stranger)).status_code == 404
     assert (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}", headers=stranger)).status_code == 403
 
 
 async def test_refusals_are_kept_in_the_region_of_their_app(baobab: Baobab, clock: Any) -> None:
-    app = await baobab.app(region=EU)
+    app = await baobab.create_app(region=EU)
     await ask(baobab, "GET", f"/v1/{app}/kv/nothing")
     entries = (await ask(baobab, "GET", f"/v1/{app}/kv/_audit_recent")).json()["entries"]
     assert [entry["key"] for entry in entries] == ["nothing"]
     for region, count in (("local", 0), (EU, 1)):
-        async with stores(baobab, region).database.reading() as connection:
+        async with get_stores(baobab, region).database.reading() as connection:
             found = (await connection.exec_driver_sql("SELECT count(*) FROM failures")).scalar_one()
             assert found == count
 
 
 async def test_objects_go_with_their_app(baobab: Baobab, clock: Any) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
 
     async def one() -> AsyncIterator[bytes]:
         yield b"hello"
 
     options: dict[str, Any] = {"content_type": "text/plain", "max_bytes": 10}
-    await stores(baobab, "local").objects.put(f"{app}/a/b.txt", one(), **options)
-    move = await start(baobab, app)
-    await ended(baobab, clock, app, move)
-    found = await stores(baobab, EU).objects.head(f"{app}/a/b.txt")
+    await get_stores(baobab, "local").objects.put(f"{app}/a/b.txt", one(), **options)
+    move = await start_move(baobab, app)
+    await wait_for_end(baobab, clock, app, move)
+    found = await get_stores(baobab, EU).objects.head(f"{app}/a/b.txt")
     assert found is not None
     assert (found.size, found.content_type) == (5, "text/plain")
     await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
-    await jobs.settled(baobab.house)
-    assert await stores(baobab, "local").objects.head(f"{app}/a/b.txt") is None
+    await jobs.run_due_jobs(baobab.application)
+    assert await get_stores(baobab, "local").objects.head(f"{app}/a/b.txt") is None

@@ -9,7 +9,7 @@ import pytest
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.installation import installation
+from tests.installation import open_installation
 
 HOME, EU = "local", "eu-west-1"
 
@@ -28,7 +28,7 @@ def variables(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, clock: FixedClock, variables: dict[str, str]) -> AsyncIterator[Baobab]:
-    async with installation(tmp_path / "data", variables, clock=clock) as opened:
+    async with open_installation(tmp_path / "data", variables, clock=clock) as opened:
         yield opened
 
 
@@ -37,12 +37,12 @@ async def ask(baobab: Baobab, method: str, path: str, body: Any = None) -> tuple
     return answer.status_code, answer.json()
 
 
-async def moved(baobab: Baobab, clock: FixedClock, app: str, to: str) -> str:
+async def move_app(baobab: Baobab, clock: FixedClock, app: str, to: str) -> str:
     status, begun = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to})
     assert status == 202, begun
     move: str = begun["migration_id"]
     for _ in range(20):
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
         if (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}"))[1]["current_step"] == "completed":
             return move
         clock.advance(5)
@@ -50,25 +50,25 @@ async def moved(baobab: Baobab, clock: FixedClock, app: str, to: str) -> str:
 
 
 async def test_an_app_comes_back_only_when_the_old_copy_there_has_gone(baobab: Baobab, clock: Any) -> None:
-    app = await baobab.app(region=EU)
+    app = await baobab.create_app(region=EU)
     await ask(baobab, "POST", f"/v1/{app}/kv/n/incr", {"by": 7})
-    move = await moved(baobab, clock, app, HOME)
-    far = baobab.house.services.regions[EU].kv
+    move = await move_app(baobab, clock, app, HOME)
+    far = baobab.application.services.regions[EU].kv
     await far.close()
     assert await ask(baobab, "DELETE", f"/v1/source-replicas/{move}") == (200, {"status": "torn_down"})
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
     await far.open()
     # It answers again, but what is to be deleted there has not been tried anew.
     status, refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": EU})
     assert (status, refused["error"]) == (409, "ineligible")
     assert "still being deleted" in refused["reason"]
     clock.advance(5)
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
     assert await far.usage(app) == (0, 0)
-    await moved(baobab, clock, app, EU)
+    await move_app(baobab, clock, app, EU)
     for _ in range(10):
         clock.advance(60)
-        await jobs.settled(baobab.house)
+        await jobs.run_due_jobs(baobab.application)
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n"))[1] == {"value": 7}
 
 
@@ -76,10 +76,10 @@ async def test_a_copy_to_which_the_app_is_on_its_way_back_cannot_be_deleted(
     tmp_path: Path, clock: Any, variables: Any
 ) -> None:
     idle = {**variables, "BAOBAB_JOBS": "0"}
-    async with installation(tmp_path / "data", idle, clock=clock) as asking:
-        app = await asking.app(region=EU)
-        async with installation(tmp_path / "data", variables, clock=clock) as working:
-            move = await moved(working, clock, app, HOME)
+    async with open_installation(tmp_path / "data", idle, clock=clock) as asking:
+        app = await asking.create_app(region=EU)
+        async with open_installation(tmp_path / "data", variables, clock=clock) as working:
+            move = await move_app(working, clock, app, HOME)
         status, back = await ask(asking, "POST", f"/v1/apps/{app}/migrations/{move}/reverse")
         assert status == 202, back
         status, refused = await ask(asking, "DELETE", f"/v1/source-replicas/{move}")

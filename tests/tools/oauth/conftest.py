@@ -13,7 +13,7 @@ from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS
-from tests.tools.conftest import House
+from tests.tools.conftest import ToolHarness
 
 REDIRECT = "http://127.0.0.1:3000/callback"
 CHALLENGE = urlsafe_b64encode(hashlib.sha256(b"verifier").digest()).decode().rstrip("=")
@@ -21,21 +21,21 @@ _REQUESTS = itertools.count()
 
 
 class Flow:
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, harness: ToolHarness) -> None:
+        self.harness = harness
 
-    async def endpoint(self, tool: str, *, ip: str | None = None, **arguments: Any) -> Any:
+    async def call_endpoint(self, tool: str, *, ip: str | None = None, **arguments: Any) -> Any:
         """What the OAuth endpoints call, as they call it."""
         number = next(_REQUESTS)
-        door = RequestContext("oauth", str(number), ip=ip or f"address {number}")
-        result = await self.house.registry.call(tool, arguments, ANONYMOUS, door)
-        self.house.registry.find(tool).encode(result)
+        context = RequestContext("oauth", str(number), ip=ip or f"address {number}")
+        result = await self.harness.registry.call(tool, arguments, ANONYMOUS, context)
+        self.harness.registry.find(tool).encode(result)
         return result
 
-    async def client(self, name: str = "Agent", *uris: str) -> Any:
-        return await self.endpoint("oauth_register", redirect_uris=list(uris or (REDIRECT,)), client_name=name)
+    async def register_client(self, name: str = "Agent", *uris: str) -> Any:
+        return await self.call_endpoint("oauth_register", redirect_uris=list(uris or (REDIRECT,)), client_name=name)
 
-    def ask(self, client: Any, **other: Any) -> str:
+    def build_request(self, client: Any, **other: Any) -> str:
         asked = {
             "client_id": client["client_id"],
             "client_name": client["name"],
@@ -47,26 +47,26 @@ class Flow:
             "resource": None,
             "issuer": ADDRESS,
         }
-        return seal(self.house.services, **{**asked, **other})
+        return seal(self.harness.services, **{**asked, **other})
 
-    async def code(self, client: Any, by: Account, *, scopes: list[str] | None = None, **decided: Any) -> str:
-        request = self.ask(client, scopes=scopes)
-        answer = await self.house.use("oauth_decide", by, request=request, decision="approve", **decided)
-        return answered(answer)["code"]
+    async def obtain_code(self, client: Any, by: Account, *, scopes: list[str] | None = None, **decided: Any) -> str:
+        request = self.build_request(client, scopes=scopes)
+        answer = await self.harness.call("oauth_decide", by, request=request, decision="approve", **decided)
+        return parse_redirect(answer)["code"]
 
-    async def key(self, by: Account, **decided: Any) -> str:
-        client = await self.client()
-        code = await self.code(client, by, **decided)
-        made = await self.endpoint("oauth_exchange", client_id=client["client_id"], code=code)
+    async def obtain_key(self, by: Account, **decided: Any) -> str:
+        client = await self.register_client()
+        code = await self.obtain_code(client, by, **decided)
+        made = await self.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
         key: str = made["access_token"]
         return key
 
 
-def answered(decided: Any) -> dict[str, str]:
+def parse_redirect(decided: Any) -> dict[str, str]:
     """What the redirect tells the client."""
     return {name: values[0] for name, values in parse_qs(urlsplit(decided["redirect_to"]).query).items()}
 
 
 @pytest.fixture
-def flow(house: House) -> Flow:
-    return Flow(house)
+def flow(harness: ToolHarness) -> Flow:
+    return Flow(harness)

@@ -14,20 +14,20 @@ from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
 from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone, UnknownClient
 from baobab.tools.oauth.tables import oauth_clients
-from tests.tools.conftest import House
-from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow, answered
+from tests.tools.conftest import ToolHarness
+from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow, parse_redirect
 
 MOST_KEYS = PLANS["playground"].api_keys or 0
 
 
 @pytest.fixture
-async def ada(house: House) -> Account:
-    return await house.sign_up("ada@example.com")
+async def ada(harness: ToolHarness) -> Account:
+    return await harness.sign_up("ada@example.com")
 
 
-async def test_a_request_shows_who_asks_for_what(house: House, flow: Flow) -> None:
-    client = await flow.client("Agent")
-    asked = await house.use("oauth_request", request=flow.ask(client, scopes=["ai:gateway", "mcp", "mcp"]))
+async def test_a_request_shows_who_asks_for_what(harness: ToolHarness, flow: Flow) -> None:
+    client = await flow.register_client("Agent")
+    asked = await harness.call("oauth_request", request=flow.build_request(client, scopes=["ai:gateway", "mcp", "mcp"]))
     assert "kv" in [family["name"] for family in asked.pop("families")]
     assert asked == {
         "client_id": client["client_id"],
@@ -38,39 +38,39 @@ async def test_a_request_shows_who_asks_for_what(house: House, flow: Flow) -> No
         "server": "127.0.0.1:8000",
         "expires_at": asked["expires_at"],
     }
-    assert (asked["expires_at"] - house.clock.now()).total_seconds() == 600
+    assert (asked["expires_at"] - harness.clock.now()).total_seconds() == 600
 
 
 @pytest.mark.parametrize(
     ("uri", "shown"), [("https://app.example/cb", "app.example"), ("cursor://anysphere/cb", "cursor:")]
 )
-async def test_a_request_shows_whom_the_key_goes_to(house: House, flow: Flow, uri: str, shown: str) -> None:
-    request = flow.ask(await flow.client("Agent", uri), redirect_uri=uri)
-    assert (await house.use("oauth_request", request=request))["redirect_host"] == shown
+async def test_a_request_shows_whom_the_key_goes_to(harness: ToolHarness, flow: Flow, uri: str, shown: str) -> None:
+    request = flow.build_request(await flow.register_client("Agent", uri), redirect_uri=uri)
+    assert (await harness.call("oauth_request", request=request))["redirect_host"] == shown
 
 
 async def test_a_request_that_was_altered_or_made_elsewhere_does_not_open(
-    house: House, flow: Flow, ada: Account
+    harness: ToolHarness, flow: Flow, ada: Account
 ) -> None:
-    request = flow.ask(await flow.client())
+    request = flow.build_request(await flow.register_client())
     middle = len(request) // 2
     other = "A" if request[middle] != "A" else "B"
     for text in (request[:middle] + other + request[middle + 1 :], request[:-8], "v1.x.y", "nonsense"):
         with pytest.raises(RequestGone):
-            await house.use("oauth_request", request=text)
+            await harness.call("oauth_request", request=text)
         with pytest.raises(RequestGone):
-            await house.use("oauth_decide", ada, request=text, decision="approve")
+            await harness.call("oauth_decide", ada, request=text, decision="approve")
 
 
-async def test_a_request_is_good_for_ten_minutes(house: House, flow: Flow, ada: Account) -> None:
-    request = flow.ask(await flow.client())
-    house.clock.advance(599)
-    await house.use("oauth_request", request=request)
-    house.clock.advance(1)
+async def test_a_request_is_good_for_ten_minutes(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    request = flow.build_request(await flow.register_client())
+    harness.clock.advance(599)
+    await harness.call("oauth_request", request=request)
+    harness.clock.advance(1)
     with pytest.raises(RequestGone):
-        await house.use("oauth_request", request=request)
+        await harness.call("oauth_request", request=request)
     with pytest.raises(RequestGone):
-        await house.use("oauth_decide", ada, request=request, decision="approve")
+        await harness.call("oauth_decide", ada, request=request, decision="approve")
 
 
 @pytest.mark.parametrize(
@@ -88,78 +88,82 @@ async def test_a_request_is_good_for_ten_minutes(house: House, flow: Flow, ada: 
 async def test_a_request_for_what_there_is_not_is_refused(
     flow: Flow, parameter: dict[str, Any], error: type[OAuthError]
 ) -> None:
-    client = await flow.client()
+    client = await flow.register_client()
     with pytest.raises(error):
-        flow.ask(client, **parameter)
+        flow.build_request(client, **parameter)
 
 
 async def test_an_approval_sends_the_client_a_code_its_state_and_the_issuer(
-    house: House, flow: Flow, ada: Account
+    harness: ToolHarness, flow: Flow, ada: Account
 ) -> None:
-    request = flow.ask(await flow.client())
-    decided = await house.use("oauth_decide", ada, request=request, decision="approve")
+    request = flow.build_request(await flow.register_client())
+    decided = await harness.call("oauth_decide", ada, request=request, decision="approve")
     assert decided["redirect_to"].startswith(f"{REDIRECT}?")
-    told = answered(decided)
+    told = parse_redirect(decided)
     assert told.keys() == {"code", "state", "iss"}
     assert (told["state"], told["iss"]) == ("s t&te", "http://127.0.0.1:8000")
     assert len(told["code"]) * 5.95 > 160
-    assert told["code"].encode() not in house.kept()
+    assert told["code"].encode() not in harness.read_database()
 
 
-async def test_a_refusal_sends_the_client_the_refusal(house: House, flow: Flow, ada: Account) -> None:
-    request = flow.ask(await flow.client(), redirect_uri=REDIRECT + "?tab=1")
-    told = answered(await house.use("oauth_decide", ada, request=request, decision="deny"))
+async def test_a_refusal_sends_the_client_the_refusal(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    request = flow.build_request(await flow.register_client(), redirect_uri=REDIRECT + "?tab=1")
+    told = parse_redirect(await harness.call("oauth_decide", ada, request=request, decision="deny"))
     assert told.pop("error_description")
     assert told == {"tab": "1", "error": "access_denied", "state": "s t&te", "iss": "http://127.0.0.1:8000"}
 
 
-async def test_a_decision_takes_a_person(house: House, flow: Flow, ada: Account) -> None:
-    request = flow.ask(await flow.client())
+async def test_a_decision_takes_a_person(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    request = flow.build_request(await flow.register_client())
     with pytest.raises(Unauthenticated):
-        await house.use("oauth_decide", request=request, decision="approve")
-    made = await house.use("api_keys_create", ada, name="agent")
-    key = await house.bearer(made["key"])
+        await harness.call("oauth_decide", request=request, decision="approve")
+    made = await harness.call("api_keys_create", ada, name="agent")
+    key = await harness.authenticate(made["key"])
     with pytest.raises(Forbidden):
-        await house.use("oauth_decide", key, request=request, decision="approve")
+        await harness.call("oauth_decide", key, request=request, decision="approve")
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
 async def test_nobody_decides_for_an_organisation_they_are_no_member_of(
-    house: House, flow: Flow, ada: Account, decision: str
+    harness: ToolHarness, flow: Flow, ada: Account, decision: str
 ) -> None:
-    eve = await house.sign_up("eve@example.com")
-    request = flow.ask(await flow.client())
+    eve = await harness.sign_up("eve@example.com")
+    request = flow.build_request(await flow.register_client())
     with pytest.raises(Forbidden):
-        await house.use("oauth_decide", eve, request=request, decision=decision, organization_id=ada.organisation_id)
+        await harness.call("oauth_decide", eve, request=request, decision=decision, organization_id=ada.organisation_id)
     theirs = select(audit_logs).where(audit_logs.c.organisation_id == ada.organisation_id)
-    async with house.services.database.reading() as connection:
+    async with harness.services.database.reading() as connection:
         assert (await connection.execute(theirs)).all() == []
 
 
-async def test_a_decision_about_a_client_that_is_gone_is_refused(house: House, flow: Flow, ada: Account) -> None:
-    request = flow.ask(await flow.client())
-    async with house.services.database.writing() as connection:
+async def test_a_decision_about_a_client_that_is_gone_is_refused(
+    harness: ToolHarness, flow: Flow, ada: Account
+) -> None:
+    request = flow.build_request(await flow.register_client())
+    async with harness.services.database.writing() as connection:
         await connection.execute(oauth_clients.delete())
     with pytest.raises(UnknownClient):
-        await house.use("oauth_decide", ada, request=request, decision="approve")
+        await harness.call("oauth_decide", ada, request=request, decision="approve")
 
 
 async def test_a_person_is_told_before_they_agree_that_there_is_no_room_for_a_key(
-    house: House, flow: Flow, ada: Account
+    harness: ToolHarness, flow: Flow, ada: Account
 ) -> None:
     mine: dict[str, Any] = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
-    rows = [keys.key_row(house.services, f"key {n}", "key", ["*"], **mine) for n in range(MOST_KEYS)]
-    async with house.services.database.writing() as connection:
+    rows = [keys.key_row(harness.services, f"key {n}", "key", ["*"], **mine) for n in range(MOST_KEYS)]
+    async with harness.services.database.writing() as connection:
         await connection.execute(api_keys.insert(), rows)
     with pytest.raises(PlanLimitReached):
-        await house.use("oauth_decide", ada, request=flow.ask(await flow.client()), decision="approve")
+        await harness.call(
+            "oauth_decide", ada, request=flow.build_request(await flow.register_client()), decision="approve"
+        )
 
 
-async def test_a_decision_is_written_down_without_the_code(house: House, flow: Flow, ada: Account) -> None:
-    client = await flow.client()
-    code = await flow.code(client, ada, read_only=True)
+async def test_a_decision_is_written_down_without_the_code(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    client = await flow.register_client()
+    code = await flow.obtain_code(client, ada, read_only=True)
     row = select(audit_logs).where(audit_logs.c.event_type == "oauth.decision")
-    async with house.services.database.reading() as connection:
+    async with harness.services.database.reading() as connection:
         found = (await connection.execute(row)).one()
     assert (found.actor_id, found.organisation_id) == (ada.account_id, ada.organisation_id)
     assert found.resource_id == client["client_id"]
@@ -169,7 +173,9 @@ async def test_a_decision_is_written_down_without_the_code(house: House, flow: F
 
 
 @pytest.mark.parametrize("wrong", [{"decision": "maybe"}, {"approval": "never"}, {"read_only": "yes"}, {"more": 1}])
-async def test_a_decision_says_what_it_must(house: House, flow: Flow, ada: Account, wrong: dict[str, Any]) -> None:
-    arguments = {"request": flow.ask(await flow.client()), "decision": "approve", **wrong}
+async def test_a_decision_says_what_it_must(
+    harness: ToolHarness, flow: Flow, ada: Account, wrong: dict[str, Any]
+) -> None:
+    arguments = {"request": flow.build_request(await flow.register_client()), "decision": "approve", **wrong}
     with pytest.raises(BadRequest):
-        await house.use("oauth_decide", ada, **arguments)
+        await harness.call("oauth_decide", ada, **arguments)

@@ -15,20 +15,20 @@ from baobab.tools.core.plans import PLANS
 from baobab.tools.oauth.errors import InvalidGrant, ThroughOAuthOnly
 from baobab.tools.oauth.tables import oauth_codes
 from tests import jobs
-from tests.tools.conftest import House
+from tests.tools.conftest import ToolHarness
 from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow
 
 MOST_KEYS = PLANS["playground"].api_keys or 0
 
 
 @pytest.fixture
-async def ada(house: House) -> Account:
-    return await house.sign_up("ada@example.com")
+async def ada(harness: ToolHarness) -> Account:
+    return await harness.sign_up("ada@example.com")
 
 
-async def live(house: House) -> int:
+async def count_live_keys(harness: ToolHarness) -> int:
     count = select(func.count()).select_from(api_keys).where(api_keys.c.revoked_at.is_(None))
-    async with house.services.database.reading() as connection:
+    async with harness.services.database.reading() as connection:
         return int(await connection.scalar(count) or 0)
 
 
@@ -42,129 +42,135 @@ async def live(house: House) -> int:
     ],
 )
 async def test_a_code_is_good_for_a_key_with_the_scopes_that_were_agreed_to(
-    house: House, flow: Flow, ada: Account, scopes: list[str] | None, stored: list[str]
+    harness: ToolHarness, flow: Flow, ada: Account, scopes: list[str] | None, stored: list[str]
 ) -> None:
-    client = await flow.client("Agent")
-    code = await flow.code(client, ada, scopes=scopes)
-    made = await flow.endpoint("oauth_exchange", client_id=client["client_id"], code=code)
+    client = await flow.register_client("Agent")
+    code = await flow.obtain_code(client, ada, scopes=scopes)
+    made = await flow.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
     assert made["access_token"].startswith("bb_sk_")
     assert set(made["scope"].split()) == set(scopes or ["mcp"])
-    listed = (await house.use("api_keys_list", ada))["keys"]
+    listed = (await harness.call("api_keys_list", ada))["keys"]
     assert [(key["name"], key["scopes"]) for key in listed] == [("Agent (OAuth)", stored)]
-    assert made["access_token"].encode() not in house.kept()
+    assert made["access_token"].encode() not in harness.read_database()
 
 
-async def test_a_key_for_the_gateway_alone_opens_nothing_else(house: House, flow: Flow, ada: Account) -> None:
-    caller = await house.bearer(await flow.key(ada, scopes=["ai:gateway"]))
+async def test_a_key_for_the_gateway_alone_opens_nothing_else(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    caller = await harness.authenticate(await flow.obtain_key(ada, scopes=["ai:gateway"]))
     assert isinstance(caller, ScopedKey)
     assert caller.scopes == {"ai:gateway"}
 
 
 async def test_a_key_acts_in_the_organisation_that_was_chosen_and_is_held_to_the_limits(
-    house: House, flow: Flow, ada: Account
+    harness: ToolHarness, flow: Flow, ada: Account
 ) -> None:
-    team = await house.organisation(ada)
-    caller = await house.bearer(await flow.key(ada, organization_id=team, read_only=True, approval="write"))
+    team = await harness.create_organisation(ada)
+    caller = await harness.authenticate(
+        await flow.obtain_key(ada, organization_id=team, read_only=True, approval="write")
+    )
     assert isinstance(caller, Account)
     assert (caller.account_id, caller.organisation_id) == (ada.account_id, team)
     assert caller.limits == Limits(read_only=True, approval="write")
 
 
 async def test_a_key_asks_before_it_destroys_unless_a_person_chose_otherwise(
-    house: House, flow: Flow, ada: Account
+    harness: ToolHarness, flow: Flow, ada: Account
 ) -> None:
-    assert (await house.bearer(await flow.key(ada))).limits == Limits(approval="destructive")
-    assert (await house.bearer(await flow.key(ada, approval="none"))).limits is None
+    assert (await harness.authenticate(await flow.obtain_key(ada))).limits == Limits(approval="destructive")
+    assert (await harness.authenticate(await flow.obtain_key(ada, approval="none"))).limits is None
 
 
-async def test_a_long_name_still_says_where_the_key_came_from(house: House, flow: Flow, ada: Account) -> None:
-    client = await flow.client("n" * 100)
-    await flow.endpoint("oauth_exchange", client_id=client["client_id"], code=await flow.code(client, ada))
-    name = (await house.use("api_keys_list", ada))["keys"][0]["name"]
+async def test_a_long_name_still_says_where_the_key_came_from(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    client = await flow.register_client("n" * 100)
+    await flow.call_endpoint("oauth_exchange", client_id=client["client_id"], code=await flow.obtain_code(client, ada))
+    name = (await harness.call("api_keys_list", ada))["keys"][0]["name"]
     assert len(name) == 100
     assert name.endswith("n (OAuth)")
 
 
 async def test_a_code_says_what_it_is_bound_to(flow: Flow, ada: Account) -> None:
-    client = await flow.client()
-    code = await flow.code(client, ada)
-    bound = await flow.endpoint("oauth_code", client_id=client["client_id"], code=code)
+    client = await flow.register_client()
+    code = await flow.obtain_code(client, ada)
+    bound = await flow.call_endpoint("oauth_code", client_id=client["client_id"], code=code)
     assert (bound["redirect_uri"], bound["redirect_given"], bound["code_challenge"]) == (REDIRECT, True, CHALLENGE)
 
 
-async def test_a_second_use_of_a_code_revokes_the_key_of_the_first(house: House, flow: Flow, ada: Account) -> None:
-    client = await flow.client()
-    use = {"client_id": client["client_id"], "code": await flow.code(client, ada)}
-    key = (await flow.endpoint("oauth_exchange", **use))["access_token"]
-    await house.bearer(key)
-    assert (await flow.endpoint("oauth_exchange", **use))["access_token"] is None
+async def test_a_second_use_of_a_code_revokes_the_key_of_the_first(
+    harness: ToolHarness, flow: Flow, ada: Account
+) -> None:
+    client = await flow.register_client()
+    use = {"client_id": client["client_id"], "code": await flow.obtain_code(client, ada)}
+    key = (await flow.call_endpoint("oauth_exchange", **use))["access_token"]
+    await harness.authenticate(key)
+    assert (await flow.call_endpoint("oauth_exchange", **use))["access_token"] is None
     with pytest.raises(InvalidApiKey):
-        await house.bearer(key)
-    assert (await flow.endpoint("oauth_exchange", **use))["access_token"] is None
+        await harness.authenticate(key)
+    assert (await flow.call_endpoint("oauth_exchange", **use))["access_token"] is None
 
 
 async def test_of_many_exchanges_at_once_one_makes_a_key_and_the_others_revoke_it(
-    house: House, flow: Flow, ada: Account
+    harness: ToolHarness, flow: Flow, ada: Account
 ) -> None:
-    client = await flow.client()
-    use = {"client_id": client["client_id"], "code": await flow.code(client, ada)}
-    made = await asyncio.gather(*(flow.endpoint("oauth_exchange", **use) for _ in range(8)))
+    client = await flow.register_client()
+    use = {"client_id": client["client_id"], "code": await flow.obtain_code(client, ada)}
+    made = await asyncio.gather(*(flow.call_endpoint("oauth_exchange", **use) for _ in range(8)))
     assert sum(answer["access_token"] is not None for answer in made) == 1
-    async with house.services.database.reading() as connection:
+    async with harness.services.database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(api_keys)) == 1
-    assert await live(house) == 0
+    assert await count_live_keys(harness) == 0
 
 
-async def test_a_code_of_another_client_is_no_code(house: House, flow: Flow, ada: Account) -> None:
-    mine, other = await flow.client("Mine"), await flow.client("Other")
-    code = await flow.code(mine, ada)
+async def test_a_code_of_another_client_is_no_code(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    mine, other = await flow.register_client("Mine"), await flow.register_client("Other")
+    code = await flow.obtain_code(mine, ada)
     for tool in ("oauth_code", "oauth_exchange"):
         with pytest.raises(InvalidGrant):
-            await flow.endpoint(tool, client_id=other["client_id"], code=code)
-    assert await live(house) == 0
+            await flow.call_endpoint(tool, client_id=other["client_id"], code=code)
+    assert await count_live_keys(harness) == 0
 
 
-async def test_a_code_is_good_for_five_minutes(house: House, flow: Flow, ada: Account) -> None:
-    client = await flow.client()
-    use = {"client_id": client["client_id"], "code": await flow.code(client, ada)}
-    house.clock.advance(300)
+async def test_a_code_is_good_for_five_minutes(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    client = await flow.register_client()
+    use = {"client_id": client["client_id"], "code": await flow.obtain_code(client, ada)}
+    harness.clock.advance(300)
     for tool in ("oauth_code", "oauth_exchange"):
         with pytest.raises(InvalidGrant):
-            await flow.endpoint(tool, **use)
-    assert await live(house) == 0
+            await flow.call_endpoint(tool, **use)
+    assert await count_live_keys(harness) == 0
 
 
-async def test_a_code_is_forgotten_when_it_is_past(house: House, flow: Flow, ada: Account) -> None:
-    await flow.code(await flow.client(), ada)
+async def test_a_code_is_forgotten_when_it_is_past(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    await flow.obtain_code(await flow.register_client(), ada)
     for seconds, left in ((299, 1), (2, 0)):
-        house.clock.advance(seconds)
-        await jobs.made(house, "oauth_forget")
-        async with house.services.database.reading() as connection:
+        harness.clock.advance(seconds)
+        await jobs.run_job(harness, "oauth_forget")
+        async with harness.services.database.reading() as connection:
             assert await connection.scalar(select(func.count()).select_from(oauth_codes)) == left
 
 
-async def test_who_has_left_the_organisation_since_gets_no_key(house: House, flow: Flow, ada: Account) -> None:
-    team = await house.organisation(ada)
-    ben = await house.join(team, ada, "ben@example.com", "member")
-    client = await flow.client()
-    code = await flow.code(client, ben, organization_id=team)
-    await house.use("organisations_remove_member", ada, organization_id=team, account_id=ben.account_id)
+async def test_who_has_left_the_organisation_since_gets_no_key(harness: ToolHarness, flow: Flow, ada: Account) -> None:
+    team = await harness.create_organisation(ada)
+    ben = await harness.join(team, ada, "ben@example.com", "member")
+    client = await flow.register_client()
+    code = await flow.obtain_code(client, ben, organization_id=team)
+    await harness.call("organisations_remove_member", ada, organization_id=team, account_id=ben.account_id)
     with pytest.raises(InvalidGrant):
-        await flow.endpoint("oauth_exchange", client_id=client["client_id"], code=code)
-    assert await live(house) == 0
+        await flow.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
+    assert await count_live_keys(harness) == 0
 
 
-async def test_a_code_stays_good_when_there_was_no_room_for_its_key(house: House, flow: Flow, ada: Account) -> None:
-    client = await flow.client()
-    use = {"client_id": client["client_id"], "code": await flow.code(client, ada)}
+async def test_a_code_stays_good_when_there_was_no_room_for_its_key(
+    harness: ToolHarness, flow: Flow, ada: Account
+) -> None:
+    client = await flow.register_client()
+    use = {"client_id": client["client_id"], "code": await flow.obtain_code(client, ada)}
     mine: dict[str, Any] = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
-    rows = [keys.key_row(house.services, f"key {n}", "key", ["*"], **mine) for n in range(MOST_KEYS)]
-    async with house.services.database.writing() as connection:
+    rows = [keys.key_row(harness.services, f"key {n}", "key", ["*"], **mine) for n in range(MOST_KEYS)]
+    async with harness.services.database.writing() as connection:
         await connection.execute(insert(api_keys), rows)
     with pytest.raises(PlanLimitReached):
-        await flow.endpoint("oauth_exchange", **use)
-    await house.use("api_keys_revoke", ada, key_id=rows[0]["id"])
-    assert (await flow.endpoint("oauth_exchange", **use))["access_token"]
+        await flow.call_endpoint("oauth_exchange", **use)
+    await harness.call("api_keys_revoke", ada, key_id=rows[0]["id"])
+    assert (await flow.call_endpoint("oauth_exchange", **use))["access_token"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +183,7 @@ async def test_a_code_stays_good_when_there_was_no_room_for_its_key(house: House
     ],
 )
 async def test_what_belongs_to_the_endpoints_is_called_through_no_other_door(
-    house: House, ada: Account, tool: str, arguments: dict[str, Any]
+    harness: ToolHarness, ada: Account, tool: str, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(ThroughOAuthOnly):
-        await house.use(tool, ada, **arguments)
+        await harness.call(tool, ada, **arguments)

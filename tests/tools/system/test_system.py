@@ -19,15 +19,15 @@ from baobab.tools import toolsets
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stores import Stores
 from tests.conftest import ADDRESS, Baobab
-from tests.installation import application_of
+from tests.installation import get_asgi_app
 
 ROOT = Path(__file__).parents[3]
 
 
-async def ready(services: Any) -> Any:
+async def fetch_readiness(services: Any) -> Any:
     """/health/ready of an installation with these services."""
-    front = RestApp(Registry(toolsets()).bind(services), missing_page(""), hosts=["127.0.0.1"])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=front), base_url=ADDRESS) as client:
+    rest_app = RestApp(Registry(toolsets()).bind(services), missing_page(""), hosts=["127.0.0.1"])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=rest_app), base_url=ADDRESS) as client:
         return await client.get("/health/ready")
 
 
@@ -54,7 +54,7 @@ async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(
     else:
         path.write_bytes(b"this is no database, but long enough to be read as one" * 100)
     database = SqliteDatabase(path)
-    answer = await ready(dataclasses.replace(baobab.house.services, database=database))
+    answer = await fetch_readiness(dataclasses.replace(baobab.application.services, database=database))
     await database.close()
     assert answer.status_code == 503
     assert answer.json()["status"] == "not_ready"
@@ -67,7 +67,7 @@ async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(
 async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_where_it_is_our_own(
     baobab: Baobab, tmp_path: Path, region: Any, status: Any, word: str
 ) -> None:
-    services = baobab.house.services
+    services = baobab.application.services
     closed, memory = SqliteEngine(tmp_path / "closed"), MemoryEngine()
     await closed.open()
     await closed.close()
@@ -75,7 +75,7 @@ async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_wher
     objects = services.regions["local"].objects
     open_ = {name: Stores(services.database, memory, objects) for name in ("local", "far")}
     regions = {**open_, region: Stores(services.database, closed, objects)}
-    answer = await ready(dataclasses.replace(services, regions=regions))
+    answer = await fetch_readiness(dataclasses.replace(services, regions=regions))
     await memory.close()
     assert (answer.status_code, answer.json()["status"]) == (status, word)
     checks = answer.json()["checks"]
@@ -105,7 +105,7 @@ async def test_llms_txt_is_plain_text_that_names_every_tool_with_its_route(baoba
     answer = await baobab.client.get("/llms.txt")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     lines = answer.text.splitlines()
-    for tool in baobab.house.registry.tools.values():
+    for tool in baobab.application.registry.tools.values():
         line = next(line for line in lines if line.startswith(f"- {tool.name} "))
         assert tool.rest is None or f"`{tool.rest.method} {tool.rest.path}`" in line
         assert tool.summary in line
@@ -137,8 +137,8 @@ class TestMetrics:
     async def test_who_reads_the_data_folder_reads_them(self, baobab: Baobab) -> None:
         await baobab.client.get("/v1/regions")
         await baobab.client.get("/apps")
-        text = await baobab.metrics()
-        assert stat.S_IMODE(baobab.house.settings.metrics_file.stat().st_mode) == 0o600
+        text = await baobab.fetch_metrics()
+        assert stat.S_IMODE(baobab.application.settings.metrics_file.stat().st_mode) == 0o600
         for words in (('door="rest"', 'tool="system_regions"'), ('tool="apps_list"', '"AUTH_REQUIRED"')):
             found = [line for line in text.splitlines() if all(word in line for word in words)]
             assert any(line.endswith(" 1.0") for line in found), words
@@ -151,7 +151,7 @@ class TestMetrics:
     async def test_no_address_opens_them_since_behind_a_proxy_all_clients_look_local(
         self, baobab: Baobab, peer: Any
     ) -> None:
-        transport = httpx.ASGITransport(app=application_of(baobab.client), client=(peer, 1234))
+        transport = httpx.ASGITransport(app=get_asgi_app(baobab.client), client=(peer, 1234))
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             for headers in ({}, baobab.owner, {"authorization": "Bearer "}):
                 refused = await client.get("/metrics", headers=headers)
@@ -159,15 +159,15 @@ class TestMetrics:
                 assert "baobab_call" not in refused.text
 
     async def test_the_token_stays_over_a_restart(self, baobab: Baobab) -> None:
-        token = baobab.house.settings.metrics_file.read_text()
-        async with Server(baobab.house.settings).open():
-            await baobab.metrics()
-        assert baobab.house.settings.metrics_file.read_text() == token
+        token = baobab.application.settings.metrics_file.read_text()
+        async with Server(baobab.application.settings).open():
+            await baobab.fetch_metrics()
+        assert baobab.application.settings.metrics_file.read_text() == token
 
     async def test_they_tell_no_keys_apps_or_paths(self, baobab: Baobab) -> None:
-        app = await baobab.app()
+        app = await baobab.create_app()
         await baobab.client.get(f"/v1/{app}/kv/my-key", headers=baobab.owner)
-        text = await baobab.metrics()
+        text = await baobab.fetch_metrics()
         assert app not in text
         assert "my-key" not in text
 
@@ -198,7 +198,7 @@ async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is
 ) -> None:
     await baobab.client.get("/apps", headers=baobab.owner)
     await baobab.client.get("/apps")
-    text = await baobab.metrics()
+    text = await baobab.fetch_metrics()
     told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE baobab_")}
     table = (ROOT / "docs/operating.md").read_text().partition("\n## Metrics")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| `baobab_")]
@@ -211,7 +211,7 @@ async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab: 
     agent = (await baobab.client.post("/api-keys", json=asked, headers=baobab.owner)).json()["key"]
     held = await baobab.client.post("/init", json={"name": "x"}, headers={"authorization": f"Bearer {agent}"})
     assert held.status_code == 428
-    lines = (await baobab.metrics()).splitlines()
+    lines = (await baobab.fetch_metrics()).splitlines()
     assert "baobab_approvals_pending 1.0" in lines
     assert 'baobab_agent_runs{status="running"} 0.0' in lines
     assert 'baobab_jobs{state="given_up"} 0.0' in lines
@@ -220,8 +220,8 @@ async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab: 
 
 
 async def test_a_server_that_is_being_stopped_says_draining_and_still_answers(baobab: Baobab) -> None:
-    baobab.house.services.lifecycle.draining = True
+    baobab.application.services.lifecycle.draining = True
     ready = await baobab.client.get("/health/ready")
     assert (ready.status_code, ready.json()["status"]) == (503, "draining")
     assert (await baobab.client.get("/apps", headers=baobab.owner)).status_code == 200
-    assert "baobab_draining 1.0" in (await baobab.metrics()).splitlines()
+    assert "baobab_draining 1.0" in (await baobab.fetch_metrics()).splitlines()

@@ -7,25 +7,25 @@ import pytest
 
 from baobab import composition
 from baobab.settings import load_settings
+from tests.backends import prepare_data, release_data
 from tests.clock import FixedClock
-from tests.columns import begin, end
-from tests.tools.agents.tool_server import Fake, tool_server
+from tests.tools.agents.tool_server import FakeToolServer, start_tool_server
 from tests.tools.agents.tool_servers.servers import LOOPBACK
-from tests.tools.conftest import House
+from tests.tools.conftest import ToolHarness
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     clock = FixedClock()
-    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": LOOPBACK}, data=tmp_path)
+    settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": LOOPBACK}, data=tmp_path)
     async with composition.open_application(settings, clock=clock) as opened:
-        yield House(opened.services, opened.registry, clock, tmp_path)
-    end(tmp_path)
+        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    release_data(tmp_path)
 
 
 @pytest.fixture
-async def fake() -> AsyncIterator[Fake]:
-    async with tool_server() as opened:
+async def fake() -> AsyncIterator[FakeToolServer]:
+    async with start_tool_server() as opened:
         yield opened
 
 

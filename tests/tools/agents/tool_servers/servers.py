@@ -3,50 +3,50 @@
 from typing import Any
 
 from baobab.tools.core.auth.callers import Caller
-from tests.tools.agents.conftest import Agency, graph
+from tests.tools.agents.conftest import Agency, build_graph
 
 # Loopback is where the fakes are; all other private networks stay closed.
 LOOPBACK = "127.0.0.1/32"
 TOKEN = "tok-0123456789-theirs"
 
 
-async def register(agency: Agency, url: str, by: Caller | None = None, **more: Any) -> dict[str, Any]:
+async def register_server(agency: Agency, url: str, by: Caller | None = None, **more: Any) -> dict[str, Any]:
     given = {"name": "docs", "url": url, **more}
-    made = await agency.house.use("mcp_servers_create", by or agency.owner, app_id=agency.app_id, **given)
+    made = await agency.harness.call("mcp_servers_create", by or agency.owner, app_id=agency.app_id, **given)
     assert made["server"] == made["mcp_server"]
     server: dict[str, Any] = made["mcp_server"]
     return server
 
 
-async def probe(agency: Agency, server: dict[str, Any], **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = await agency.house.use(
+async def probe_server(agency: Agency, server: dict[str, Any], **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = await agency.harness.call(
         "mcp_servers_probe", agency.owner, app_id=agency.app_id, id=server["id"], **more
     )
     return found
 
 
-def states(shown: dict[str, Any]) -> dict[str, str]:
+def tool_states(shown: dict[str, Any]) -> dict[str, str]:
     return {tool["name"]: tool["state"] for tool in shown["tools"]}
 
 
-def ref(server: dict[str, Any], name: str, **more: str) -> dict[str, str]:
+def tool_ref(server: dict[str, Any], name: str, **more: str) -> dict[str, str]:
     return {"source": "mcp", "server_id": server["id"], "name": name, **more}
 
 
-def listing(server: dict[str, Any], *names: str, **overrides: Any) -> dict[str, Any]:
+def tools_section(server: dict[str, Any], *names: str, **overrides: Any) -> dict[str, Any]:
     return {"mcp_servers": [{"server_id": server["id"], "tools": list(names), "tool_overrides": overrides}]}
 
 
-def calling(server: dict[str, Any], name: str, arguments: dict[str, Any], **overrides: Any) -> dict[str, Any]:
+def call_graph(server: dict[str, Any], name: str, arguments: dict[str, Any], **overrides: Any) -> dict[str, Any]:
     """A graph that makes one call and answers its result."""
-    call = {"type": "tool", "tool_ref": ref(server, name), "args_template": arguments, "output_key": "found"}
+    call = {"type": "tool", "tool_ref": tool_ref(server, name), "args_template": arguments, "output_key": "found"}
     done = {"type": "end", "output_template": "{{ state.found }}"}
-    return graph({"call": call, "done": done}, ("call", "done"), tools=listing(server, name, **overrides))
+    return build_graph({"call": call, "done": done}, ("call", "done"), tools=tools_section(server, name, **overrides))
 
 
-async def failed(agency: Agency, name: str = "a") -> dict[str, Any]:
+async def get_failure(agency: Agency, name: str = "a") -> dict[str, Any]:
     """What a call told that failed."""
-    run = await agency.run(name)
+    run = await agency.run_agent(name)
     assert run["status"] == "failed", run
-    told: dict[str, Any] = (await agency.events(name, run["id"], "tool_call_end"))[-1]["payload"]["error"]
+    told: dict[str, Any] = (await agency.list_events(name, run["id"], "tool_call_end"))[-1]["payload"]["error"]
     return told

@@ -11,15 +11,25 @@ from baobab.runtime.agents.job_kinds import ADVANCE
 from baobab.runtime.agents.tables import FROZEN, runs
 from baobab.tools.agents.errors import InvalidGraph
 from baobab.tools.core.errors import Forbidden
-from tests.tools.agents.conftest import Agency, graph
-from tests.tools.agents.tool_server import SEARCH, SEND, Fake, tool_server
-from tests.tools.agents.tool_servers.servers import calling, failed, listing, probe, ref, register, states
+from tests.tools.agents.conftest import Agency, build_graph
+from tests.tools.agents.tool_server import SEARCH, SEND, FakeToolServer, start_tool_server
+from tests.tools.agents.tool_servers.servers import (
+    call_graph,
+    get_failure,
+    probe_server,
+    register_server,
+    tool_ref,
+    tool_states,
+    tools_section,
+)
 
 
-async def test_a_tool_that_only_reads_is_called_at_once_and_taints_the_run(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "search", {"query": "{{ input.query }}"}))
-    run = await agency.run("a", input={"query": "trees"})
+async def test_a_tool_that_only_reads_is_called_at_once_and_taints_the_run(
+    agency: Agency, fake: FakeToolServer
+) -> None:
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "search", {"query": "{{ input.query }}"}))
+    run = await agency.run_agent("a", input={"query": "trees"})
     assert run["status"] == "completed", run
     assert run["output"] == {"text": "search done", "structured": {"got": {"query": "trees"}}, "parts": []}
     assert run["tainted"] is True
@@ -28,15 +38,15 @@ async def test_a_tool_that_only_reads_is_called_at_once_and_taints_the_run(agenc
     assert made.meta["idempotencyKey"] == f"{run['id']}:1"
 
 
-async def test_any_other_tool_waits_for_a_person_and_is_called_once(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "send", {"to": "Ada", "text": "Hello"}))
-    run = await agency.run("a")
+async def test_any_other_tool_waits_for_a_person_and_is_called_once(agency: Agency, fake: FakeToolServer) -> None:
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "send", {"to": "Ada", "text": "Hello"}))
+    run = await agency.run_agent("a")
     assert (run["status"], fake.calls) == ("paused", [])
-    paused = (await agency.events("a", run["id"], "run_paused"))[0]["payload"]
+    paused = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]
     assert (paused["tool_source"], paused["tool_name"]) == ("mcp", "send")
     assert paused["args"] == {"to": "Ada", "text": "Hello"}
-    shown = await agency.house.use("approvals_get", agency.owner, approval_id=paused["approval_id"])
+    shown = await agency.harness.call("approvals_get", agency.owner, approval_id=paused["approval_id"])
     assert shown["preview"] == f"It calls `send` of the tool server `docs` at {fake.mcp}."
     run = await agency.decide("a", run["id"])
     assert run["status"] == "completed", run
@@ -46,11 +56,11 @@ async def test_any_other_tool_waits_for_a_person_and_is_called_once(agency: Agen
 
 
 async def test_a_person_can_change_the_arguments_and_neither_the_tool_nor_the_server(
-    agency: Agency, fake: Fake
+    agency: Agency, fake: FakeToolServer
 ) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "send", {"to": "Ada", "text": "Hello"}))
-    run = await agency.run("a")
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "send", {"to": "Ada", "text": "Hello"}))
+    run = await agency.run_agent("a")
     edited = {"to": "Bo", "tool": "search", "server_id": "another", "app_id": "app_000000000002"}
     run = await agency.decide("a", run["id"], arguments=edited)
     assert run["status"] == "completed", run
@@ -58,16 +68,18 @@ async def test_a_person_can_change_the_arguments_and_neither_the_tool_nor_the_se
 
 
 @pytest.mark.parametrize("accepted_before", ["the decision", "the execution of an edited call", "neither"])
-async def test_an_approval_is_of_the_tool_as_it_was_then(agency: Agency, fake: Fake, accepted_before: str) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "send", {"to": "Ada"}))
-    run = await agency.run("a")
-    paused = (await agency.events("a", run["id"], "run_paused"))[0]["payload"]
+async def test_an_approval_is_of_the_tool_as_it_was_then(
+    agency: Agency, fake: FakeToolServer, accepted_before: str
+) -> None:
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "send", {"to": "Ada"}))
+    run = await agency.run_agent("a")
+    paused = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]
     if accepted_before != "neither":
-        fake.describe(SEND, description="Send a letter to everybody.")
-        assert states(await probe(agency, server)) == {"search": "accepted", "send": "changed"}
-        await probe(agency, server, accept=True)
-        shown = await agency.house.use("approvals_get", agency.owner, approval_id=paused["approval_id"])
+        fake.redescribe(SEND, description="Send a letter to everybody.")
+        assert tool_states(await probe_server(agency, server)) == {"search": "accepted", "send": "changed"}
+        await probe_server(agency, server, accept=True)
+        shown = await agency.harness.call("approvals_get", agency.owner, approval_id=paused["approval_id"])
         assert "changed since" in str(shown["preview"])
     edited: dict[str, Any] = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
     run = await agency.decide("a", run["id"], **edited)
@@ -75,38 +87,44 @@ async def test_an_approval_is_of_the_tool_as_it_was_then(agency: Agency, fake: F
         assert (run["status"], len(fake.calls)) == ("completed", 1)
         return
     assert (run["status"], run["error"]["type"], fake.calls) == ("failed", "tool_failed", [])
-    (ended,) = await agency.events("a", run["id"], "tool_call_end")
+    (ended,) = await agency.list_events("a", run["id"], "tool_call_end")
     assert ended["payload"]["error"]["details"]["code"] == "tool_changed"
     assert "changed since this call was proposed" in run["error"]["message"]
     # Proposed anew it is of the tool as it is now.
-    run = await agency.run("a")
+    run = await agency.run_agent("a")
     run = await agency.decide("a", run["id"])
     assert (run["status"], len(fake.calls)) == ("completed", 1)
 
 
-async def test_a_call_that_was_made_is_not_proposed_anew_when_its_tool_changes(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    send = ref(server, "send")
+async def test_a_call_that_was_made_is_not_proposed_anew_when_its_tool_changes(
+    agency: Agency, fake: FakeToolServer
+) -> None:
+    server = await register_server(agency, fake.mcp)
+    send = tool_ref(server, "send")
     prompt = '/call send {"to": "Ada"}\n/call send {"to": "Bo"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [send]}
     done = {"type": "end", "output_template": "{{ state.answer }}"}
-    await agency.agent("a", graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "send")))
-    run = await agency.run("a")
+    await agency.create_agent(
+        "a", build_graph({"think": think, "done": done}, ("think", "done"), tools=tools_section(server, "send"))
+    )
+    run = await agency.run_agent("a")
     run = await agency.decide("a", run["id"], index=0)
     assert (run["status"], len(fake.calls)) == ("paused", 1)
-    fake.describe(SEND, description="Send a letter to everybody.")
-    await probe(agency, server)
-    await probe(agency, server, accept=True)
+    fake.redescribe(SEND, description="Send a letter to everybody.")
+    await probe_server(agency, server)
+    await probe_server(agency, server, accept=True)
     run = await agency.decide("a", run["id"], index=1)
     assert (run["status"], len(fake.calls)) == ("completed", 1), run
-    assert len(await agency.events("a", run["id"], "run_paused")) == 2
+    assert len(await agency.list_events("a", run["id"], "run_paused")) == 2
 
 
-async def test_a_call_that_was_made_is_told_as_made_though_its_tool_is_gone(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "send", {"to": "Ada"}))
-    run = await agency.run("a")
-    services = agency.house.services
+async def test_a_call_that_was_made_is_told_as_made_though_its_tool_is_gone(
+    agency: Agency, fake: FakeToolServer
+) -> None:
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "send", {"to": "Ada"}))
+    run = await agency.run_agent("a")
+    services = agency.harness.services
 
     async def held_by(job_id: str | None) -> None:
         async with services.database.writing() as connection:
@@ -114,31 +132,31 @@ async def test_a_call_that_was_made_is_told_as_made_though_its_tool_is_gone(agen
 
     await held_by(FROZEN)
     assert (await agency.decide("a", run["id"]))["status"] == "paused"
-    await agency.house.use("mcp_servers_delete", agency.owner, app_id=agency.app_id, id=server["id"])
+    await agency.harness.call("mcp_servers_delete", agency.owner, app_id=agency.app_id, id=server["id"])
     await held_by(None)
     async with services.database.writing_unit() as unit:
         await services.jobs.enqueue(unit, ADVANCE, {"run_id": run["id"]})
-    run = await agency.rests("a", run["id"])
+    run = await agency.wait_for_run("a", run["id"])
     assert (run["status"], len(fake.calls)) == ("completed", 1), run
 
 
-async def test_a_refused_call_is_not_made(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "send", {}))
-    run = await agency.run("a")
+async def test_a_refused_call_is_not_made(agency: Agency, fake: FakeToolServer) -> None:
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "send", {}))
+    run = await agency.run_agent("a")
     run = await agency.decide("a", run["id"], approved=False)
     assert (run["status"], run["error"]["type"], fake.calls) == ("failed", "approval_denied", [])
 
 
-async def test_a_model_is_told_of_the_tools_and_calls_them(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    search, send = ref(server, "search"), ref(server, "send")
+async def test_a_model_is_told_of_the_tools_and_calls_them(agency: Agency, fake: FakeToolServer) -> None:
+    server = await register_server(agency, fake.mcp)
+    search, send = tool_ref(server, "search"), tool_ref(server, "send")
     prompt = '/call search {"query": "a"}\n/then send {"to": "$1.text"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [search, send]}
     done = {"type": "end", "output_template": "{{ state.answer }}"}
-    spec = graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "search", "send"))
-    await agency.agent("a", spec)
-    run = await agency.run("a")
+    spec = build_graph({"think": think, "done": done}, ("think", "done"), tools=tools_section(server, "search", "send"))
+    await agency.create_agent("a", spec)
+    run = await agency.run_agent("a")
     assert run["status"] == "paused", run
     run = await agency.decide("a", run["id"])
     assert run["status"] == "completed", run
@@ -147,11 +165,11 @@ async def test_a_model_is_told_of_the_tools_and_calls_them(agency: Agency, fake:
 
 
 async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_name_apart(
-    agency: Agency, fake: Fake
+    agency: Agency, fake: FakeToolServer
 ) -> None:
-    await register(agency, fake.mcp)
-    async with tool_server() as other:
-        await register(agency, other.mcp, name="other docs")
+    await register_server(agency, fake.mcp)
+    async with start_tool_server() as other:
+        await register_server(agency, other.mcp, name="other docs")
         tools = [{"source": "mcp", "server_id": name, "name": "search"} for name in ("docs", "other docs")]
         tools.append({"source": "mcp", "server_id": "docs", "name": "send"})
         prompt = '/call docs_search {"query": "a"}\n/call other_docs_search {"query": "b"}\n/then send {"to": "Ada"}'
@@ -160,15 +178,15 @@ async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_nam
             {"server_id": "docs", "tools": ["search", "send"]},
             {"server_id": "other docs", "tools": ["search"]},
         ]
-        spec = graph({"think": think, "done": {"type": "end"}}, ("think", "done"), tools={"mcp_servers": listed})
-        await agency.agent("a", spec)
-        run = await agency.run("a")
+        spec = build_graph({"think": think, "done": {"type": "end"}}, ("think", "done"), tools={"mcp_servers": listed})
+        await agency.create_agent("a", spec)
+        run = await agency.run_agent("a")
         assert run["status"] == "paused", run
         assert [[made.arguments for made in each.calls] for each in (fake, other)] == [
             [{"query": "a"}],
             [{"query": "b"}],
         ]
-        events = await agency.events("a", run["id"])
+        events = await agency.list_events("a", run["id"])
         servers = {(event["type"], event["payload"]["server"]) for event in events if "server" in event["payload"]}
         calls = {(type_, name) for type_ in ("tool_call_start", "tool_call_end") for name in ("docs", "other docs")}
         assert servers == {*calls, ("run_paused", "docs")}
@@ -189,82 +207,93 @@ async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_nam
     ids=["object", "list", "number", "words", "deep", "long"],
 )
 async def test_an_object_or_list_that_comes_as_text_alone_is_read(
-    agency: Agency, fake: Fake, text: str, structured: Any
+    agency: Agency, fake: FakeToolServer, text: str, structured: Any
 ) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "search", {"query": "x"}))
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
     fake.answer = types.CallToolResult(content=[types.TextContent(type="text", text=text)])
-    run = await agency.run("a")
+    run = await agency.run_agent("a")
     assert run["output"] == {"text": text, "structured": structured, "parts": []}, run["error"]
 
 
-async def test_in_a_run_that_has_read_outside_text_calls_that_only_read_ask_too(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    search = {"type": "tool", "tool_ref": ref(server, "search")}
+async def test_in_a_run_that_has_read_outside_text_calls_that_only_read_ask_too(
+    agency: Agency, fake: FakeToolServer
+) -> None:
+    server = await register_server(agency, fake.mcp)
+    search = {"type": "tool", "tool_ref": tool_ref(server, "search")}
     one, two = {**search, "args_template": {"query": "1"}}, {**search, "args_template": {"query": "2"}}
     done = {"type": "end", "output_template": "ok"}
-    spec = graph(
-        {"one": one, "two": two, "done": done}, ("one", "two"), ("two", "done"), tools=listing(server, "search")
+    spec = build_graph(
+        {"one": one, "two": two, "done": done}, ("one", "two"), ("two", "done"), tools=tools_section(server, "search")
     )
-    await agency.agent("a", spec)
-    run = await agency.run("a")
+    await agency.create_agent("a", spec)
+    run = await agency.run_agent("a")
     assert (run["status"], [made.arguments for made in fake.calls]) == ("paused", [{"query": "1"}])
-    await agency.agent("b", spec, taint_checks=False)
-    assert (await agency.run("b"))["status"] == "completed"
+    await agency.create_agent("b", spec, taint_checks=False)
+    assert (await agency.run_agent("b"))["status"] == "completed"
 
 
 @pytest.mark.parametrize("narrowed", ["acl", "server", "ref"])
-async def test_what_is_narrowed_anywhere_asks(agency: Agency, fake: Fake, narrowed: str) -> None:
+async def test_what_is_narrowed_anywhere_asks(agency: Agency, fake: FakeToolServer, narrowed: str) -> None:
     acl = {"search": {"mode": "read_write"}} if narrowed == "acl" else {}
-    server = await register(agency, fake.mcp, tool_acl=acl)
+    server = await register_server(agency, fake.mcp, tool_acl=acl)
     override = {"search": {"mode_override": "read_write"}} if narrowed == "server" else {}
-    spec = calling(server, "search", {"query": "x"}, **override)
+    spec = call_graph(server, "search", {"query": "x"}, **override)
     if narrowed == "ref":
         spec["nodes"]["call"]["tool_ref"]["mode_override"] = "read_write"
-    await agency.agent("a", spec)
-    run = await agency.run("a")
+    await agency.create_agent("a", spec)
+    run = await agency.run_agent("a")
     assert (run["status"], fake.calls) == ("paused", [])
 
 
-async def test_an_owner_cannot_make_a_tool_read_only_that_its_server_does_not(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp, tool_acl={"send": {"mode": "read_only"}})
+async def test_an_owner_cannot_make_a_tool_read_only_that_its_server_does_not(
+    agency: Agency, fake: FakeToolServer
+) -> None:
+    server = await register_server(agency, fake.mcp, tool_acl={"send": {"mode": "read_only"}})
     assert server["tools"][1]["mode"] == "read_write"
-    spec = calling(server, "send", {})
+    spec = call_graph(server, "send", {})
     spec["nodes"]["call"]["tool_ref"]["mode_override"] = "read_only"
     with pytest.raises(InvalidGraph, match="must not widen"):
-        await agency.agent("a", spec)
+        await agency.create_agent("a", spec)
 
 
 @pytest.mark.parametrize(
     ("exposed", "override"), [(False, {}), (True, {}), (True, {"exposed_to_override": "developer_only"})]
 )
 async def test_users_of_the_app_cause_calls_only_where_the_owner_says_so(
-    agency: Agency, fake: Fake, exposed: bool, override: dict[str, str]
+    agency: Agency, fake: FakeToolServer, exposed: bool, override: dict[str, str]
 ) -> None:
     acl = {"search": {"exposed_to": "end_user"}} if exposed else {}
-    server = await register(agency, fake.mcp, tool_acl=acl)
-    spec = calling(server, "search", {"query": "x"}, **({"search": override} if override else {}))
-    await agency.agent("a", spec, visibility="authenticated")
-    run = await agency.run("a", agency.user("ada"))
+    server = await register_server(agency, fake.mcp, tool_acl=acl)
+    spec = call_graph(server, "search", {"query": "x"}, **({"search": override} if override else {}))
+    await agency.create_agent("a", spec, visibility="authenticated")
+    run = await agency.run_agent("a", agency.end_user("ada"))
     allowed = exposed and not override
     assert run["status"] == ("completed" if allowed else "failed"), run
     assert len(fake.calls) == int(allowed)
 
 
-async def test_a_users_call_that_waits_is_decided_by_those_who_run_the_app(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp, tool_acl={"send": {"exposed_to": "end_user"}})
-    await agency.agent("a", calling(server, "send", {"to": "Ada"}), visibility="authenticated")
-    run = await agency.run("a", agency.user("ada"))
+async def test_a_users_call_that_waits_is_decided_by_those_who_run_the_app(
+    agency: Agency, fake: FakeToolServer
+) -> None:
+    server = await register_server(agency, fake.mcp, tool_acl={"send": {"exposed_to": "end_user"}})
+    await agency.create_agent("a", call_graph(server, "send", {"to": "Ada"}), visibility="authenticated")
+    run = await agency.run_agent("a", agency.end_user("ada"))
     assert run["status"] == "paused", run
     run = await agency.decide("a", run["id"])
     assert (run["status"], [made.arguments for made in fake.calls]) == ("completed", [{"to": "Ada"}])
 
 
-async def test_a_user_approves_what_the_graph_sends_to_a_server_and_nothing_else(agency: Agency, fake: Fake) -> None:
-    server, ada = await register(agency, fake.mcp, tool_acl={"send": {"exposed_to": "end_user"}}), agency.user("ada")
+async def test_a_user_approves_what_the_graph_sends_to_a_server_and_nothing_else(
+    agency: Agency, fake: FakeToolServer
+) -> None:
+    server, ada = (
+        await register_server(agency, fake.mcp, tool_acl={"send": {"exposed_to": "end_user"}}),
+        agency.end_user("ada"),
+    )
     open_to_users = {"visibility": "authenticated", "approvers": "starter"}
-    await agency.agent("a", calling(server, "send", {"to": "Ada"}), **open_to_users)
-    run = await agency.run("a", ada)
+    await agency.create_agent("a", call_graph(server, "send", {"to": "Ada"}), **open_to_users)
+    run = await agency.run_agent("a", ada)
     with pytest.raises(Forbidden, match="Only admins can change"):
         await agency.decide("a", run["id"], by=ada, arguments={"to": "Bob"})
     assert fake.calls == []
@@ -272,48 +301,50 @@ async def test_a_user_approves_what_the_graph_sends_to_a_server_and_nothing_else
     assert (run["status"], [made.arguments for made in fake.calls]) == ("completed", [{"to": "Ada"}])
 
 
-async def test_a_tool_that_says_it_failed_ends_the_run_with_its_words(agency: Agency, fake: Fake) -> None:
+async def test_a_tool_that_says_it_failed_ends_the_run_with_its_words(agency: Agency, fake: FakeToolServer) -> None:
     fake.fails = True
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "search", {"query": "x"}))
-    told = await failed(agency)
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
+    told = await get_failure(agency)
     assert (told["code"], told["message"]) == ("tool_failed", "It is full.")
 
 
-async def test_the_words_of_a_tool_that_failed_taint_the_run(agency: Agency, fake: Fake) -> None:
+async def test_the_words_of_a_tool_that_failed_taint_the_run(agency: Agency, fake: FakeToolServer) -> None:
     fake.fails = True
-    server = await register(agency, fake.mcp)
-    search = ref(server, "search")
+    server = await register_server(agency, fake.mcp)
+    search = tool_ref(server, "search")
     prompt = '/call search {"query": "1"}\n/then search {"query": "2"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [search]}
     done = {"type": "end", "output_template": "{{ state.answer }}"}
-    await agency.agent("a", graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "search")))
-    run = await agency.run("a")
+    await agency.create_agent(
+        "a", build_graph({"think": think, "done": done}, ("think", "done"), tools=tools_section(server, "search"))
+    )
+    run = await agency.run_agent("a")
     assert (run["status"], run["tainted"], len(fake.calls)) == ("paused", True, 1), run
-    assert (await agency.events("a", run["id"], "tool_call_end"))[0]["payload"]["tainted"] is True
+    assert (await agency.list_events("a", run["id"], "tool_call_end"))[0]["payload"]["tainted"] is True
 
 
-async def test_parts_that_are_no_text_are_told_without_their_bytes(agency: Agency, fake: Fake) -> None:
+async def test_parts_that_are_no_text_are_told_without_their_bytes(agency: Agency, fake: FakeToolServer) -> None:
     picture = types.ImageContent(type="image", data="aGVsbG8=", mime_type="image/png")
     fake.answer = types.CallToolResult(content=[picture])
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "search", {"query": "x"}))
-    run = await agency.run("a")
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
+    run = await agency.run_agent("a")
     assert run["output"]["parts"] == [{"type": "image", "mime_type": "image/png"}]
 
 
-async def test_results_are_not_held_against_a_schema_of_the_servers(agency: Agency, fake: Fake) -> None:
+async def test_results_are_not_held_against_a_schema_of_the_servers(agency: Agency, fake: FakeToolServer) -> None:
     """Its patterns would run here, and some never end."""
-    fake.describe(SEARCH, output_schema={"type": "object", "properties": {"x": {"pattern": "^(a+)+$"}}})
+    fake.redescribe(SEARCH, output_schema={"type": "object", "properties": {"x": {"pattern": "^(a+)+$"}}})
     fake.answer = types.CallToolResult(content=[], structured_content={"x": "a" * 40 + "!"})
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "search", {"query": "x"}))
-    assert (await agency.run("a"))["output"]["structured"] == {"x": "a" * 40 + "!"}
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
+    assert (await agency.run_agent("a"))["output"]["structured"] == {"x": "a" * 40 + "!"}
 
 
-async def test_a_removed_servers_tools_are_called_no_more(agency: Agency, fake: Fake) -> None:
-    server = await register(agency, fake.mcp)
-    await agency.agent("a", calling(server, "search", {"query": "x"}))
-    await agency.house.use("mcp_servers_delete", agency.owner, app_id=agency.app_id, id=server["id"])
-    assert (await failed(agency))["code"] == "tool_server_not_found"
+async def test_a_removed_servers_tools_are_called_no_more(agency: Agency, fake: FakeToolServer) -> None:
+    server = await register_server(agency, fake.mcp)
+    await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
+    await agency.harness.call("mcp_servers_delete", agency.owner, app_id=agency.app_id, id=server["id"])
+    assert (await get_failure(agency))["code"] == "tool_server_not_found"
     assert not fake.calls

@@ -6,14 +6,14 @@ import pytest
 
 from baobab.runtime.agents.remote.errors import ToolServerFailed
 from tests.conftest import Baobab
-from tests.jobs import PATIENCE_SECONDS, settled
-from tests.tools.agents.conftest import graph
-from tests.tools.agents.tool_server import Fake
-from tests.tools.agents.tool_servers.servers import TOKEN, calling
+from tests.jobs import TIMEOUT_SECONDS, run_due_jobs
+from tests.tools.agents.conftest import build_graph
+from tests.tools.agents.tool_server import FakeToolServer
+from tests.tools.agents.tool_servers.servers import TOKEN, call_graph
 
 
-async def test_servers_over_rest(baobab: Baobab, fake: Fake) -> None:
-    path = f"/v1/{await baobab.app()}/mcp-servers"
+async def test_servers_over_rest(baobab: Baobab, fake: FakeToolServer) -> None:
+    path = f"/v1/{await baobab.create_app()}/mcp-servers"
     given = {"name": "docs", "url": fake.mcp, "transport": "http", "auth": {"type": "bearer", "token": TOKEN}}
     made = await baobab.client.post(path, json=given, headers=baobab.owner)
     assert made.status_code == 201, made.text
@@ -41,10 +41,10 @@ async def test_servers_over_rest(baobab: Baobab, fake: Fake) -> None:
 
 
 async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_bring(
-    baobab: Baobab, fake: Fake
+    baobab: Baobab, fake: FakeToolServer
 ) -> None:
-    app = await baobab.app()
-    base, anon = f"/v1/{app}", {"apikey": (await baobab.house.services.directory.app(app)).anon_key}
+    app = await baobab.create_app()
+    base, anon = f"/v1/{app}", {"apikey": (await baobab.application.services.directory.app(app)).anon_key}
     given = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
     assert (await baobab.client.post(f"{base}/mcp-servers", json=given, headers=baobab.owner)).status_code == 201
     search = {"source": "mcp", "server_id": "docs", "name": "search"}
@@ -52,12 +52,12 @@ async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_b
     say = {"type": "llm", "input_template": "/say Hello.", "output_key": "said"}
     nodes = {"call": call, "say": say, "done": {"type": "end", "output_template": "{{ state.said }}"}}
     listed = {"mcp_servers": [{"server_id": "docs", "tools": ["search"]}]}
-    spec = graph(nodes, ("call", "say"), ("say", "done"), tools=listed)
+    spec = build_graph(nodes, ("call", "say"), ("say", "done"), tools=listed)
     agent = {"name": "a", "graph_spec": spec, "visibility": "public", "safety_acknowledged": True}
     assert (await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)).status_code == 201
     started = await baobab.client.post(f"{base}/public/agents/a/runs", json={"input": {}}, headers=anon)
     opened = started.json()
-    await settled(baobab.house)
+    await run_due_jobs(baobab.application)
     path = f"{base}/public/runs/{opened['run_id']}"
     shown = [await baobab.client.get(f"{path}/events.json", headers=anon)]
     shown.append(await baobab.client.get(f"{path}/events?token={opened['stream_token']}"))
@@ -75,18 +75,18 @@ async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_b
 
 @pytest.mark.parametrize("inside", [False, True], ids=["its own tool", "a run below"])
 async def test_visitors_do_not_read_the_words_of_a_tool_server_that_failed_and_owners_do(
-    baobab: Baobab, fake: Fake, inside: bool
+    baobab: Baobab, fake: FakeToolServer, inside: bool
 ) -> None:
     fake.fails = True
-    app = await baobab.app()
-    base, anon = f"/v1/{app}", {"apikey": (await baobab.house.services.directory.app(app)).anon_key}
+    app = await baobab.create_app()
+    base, anon = f"/v1/{app}", {"apikey": (await baobab.application.services.directory.app(app)).anon_key}
     given = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
     assert (await baobab.client.post(f"{base}/mcp-servers", json=given, headers=baobab.owner)).status_code == 201
     delegate = {"type": "agent", "agent": "a", "input_template": {}, "output_key": "found"}
     nodes = {"call": delegate, "done": {"type": "end", "output_template": "done"}}
     for name, spec in (
-        ("a", calling({"id": "docs"}, "search", {"query": "x"})),
-        ("above", graph(nodes, ("call", "done"))),
+        ("a", call_graph({"id": "docs"}, "search", {"query": "x"})),
+        ("above", build_graph(nodes, ("call", "done"))),
     ):
         agent = {"name": name, "graph_spec": spec, "visibility": "public", "safety_acknowledged": True}
         made = await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)
@@ -94,7 +94,7 @@ async def test_visitors_do_not_read_the_words_of_a_tool_server_that_failed_and_o
     name = "above" if inside else "a"
     opened = (await baobab.client.post(f"{base}/public/agents/{name}/runs", json={"input": {}}, headers=anon)).json()
     path, own = f"{base}/public/runs/{opened['run_id']}", f"{base}/agents/{name}/runs/{opened['run_id']}"
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         # A run that waits for another goes on some time after that has ended.
         while (run := (await baobab.client.get(path, headers=anon)).json()["run"])["status"] in ("queued", "running"):
             await asyncio.sleep(0.1)

@@ -20,9 +20,9 @@ from baobab.tools.core.errors import AppNotFound
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import ADDRESS, Baobab
-from tests.installation import installation
-from tests.people import first_organisation
-from tests.tools.ai.media.studio import Studio, studio
+from tests.installation import open_installation
+from tests.people import get_first_organisation
+from tests.tools.ai.media.studio import Studio, start_studio
 
 Kind = Literal["image", "video"]
 
@@ -35,7 +35,7 @@ TERMINAL = ("completed", "failed", "cancelled", "expired")
 
 
 @dataclass
-class House(Baobab):
+class MediaBaobab(Baobab):
     clock: FixedClock = field(default_factory=FixedClock)
     fake: Studio = field(default_factory=Studio)
 
@@ -43,7 +43,7 @@ class House(Baobab):
         asked = {"model": BUILT_IN[kind], "prompt": "A baobab at dusk", **body}
         return await self.client.post(f"/v1/{app}/{kind}s/completions", json=asked, headers=by or self.owner)
 
-    async def submitted(self, app: str, kind: Kind, by: Any = None, **body: Any) -> str:
+    async def submit_job(self, app: str, kind: Kind, by: Any = None, **body: Any) -> str:
         """The path where the job is polled."""
         answer = await self.submit(app, kind, by, **body)
         assert answer.status_code == 202, answer.text
@@ -57,21 +57,21 @@ class House(Baobab):
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    async def worked(self, seconds: float = 0) -> None:
+    async def run_due_jobs(self, seconds: float = 0) -> None:
         """So much later, when all that is due has been done."""
         self.clock.advance(seconds)
-        for stores in self.house.services.regions.values():
-            await jobs.settled(self.house, stores.database)
+        for stores in self.application.services.regions.values():
+            await jobs.run_due_jobs(self.application, stores.database)
 
-    async def swept(self, seconds: float = 0) -> None:
+    async def run_sweep(self, seconds: float = 0) -> None:
         """So much later, when what nobody else looks after has been looked after."""
         self.clock.advance(seconds)
-        await jobs.made(self.house, "media_sweep")
-        await self.worked()
+        await jobs.run_job(self.application, "media_sweep")
+        await self.run_due_jobs()
 
-    async def row(self, path: str) -> Any:
+    async def get_row(self, path: str) -> Any:
         """The job's row where its app is now; in any region, where there is no such app any more."""
-        services = self.house.services
+        services = self.application.services
         places = list(services.regions.values())
         with contextlib.suppress(AppNotFound):
             places = [services.regions[(await services.directory.app(path.split("/")[2])).region]]
@@ -83,31 +83,31 @@ class House(Baobab):
                 return row
         return None
 
-    async def over(self, path: str) -> None:
+    async def wait_for_end(self, path: str) -> None:
         """Return when the job has ended; nobody has looked."""
         for tried in range(100):
-            await self.worked(1 if tried < 10 else 15)
-            if (await self.row(path)).ended_at is not None:
+            await self.run_due_jobs(1 if tried < 10 else 15)
+            if (await self.get_row(path)).ended_at is not None:
                 return
-        raise AssertionError(await self.row(path))
+        raise AssertionError(await self.get_row(path))
 
-    async def ended(self, path: str, by: Any = None) -> Any:
+    async def poll_at_end(self, path: str, by: Any = None) -> Any:
         """The job as its first poll after its end tells it."""
-        await self.over(path)
+        await self.wait_for_end(path)
         return await self.poll(path, by)
 
-    async def made(self, app: str, kind: Kind, by: Any = None, **body: Any) -> Any:
-        return await self.ended(await self.submitted(app, kind, by, **body), by)
+    async def generate(self, app: str, kind: Kind, by: Any = None, **body: Any) -> Any:
+        return await self.poll_at_end(await self.submit_job(app, kind, by, **body), by)
 
     async def get(self, url: str, by: Any = None) -> httpx.Response:
         return await self.client.get(url, headers=by or self.owner)
 
-    async def balance(self) -> Balance:
-        return await self.house.services.part(Credits).balance(await first_organisation(self))
+    async def get_balance(self) -> Balance:
+        return await self.application.services.part(Credits).balance(await get_first_organisation(self))
 
-    async def used(self) -> list[UsageLine]:
+    async def list_usage(self) -> list[UsageLine]:
         today = self.clock.now().date()
-        return await self.house.services.part(Credits).usage(await first_organisation(self), today, today)
+        return await self.application.services.part(Credits).usage(await get_first_organisation(self), today, today)
 
 
 @pytest.fixture
@@ -116,17 +116,19 @@ def clock() -> FixedClock:
 
 
 @contextlib.asynccontextmanager
-async def opened(data: Path, fake: Studio, clock: FixedClock, variables: dict[str, str]) -> AsyncIterator[House]:
+async def open_media(
+    data: Path, fake: Studio, clock: FixedClock, variables: dict[str, str]
+) -> AsyncIterator[MediaBaobab]:
     environment = {"OPENAI_API_KEY": "sk-vendor-0123456789", "OPENAI_BASE_URL": f"{fake.url}/v1"}
-    async with installation(data, variables, clock=clock, environment=environment) as found:
+    async with open_installation(data, variables, clock=clock, environment=environment) as found:
         model = Model(VIDEO, "Sora", "video", Price(0, 0, unit=SECOND), None, None, VIDEO, "openai", frozenset())
-        found.house.services.part(Gateway).catalogue.register_models("openai", [model])
-        yield House(found.house, found.client, clock=clock, fake=fake)
+        found.application.services.part(Gateway).catalogue.register_models("openai", [model])
+        yield MediaBaobab(found.application, found.client, clock=clock, fake=fake)
 
 
 @pytest.fixture
 async def fake() -> AsyncIterator[Studio]:
-    async with studio() as found:
+    async with start_studio() as found:
         yield found
 
 
@@ -136,6 +138,8 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture
-async def baobab(tmp_path: Path, clock: FixedClock, fake: Studio, settings: dict[str, str]) -> AsyncIterator[House]:
-    async with opened(tmp_path / "data", fake, clock, settings) as house:
-        yield house
+async def baobab(
+    tmp_path: Path, clock: FixedClock, fake: Studio, settings: dict[str, str]
+) -> AsyncIterator[MediaBaobab]:
+    async with open_media(tmp_path / "data", fake, clock, settings) as opened_baobab:
+        yield opened_baobab

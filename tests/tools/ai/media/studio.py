@@ -48,7 +48,7 @@ class Studio:
             return await self._send(request)
         self.looks += 1
         if self.refusals:
-            return _refused(self.refusals.pop(0))
+            return _refusal_response(self.refusals.pop(0))
         return web.json_response(self._video(path.rpartition("/")[2]))
 
     async def _begin(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
@@ -58,7 +58,7 @@ class Studio:
         self.entered.set()
         await self.going.wait()
         if self.refusals:
-            return _refused(self.refusals.pop(0))
+            return _refusal_response(self.refusals.pop(0))
         if path == "/videos":
             return web.json_response({**self._video("video_0123456789"), "status": "queued"})
         picture = {"b64_json": base64.b64encode(PNG).decode()}
@@ -84,13 +84,13 @@ class Studio:
         return answer
 
 
-def _refused(status: int) -> web.Response:
+def _refusal_response(status: int) -> web.Response:
     told = {"message": f"The studio says {status} for sk-vendor-0123456789.", "type": "error", "code": None}
     return web.json_response({"error": told}, status=status)
 
 
 @contextlib.asynccontextmanager
-async def studio() -> AsyncIterator[Studio]:
+async def start_studio() -> AsyncIterator[Studio]:
     fake = Studio()
     fake.going.set()
     runner = web.ServerRunner(web.Server(fake.handle, handler_cancellation=True, access_log=None), shutdown_timeout=0.1)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.mcp_server.speaking import ERAS, refusal, use
-from tests.people import key, person
-from tests.tools.ai.media.conftest import BUILT_IN, TERMINAL, House, Kind
+from tests.mcp_server.mcp_requests import ERAS, call_tool, read_refusal
+from tests.people import create_key, create_person
+from tests.tools.ai.media.conftest import BUILT_IN, TERMINAL, Kind, MediaBaobab
 
 KINDS: tuple[Kind, ...] = ("image", "video")
 MAGIC = {"image": (b"\x89PNG\r\n\x1a\n", "image/png"), "video": (b"ftyp", "video/mp4")}
@@ -20,12 +20,12 @@ def plural(kind: Kind) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_job_is_accepted_polled_and_its_file_downloaded(baobab: House, kind: Kind) -> None:
-    app = await baobab.app()
-    path = await baobab.submitted(app, kind)
+async def test_a_job_is_accepted_polled_and_its_file_downloaded(baobab: MediaBaobab, kind: Kind) -> None:
+    app = await baobab.create_app()
+    path = await baobab.submit_job(app, kind)
     first = await baobab.poll(path)
     assert first["status"] in ("pending", "in_progress", *TERMINAL)
-    job = await baobab.ended(path)
+    job = await baobab.poll_at_end(path)
     here = f"http://127.0.0.1:8000{path}"
     assert job == {
         "job_id": path.rpartition("/")[2],
@@ -49,19 +49,19 @@ async def test_a_job_is_accepted_polled_and_its_file_downloaded(baobab: House, k
     assert await baobab.poll(path) == job
 
 
-async def test_a_job_that_is_under_way_has_nothing_to_show_yet(baobab: House) -> None:
+async def test_a_job_that_is_under_way_has_nothing_to_show_yet(baobab: MediaBaobab) -> None:
     baobab.fake.videos = "in_progress"
-    path = await baobab.submitted(await baobab.app(), "video", model="openai/sora-2", duration=4)
-    await baobab.worked()
+    path = await baobab.submit_job(await baobab.create_app(), "video", model="openai/sora-2", duration=4)
+    await baobab.run_due_jobs()
     job = await baobab.poll(path)
     assert (job["status"], job["content_urls"], job["error"]) == ("pending", [], None)
     assert (job["charged_credits_usd"], job["settled_at"]) == (None, None)
-    await baobab.worked(1)
+    await baobab.run_due_jobs(1)
     assert (await baobab.poll(path))["status"] == "in_progress"
 
 
-async def test_several_images_have_an_address_each(baobab: House) -> None:
-    job = await baobab.made(await baobab.app(), "image", n=3, seed=7)
+async def test_several_images_have_an_address_each(baobab: MediaBaobab) -> None:
+    job = await baobab.generate(await baobab.create_app(), "image", n=3, seed=7)
     files = [await baobab.get(url) for url in job["content_urls"]]
     assert [url[-7:] for url in job["content_urls"]] == ["index=0", "index=1", "index=2"]
     assert len({file.content for file in files}) == 3
@@ -70,25 +70,25 @@ async def test_several_images_have_an_address_each(baobab: House) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_same_goes_over_mcp_where_the_file_is_told_by_its_address(
-    baobab: House, kind: Kind, era: str
+    baobab: MediaBaobab, kind: Kind, era: str
 ) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     asked = {"app_id": app, "model": BUILT_IN[kind], "prompt": "A baobab"}
-    begun = await use(baobab, f"{plural(kind)}_generate", asked, era=era)
+    begun = await call_tool(baobab, f"{plural(kind)}_generate", asked, era=era)
     named = {"app_id": app, "job_id": begun["structuredContent"]["job_id"]}
-    await baobab.ended(f"/v1/{app}/{kind}s/completions/{named['job_id']}")
-    job = (await use(baobab, f"{plural(kind)}_job", named, era=era))["structuredContent"]
+    await baobab.poll_at_end(f"/v1/{app}/{kind}s/completions/{named['job_id']}")
+    job = (await call_tool(baobab, f"{plural(kind)}_job", named, era=era))["structuredContent"]
     assert job["status"] == "completed"
-    told = (await use(baobab, f"{plural(kind)}_content", {**named, "index": 0}, era=era))["content"][0]["text"]
+    told = (await call_tool(baobab, f"{plural(kind)}_content", {**named, "index": 0}, era=era))["content"][0]["text"]
     assert job["content_urls"][0] in told
     assert MAGIC[kind][1] in told
-    refused = await use(baobab, f"{plural(kind)}_content", {**named, "index": 1}, era=era)
-    assert refusal(refused)["code"] == "INDEX_OUT_OF_RANGE"
+    refused = await call_tool(baobab, f"{plural(kind)}_content", {**named, "index": 1}, era=era)
+    assert read_refusal(refused)["code"] == "INDEX_OUT_OF_RANGE"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_models_are_listed_with_the_apps_models(baobab: House, kind: Kind) -> None:
-    models = (await baobab.get(f"/v1/{await baobab.app()}/ai/models")).json()["models"]
+async def test_the_models_are_listed_with_the_apps_models(baobab: MediaBaobab, kind: Kind) -> None:
+    models = (await baobab.get(f"/v1/{await baobab.create_app()}/ai/models")).json()["models"]
     assert {m["modality"] for m in models if m["id"] == BUILT_IN[kind]} == {kind}
 
 
@@ -111,17 +111,17 @@ REFUSED: list[tuple[Kind, dict[str, Any], int, str]] = [
 
 @pytest.mark.parametrize(("kind", "body", "status", "code"), REFUSED)
 async def test_what_cannot_be_made_is_refused_at_once(
-    baobab: House, kind: Kind, body: dict[str, Any], status: int, code: str
+    baobab: MediaBaobab, kind: Kind, body: dict[str, Any], status: int, code: str
 ) -> None:
-    answer = await baobab.submit(await baobab.app(), kind, **body)
+    answer = await baobab.submit(await baobab.create_app(), kind, **body)
     told = answer.json()
     assert (answer.status_code, told["code"]) == (status, code), told
     assert isinstance(told["error"], str)
     assert told["remediation"]
 
 
-async def test_faults_of_the_body_are_listed(baobab: House) -> None:
-    answer = await baobab.submit(await baobab.app(), "image", n=0, seed="x", prompt="")
+async def test_faults_of_the_body_are_listed(baobab: MediaBaobab) -> None:
+    answer = await baobab.submit(await baobab.create_app(), "image", n=0, seed="x", prompt="")
     assert answer.status_code == 400
     assert {fault["field"] for fault in answer.json()["details"]} == {"n", "seed", "prompt"}
 
@@ -136,9 +136,9 @@ async def test_faults_of_the_body_are_listed(baobab: House) -> None:
     ],
 )
 async def test_what_the_model_does_not_take_is_refused_with_all_that_it_takes(
-    baobab: House, body: dict[str, Any], named: str
+    baobab: MediaBaobab, body: dict[str, Any], named: str
 ) -> None:
-    answer = await baobab.submit(await baobab.app(), "image", **body)
+    answer = await baobab.submit(await baobab.create_app(), "image", **body)
     told = answer.json()
     assert (answer.status_code, told["code"]) == (400, "UNSUPPORTED_PARAM")
     assert f"`{named}`" in told["error"]
@@ -146,23 +146,23 @@ async def test_what_the_model_does_not_take_is_refused_with_all_that_it_takes(
     assert told["supported_provider"] == []
 
 
-async def test_a_model_with_fields_of_its_own_names_them(baobab: House) -> None:
-    answer = await baobab.submit(await baobab.app(), "image", model="openai/gpt-image-2", aspect_ratio="1:1")
+async def test_a_model_with_fields_of_its_own_names_them(baobab: MediaBaobab) -> None:
+    answer = await baobab.submit(await baobab.create_app(), "image", model="openai/gpt-image-2", aspect_ratio="1:1")
     told = answer.json()
     assert {"size", "n", "input_images", "mask"} <= set(told["supported_top_level"])
     assert {"quality", "background"} <= set(told["supported_provider"])
 
 
-async def test_a_video_model_in_chat_is_sent_to_its_own_address(baobab: House) -> None:
-    app = await baobab.app()
+async def test_a_video_model_in_chat_is_sent_to_its_own_address(baobab: MediaBaobab) -> None:
+    app = await baobab.create_app()
     body = {"model": "baobab/film", "messages": [{"role": "user", "content": "Hello!"}]}
     answer = await baobab.client.post(f"/v1/{app}/chat/completions", json=body, headers=baobab.owner)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "USE_VIDEO_ENDPOINT")
     assert "/v1/{app_id}/videos/completions" in answer.json()["error"]["message"]
 
 
-async def test_an_app_that_allows_other_models_only_refuses_this_one(baobab: House) -> None:
-    app = await baobab.app()
+async def test_an_app_that_allows_other_models_only_refuses_this_one(baobab: MediaBaobab) -> None:
+    app = await baobab.create_app()
     allowed = {"allowedModels": ["baobab/film"]}
     assert (await baobab.client.put(f"/v1/{app}/ai/config", json=allowed, headers=baobab.owner)).status_code == 200
     refused = await baobab.submit(app, "image")
@@ -171,9 +171,9 @@ async def test_an_app_that_allows_other_models_only_refuses_this_one(baobab: Hou
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_job_that_is_not_there_is_not_found(baobab: House, kind: Kind) -> None:
-    app, other = await baobab.app(), await baobab.app()
-    job = (await baobab.made(app, kind))["job_id"]
+async def test_a_job_that_is_not_there_is_not_found(baobab: MediaBaobab, kind: Kind) -> None:
+    app, other = await baobab.create_app(), await baobab.create_app()
+    job = (await baobab.generate(app, kind))["job_id"]
     wrong: Kind = "video" if kind == "image" else "image"
     for path in (
         f"{app}/{kind}s/completions/{ID}",
@@ -199,18 +199,18 @@ async def test_a_job_that_is_not_there_is_not_found(baobab: House, kind: Kind) -
         ("9" * 40, 400, "INVALID_INDEX"),
     ],
 )
-async def test_an_index_that_no_file_has_is_refused(baobab: House, index: str, status: int, code: str) -> None:
-    path = await baobab.submitted(await baobab.app(), "image")
-    await baobab.ended(path)
+async def test_an_index_that_no_file_has_is_refused(baobab: MediaBaobab, index: str, status: int, code: str) -> None:
+    path = await baobab.submit_job(await baobab.create_app(), "image")
+    await baobab.poll_at_end(path)
     answer = await baobab.get(f"{path}/content?index={index}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-async def test_files_are_refused_until_the_job_is_completed(baobab: House) -> None:
+async def test_files_are_refused_until_the_job_is_completed(baobab: MediaBaobab) -> None:
     baobab.fake.videos = "in_progress"
-    path = await baobab.submitted(await baobab.app(), "video", model="openai/sora-2")
-    await baobab.worked()
-    await baobab.worked(1)
+    path = await baobab.submit_job(await baobab.create_app(), "video", model="openai/sora-2")
+    await baobab.run_due_jobs()
+    await baobab.run_due_jobs(1)
     early = await baobab.get(f"{path}/content?index=0")
     assert (early.status_code, early.json()["code"], early.json()["current_status"]) == (
         409,
@@ -218,20 +218,20 @@ async def test_files_are_refused_until_the_job_is_completed(baobab: House) -> No
         "in_progress",
     )
     baobab.fake.videos = "failed"
-    await baobab.ended(path)
+    await baobab.poll_at_end(path)
     never = await baobab.get(f"{path}/content?index=0")
     assert (never.status_code, never.json()["current_status"]) == (409, "failed")
 
 
-async def test_users_see_their_own_jobs_only_and_whoever_submitted_has_the_files(baobab: House) -> None:
-    app, other = await baobab.app(), await baobab.app()
-    ada, eve = await baobab.user(app, "ada"), await baobab.user(app, "eve")
-    app_key = await key(baobab, key_scope="app", target_app_id=app)
-    colleague = (await person(baobab, "colleague", role="member")).headers
-    stranger = (await person(baobab, "stranger")).headers
-    foreign = await baobab.user(other, "ada")
-    path = await baobab.submitted(app, "image", ada)
-    await baobab.ended(path, ada)
+async def test_users_see_their_own_jobs_only_and_whoever_submitted_has_the_files(baobab: MediaBaobab) -> None:
+    app, other = await baobab.create_app(), await baobab.create_app()
+    ada, eve = await baobab.user_headers(app, "ada"), await baobab.user_headers(app, "eve")
+    app_key = await create_key(baobab, key_scope="app", target_app_id=app)
+    colleague = (await create_person(baobab, "colleague", role="member")).headers
+    stranger = (await create_person(baobab, "stranger")).headers
+    foreign = await baobab.user_headers(other, "ada")
+    path = await baobab.submit_job(app, "image", ada)
+    await baobab.poll_at_end(path, ada)
     content = f"{path}/content?index=0"
     for by, poll, download in (
         (ada, 200, 200),
@@ -250,44 +250,44 @@ async def test_users_see_their_own_jobs_only_and_whoever_submitted_has_the_files
     assert (await baobab.client.get(path)).status_code == 401
 
 
-async def test_a_user_for_whom_a_key_acts_is_the_user(baobab: House) -> None:
-    app = await baobab.app()
-    app_key = await key(baobab, key_scope="app", target_app_id=app)
+async def test_a_user_for_whom_a_key_acts_is_the_user(baobab: MediaBaobab) -> None:
+    app = await baobab.create_app()
+    app_key = await create_key(baobab, key_scope="app", target_app_id=app)
     for_ada, for_eve = [{**app_key, "x-platform-as-user": user} for user in (ADA, EVE)]
-    path = await baobab.submitted(app, "image", for_ada)
-    await baobab.ended(path, for_ada)
+    path = await baobab.submit_job(app, "image", for_ada)
+    await baobab.poll_at_end(path, for_ada)
     statuses = [(await baobab.get(f"{path}/content", by)).status_code for by in (for_ada, for_eve, app_key)]
     assert statuses == [200, 404, 403]
-    assert (await baobab.get(f"{path}/content", await baobab.user(app, ADA))).status_code == 200
+    assert (await baobab.get(f"{path}/content", await baobab.user_headers(app, ADA))).status_code == 200
 
 
-async def test_files_are_kept_for_thirty_days_and_jobs_for_ninety(baobab: House) -> None:
-    app = await baobab.app()
-    path = await baobab.submitted(app, "image")
-    job = await baobab.ended(path)
-    objects = baobab.house.services.regions["local"].objects
-    await baobab.swept(29 * 86_400)
+async def test_files_are_kept_for_thirty_days_and_jobs_for_ninety(baobab: MediaBaobab) -> None:
+    app = await baobab.create_app()
+    path = await baobab.submit_job(app, "image")
+    job = await baobab.poll_at_end(path)
+    objects = baobab.application.services.regions["local"].objects
+    await baobab.run_sweep(29 * 86_400)
     assert (await baobab.get(job["content_urls"][0])).status_code == 200
-    await baobab.swept(2 * 86_400)
+    await baobab.run_sweep(2 * 86_400)
     gone = await baobab.get(job["content_urls"][0])
     assert (gone.status_code, gone.json()["code"]) == (502, "CONTENT_UNAVAILABLE")
     assert await objects.list(f"{app}/", "", 10) == []
     assert await baobab.poll(path) == job
-    await baobab.swept(60 * 86_400)
+    await baobab.run_sweep(60 * 86_400)
     assert (await baobab.get(path)).status_code == 404
 
 
-async def test_a_deleted_app_takes_its_jobs_and_files_along(baobab: House) -> None:
-    app = await baobab.app()
-    path = await baobab.submitted(app, "image")
-    await baobab.ended(path)
+async def test_a_deleted_app_takes_its_jobs_and_files_along(baobab: MediaBaobab) -> None:
+    app = await baobab.create_app()
+    path = await baobab.submit_job(app, "image")
+    await baobab.poll_at_end(path)
     baobab.fake.going.clear()
-    late = await baobab.submitted(app, "image", model="openai/gpt-image-2")
+    late = await baobab.submit_job(app, "image", model="openai/gpt-image-2")
     await asyncio.wait_for(baobab.fake.entered.wait(), 20)
     assert (await baobab.client.delete(f"/apps/{app}", headers=baobab.owner)).status_code in (200, 204)
     # What was being made when the app went is made, and goes too.
     baobab.fake.going.set()
-    await baobab.worked(61)
-    assert await baobab.row(path) is None
-    assert await baobab.row(late) is None
-    assert await baobab.house.services.regions["local"].objects.list(f"{app}/", "", 10) == []
+    await baobab.run_due_jobs(61)
+    assert await baobab.get_row(path) is None
+    assert await baobab.get_row(late) is None
+    assert await baobab.application.services.regions["local"].objects.list(f"{app}/", "", 10) == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baobab.tools.ai.media.references import FOLDED, INPUT_IMAGES, folded_names, merge_images
-from tests.tools.ai.media.conftest import House
+from tests.tools.ai.media.conftest import MediaBaobab
 
 URL = "https://images.example.com/one.png"
 urls = st.integers(0, 99).map(lambda number: f"https://images.example.com/{number}.png")
@@ -31,12 +31,12 @@ def test_every_image_is_folded_once_in_order_and_nothing_else_is_touched(fields:
 
 @pytest.mark.parametrize("name", [INPUT_IMAGES, *FOLDED])
 @pytest.mark.parametrize("value", [[URL], [{"url": URL}]])
-async def test_an_image_may_go_by_any_of_its_names(baobab: House, name: str, value: Any) -> None:
-    app = await baobab.app()
+async def test_an_image_may_go_by_any_of_its_names(baobab: MediaBaobab, name: str, value: Any) -> None:
+    app = await baobab.create_app()
     variants = [value] if name == INPUT_IMAGES else [value, value[0]]
     for variant in variants:
-        path = await baobab.submitted(app, "image", **{name: variant})
-        row = await baobab.row(path)
+        path = await baobab.submit_job(app, "image", **{name: variant})
+        row = await baobab.get_row(path)
         assert row.request is None or row.request["parameters"] == {INPUT_IMAGES: [URL]}
 
 
@@ -65,40 +65,42 @@ async def test_an_image_may_go_by_any_of_its_names(baobab: House, name: str, val
     ],
 )
 @pytest.mark.parametrize("name", ["image_url", "input_images"])
-async def test_what_is_no_public_https_url_is_refused_with_the_fields_name(baobab: House, name: str, url: str) -> None:
-    refused = await baobab.submit(await baobab.app(), "image", **{name: [url]})
+async def test_what_is_no_public_https_url_is_refused_with_the_fields_name(
+    baobab: MediaBaobab, name: str, url: str
+) -> None:
+    refused = await baobab.submit(await baobab.create_app(), "image", **{name: [url]})
     told = refused.json()
     assert (refused.status_code, told["code"]) == (400, "VALIDATION_INVALID_INPUT"), told
     assert told["details"][0]["field"].startswith(name)
 
 
 @pytest.mark.parametrize("value", [7, {"url": 7}, {"url": URL, "detail": "high"}, [[URL]], {"uri": URL}, True])
-async def test_what_is_no_image_at_all_is_refused(baobab: House, value: Any) -> None:
-    app = await baobab.app()
+async def test_what_is_no_image_at_all_is_refused(baobab: MediaBaobab, value: Any) -> None:
+    app = await baobab.create_app()
     for name in ("image", "input_images"):
         refused = await baobab.submit(app, "image", **{name: value if name == "image" else [value]})
         assert refused.status_code == 400
         assert refused.json()["details"][0]["field"].startswith(name)
 
 
-async def test_at_most_fourteen_images_are_referred_to_under_all_names_together(baobab: House) -> None:
-    app = await baobab.app()
+async def test_at_most_fourteen_images_are_referred_to_under_all_names_together(baobab: MediaBaobab) -> None:
+    app = await baobab.create_app()
     assert (await baobab.submit(app, "image", image=[URL] * 7, input_images=[URL] * 7)).status_code == 202
     refused = await baobab.submit(app, "image", image=[URL] * 8, input_images=[URL] * 7)
     assert refused.status_code == 400
     assert (await baobab.submit(app, "image", input_images=[URL] * 15)).status_code == 400
 
 
-async def test_a_mask_and_frames_are_held_to_the_same(baobab: House) -> None:
-    app = await baobab.app()
+async def test_a_mask_and_frames_are_held_to_the_same(baobab: MediaBaobab) -> None:
+    app = await baobab.create_app()
     inside = "https://10.0.0.1/mask.png"
     asked = {"model": "openai/gpt-image-2", "input_images": [URL], "mask": inside}
     refused = await baobab.submit(app, "image", **asked)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "mask")
 
 
-async def test_a_frame_may_be_said_in_either_form(baobab: House) -> None:
-    app, model = await baobab.app(), "openai/sora-2"
+async def test_a_frame_may_be_said_in_either_form(baobab: MediaBaobab) -> None:
+    app, model = await baobab.create_app(), "openai/sora-2"
     frames = [
         {"url": URL, "frame": "first"},
         {"type": "image_url", "image_url": {"url": URL}, "frame_type": "first_frame"},

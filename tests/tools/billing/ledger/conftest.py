@@ -21,8 +21,8 @@ from baobab.tools.billing.tables import (
 )
 from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.credits import Reservation, Usage
+from tests.backends import database_url, release_data
 from tests.clock import FixedClock
-from tests.columns import address, end
 
 USAGE = Usage("baobab/echo", 10, 20)
 
@@ -34,7 +34,7 @@ class Bank:
     clock: FixedClock
     url: str
 
-    async def organisation(self, plan: str = "launch") -> str:
+    async def create_organisation(self, plan: str = "launch") -> str:
         made = Ids().uuid()
         row = {"id": made, "name": "Engines", "personal": False, "plan": plan, "created_at": self.clock.now()}
         async with self.database.writing() as connection:
@@ -53,10 +53,10 @@ class Bank:
     async def spend(self, organisation_id: str, cost: int, usage: Usage = USAGE, **subject: Any) -> None:
         await self.credits.settle(await self.reserve(organisation_id, cost, **subject), cost, usage)
 
-    async def available(self, organisation_id: str) -> int | None:
+    async def get_available(self, organisation_id: str) -> int | None:
         return (await self.credits.balance(organisation_id)).available
 
-    async def audit(self, organisation_id: str) -> None:
+    async def check_sums(self, organisation_id: str) -> None:
         """What is kept as sums is the sum of what it is about. Within one month, and with the plan's terms."""
         async with self.database.reading() as connection:
 
@@ -86,11 +86,11 @@ class Bank:
 
 @pytest.fixture
 async def bank(tmp_path: Path) -> AsyncIterator[Bank]:
-    url = address(tmp_path)
+    url = database_url(tmp_path)
     database, clock = database_at(url), FixedClock()
     await database.open()
     credits_ = Credits(database, clock, Ids())
     yield Bank(database, credits_, clock, url)
     await credits_.close()
     await database.close()
-    end(tmp_path)
+    release_data(tmp_path)

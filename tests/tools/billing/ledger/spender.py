@@ -17,7 +17,7 @@ from baobab.tools.core.credits import CreditsExhausted, Usage
 from tests.clock import FixedClock
 
 
-def say(*words: object) -> None:
+def write_line(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
@@ -30,7 +30,7 @@ async def grab(credits_: Credits, count: int, amount: int, organisation_id: str)
             return False
         return True
 
-    say("granted", sum(await asyncio.gather(*[one() for _ in range(count)])))
+    write_line("granted", sum(await asyncio.gather(*[one() for _ in range(count)])))
 
 
 async def churn(credits_: Credits, callers: int, organisation_ids: list[str]) -> None:
@@ -42,9 +42,9 @@ async def churn(credits_: Credits, callers: int, organisation_ids: list[str]) ->
                 organisation_id, 1000, app_id=f"app_{number % 2}", key_id="key", purpose="churn", ttl_seconds=60
             )
             cost = chance.randint(1, 2000)
-            say("settling", reservation.id, organisation_id, cost)
+            write_line("settling", reservation.id, organisation_id, cost)
             await credits_.settle(reservation, cost, Usage("m", 1, 1))
-            say("settled", reservation.id)
+            write_line("settled", reservation.id)
 
     await asyncio.gather(*[caller(number) for number in range(callers)])
 
@@ -53,7 +53,7 @@ async def main(url: str, what: str, *given: str) -> None:
     database = database_at(url)
     await database.open()
     credits_ = Credits(database, FixedClock(), Ids())
-    say("ready")
+    write_line("ready")
     await asyncio.to_thread(sys.stdin.readline)
     if what == "grab":
         await grab(credits_, int(given[0]), int(given[1]), given[2])

@@ -28,13 +28,13 @@ DAY = 24 * 3600
 Step = tuple[Any, ...]
 
 
-def program(chance: random.Random, length: int) -> Iterator[list[Step]]:
+def generate_steps(chance: random.Random, length: int) -> Iterator[list[Step]]:
     """Groups of steps that are taken at once, and steps that are taken alone."""
     for _ in range(length):
         kind = chance.choices(["together", "pass", "sweep", "floor", "plan", "budget"], [12, 4, 2, 1, 1, 3])[0]
         match kind:
             case "together":
-                yield [_step(chance) for _ in range(chance.randint(1, 8))]
+                yield [_random_step(chance) for _ in range(chance.randint(1, 8))]
             case "pass":
                 yield [("pass", chance.choice([30, 100, DAY, 20 * DAY]))]
             case "sweep":
@@ -47,7 +47,7 @@ def program(chance: random.Random, length: int) -> Iterator[list[Step]]:
                 yield [("budget", chance.choice(SUBJECTS), chance.choice([None, 1, 2, 3, 5, 8]))]
 
 
-def _step(chance: random.Random) -> Step:
+def _random_step(chance: random.Random) -> Step:
     match chance.choices(["reserve", "settle", "release", "top_up"], [6, 5, 2, 1])[0]:
         case "reserve":
             amount = chance.randint(0, 2) * USD
@@ -61,7 +61,7 @@ def _step(chance: random.Random) -> Step:
 
 
 @dataclass
-class Spent:
+class ModelReservation:
     app: str
     key: str | None
     amount: int
@@ -84,11 +84,11 @@ class Model:
     month: date = date.min
     top_ups: dict[int, int] = field(default_factory=dict)
     budgets: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    every: list[Spent] = field(default_factory=list)
+    every: list[ModelReservation] = field(default_factory=list)
     usage: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
 
     @property
-    def left(self) -> int | None:
+    def allowance_left(self) -> int | None:
         terms, month = TERMS[self.plan], self.clock.now().date().replace(day=1)
         if month != self.month:
             self.month, self.used = month, 0
@@ -97,14 +97,14 @@ class Model:
 
     @property
     def balance(self) -> Balance:
-        return Balance(self.left, self.credits, _open(self.every), self.floor)
+        return Balance(self.allowance_left, self.credits, _sum_open(self.every), self.floor)
 
-    def counted(self, subject: str, subject_id: str, period: str) -> tuple[int, int]:
+    def sum_budget(self, subject: str, subject_id: str, period: str) -> tuple[int, int]:
         """What a budget's subject has spent in this period, and has reserved."""
         today = self.clock.now().date()
         since = today if period == "day" else today.replace(day=1)
         mine = [spent for spent in self.every if subject_id == (spent.app if subject == "app" else spent.key)]
-        return sum(cost for spent in mine for day, cost in spent.charged if day >= since), _open(mine)
+        return sum(cost for spent in mine for day, cost in spent.charged if day >= since), _sum_open(mine)
 
     def reserve(self, amount: int, app: str, key: str | None, ttl: int) -> str:
         available = self.balance.available
@@ -112,10 +112,10 @@ class Model:
             return "CreditsExhausted"
         for (subject, subject_id, period), most in self.budgets.items():
             if subject_id == (app if subject == "app" else key):
-                spent, reserved = self.counted(subject, subject_id, period)
+                spent, reserved = self.sum_budget(subject, subject_id, period)
                 if amount and spent + reserved + amount > most:
                     return "BudgetExhausted"
-        self.every.append(Spent(app, key, amount, self.clock.time() + ttl))
+        self.every.append(ModelReservation(app, key, amount, self.clock.time() + ttl))
         return "reserved"
 
     def settle(self, number: int, cost: int, byok: bool) -> str:
@@ -126,7 +126,7 @@ class Model:
             return "UnknownReservation"
         spent.state, spent.ended = "settled", self.clock.time()
         charged = 0 if byok else cost
-        left = self.left
+        left = self.allowance_left
         allowed = charged if left is None else min(left, charged)
         if TERMS[self.plan].once:
             self.once_used += allowed
@@ -161,16 +161,16 @@ class Model:
                 spent.state = "forgotten"
 
 
-def _latest(number: int, known: int) -> int:
+def _pick_latest(number: int, known: int) -> int:
     """The index of one of the latest reservations: the older ones have mostly ended."""
     return max(0, known - 1 - number)
 
 
-def _open(every: list[Spent]) -> int:
+def _sum_open(every: list[ModelReservation]) -> int:
     return sum(spent.amount for spent in every if spent.state == "open")
 
 
-class Program:
+class ModelRunner:
     def __init__(self, bank: Bank, organisation_id: str) -> None:
         self.bank = bank
         self.ours = organisation_id
@@ -183,17 +183,17 @@ class Program:
                 # What is not reserved yet cannot be settled: numbers are of those before this group.
                 known = len(self.reservations)
                 possible = [step for step in group if known or step[0] in ("reserve", "top_up")]
-                happened = await asyncio.gather(*[self.do(known, *step) for step in possible])
-                assert happened == [self.expected(known, *step) for step in possible]
+                happened = await asyncio.gather(*[self.run_step(known, *step) for step in possible])
+                assert happened == [self.expected_answer(known, *step) for step in possible]
             else:
-                await self.alone(*group[0])
+                await self.run_alone(*group[0])
             assert await self.bank.credits.balance(self.ours) == self.model.balance
             for budget in await self.bank.credits.budgets(self.ours):
                 named = (budget.subject, budget.subject_id, budget.period)
-                assert (budget.spent_nanos, budget.reserved) == self.model.counted(*named)
+                assert (budget.spent_nanos, budget.reserved) == self.model.sum_budget(*named)
         await self.compare_usage()
 
-    async def do(self, known: int, what: str, *given: Any) -> str:
+    async def run_step(self, known: int, what: str, *given: Any) -> str:
         credits_ = self.bank.credits
         try:
             match what:
@@ -205,10 +205,10 @@ class Program:
                 case "settle":
                     number, cost, byok = given
                     usage = Usage("m", 1, 1, byok=byok)
-                    await credits_.settle(self.reservations[_latest(number, known)], cost, usage)
+                    await credits_.settle(self.reservations[_pick_latest(number, known)], cost, usage)
                     return "settled"
                 case "release":
-                    await credits_.release(self.reservations[_latest(given[0], known)])
+                    await credits_.release(self.reservations[_pick_latest(given[0], known)])
                     return "released"
                 case _:
                     await credits_.top_up(self.ours, given[0], f"payment {given[1]}")
@@ -216,13 +216,13 @@ class Program:
         except (BudgetExhausted, CreditsExhausted, TopUpConflict, UnknownReservation) as refused:
             return type(refused).__name__
 
-    def expected(self, known: int, what: str, *given: Any) -> str:
+    def expected_answer(self, known: int, what: str, *given: Any) -> str:
         if what in ("settle", "release"):
-            given = (_latest(given[0], known), *given[1:])
+            given = (_pick_latest(given[0], known), *given[1:])
         done: Callable[..., str] = getattr(self.model, what)
         return done(*given)
 
-    async def alone(self, what: str, *given: Any) -> None:
+    async def run_alone(self, what: str, *given: Any) -> None:
         credits_ = self.bank.credits
         match what:
             case "pass":
@@ -254,5 +254,5 @@ class Program:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_any_program_does_what_the_model_does(bank: Bank, seed: int) -> None:
-    ours = await bank.organisation()
-    await Program(bank, ours).run(program(random.Random(seed), 120))
+    ours = await bank.create_organisation()
+    await ModelRunner(bank, ours).run(generate_steps(random.Random(seed), 120))

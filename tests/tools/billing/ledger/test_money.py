@@ -16,20 +16,20 @@ MONTH = 31 * 24 * 3600
 
 async def test_an_organisation_begins_with_the_allowance_of_its_plan(bank: Bank) -> None:
     for plan, expected in (("playground", 1), ("launch", 5), ("certified", 15)):
-        assert await bank.available(await bank.organisation(plan)) == expected * USD
+        assert await bank.get_available(await bank.create_organisation(plan)) == expected * USD
 
 
 async def test_a_reservation_sets_aside_and_its_settlement_gives_back_the_rest(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     reservation = await bank.reserve(ours, 3 * USD)
-    assert await bank.available(ours) == 2 * USD
+    assert await bank.get_available(ours) == 2 * USD
     await bank.credits.settle(reservation, 1, USAGE)
     balance = await bank.credits.balance(ours)
     assert (balance.available, balance.reserved) == (5 * USD - 1, 0)
 
 
 async def test_what_does_not_fit_is_refused_and_the_answer_says_what_there_is(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     await bank.credits.top_up(ours, 2 * USD, "payment 1")
     await bank.reserve(ours, 6 * USD)
     with pytest.raises(CreditsExhausted) as refused:
@@ -53,7 +53,7 @@ async def test_what_does_not_fit_is_refused_and_the_answer_says_what_there_is(ba
 
 
 async def test_the_allowance_is_used_before_what_was_topped_up(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     await bank.credits.top_up(ours, 10 * USD, "payment 1")
     await bank.spend(ours, 4 * USD)
     balance = await bank.credits.balance(ours)
@@ -64,9 +64,9 @@ async def test_the_allowance_is_used_before_what_was_topped_up(bank: Bank) -> No
 
 
 async def test_what_was_used_beyond_the_floor_is_owed(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     await bank.credits.settle(await bank.reserve(ours, 1), 8 * USD, USAGE)
-    assert await bank.available(ours) == -3 * USD
+    assert await bank.get_available(ours) == -3 * USD
     with pytest.raises(CreditsExhausted) as refused:
         await bank.reserve(ours, 1)
     assert refused.value.details["available_usd"] == 0.0
@@ -74,7 +74,7 @@ async def test_what_was_used_beyond_the_floor_is_owed(bank: Bank) -> None:
 
 
 async def test_extended_credit_may_be_used_down_to_its_floor(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     await bank.credits.set_terms(ours, floor=-10 * USD)
     await bank.spend(ours, 15 * USD)
     with pytest.raises(CreditsExhausted) as refused:
@@ -84,94 +84,94 @@ async def test_extended_credit_may_be_used_down_to_its_floor(bank: Bank) -> None
 
 
 async def test_terms_of_its_own_go_before_those_of_the_plan(bank: Bank) -> None:
-    ours = await bank.organisation("enterprise")
-    assert await bank.available(ours) is None
+    ours = await bank.create_organisation("enterprise")
+    assert await bank.get_available(ours) is None
     await bank.credits.set_terms(ours, allowance=100 * USD)
-    assert await bank.available(ours) == 100 * USD
+    assert await bank.get_available(ours) == 100 * USD
     await bank.credits.set_terms(ours)
     await bank.spend(ours, 1000 * USD)
-    assert await bank.available(ours) is None
+    assert await bank.get_available(ours) is None
 
 
 async def test_the_allowance_begins_anew_with_the_month_and_is_not_carried_over(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     await bank.credits.top_up(ours, 1 * USD, "payment 1")
     await bank.spend(ours, 2 * USD)
     until = datetime(2027, 2, 1, tzinfo=UTC).timestamp()
     bank.clock.advance(until - bank.clock.time() - 1)
-    assert await bank.available(ours) == 4 * USD
+    assert await bank.get_available(ours) == 4 * USD
     bank.clock.advance(1)
-    assert await bank.available(ours) == 6 * USD
+    assert await bank.get_available(ours) == 6 * USD
     await bank.spend(ours, 5 * USD)
-    assert await bank.available(ours) == 1 * USD
+    assert await bank.get_available(ours) == 1 * USD
 
 
 async def test_a_reservation_of_one_month_is_charged_to_the_month_that_settles_it(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     reservation = await bank.reserve(ours, 5 * USD)
     bank.clock.advance(MONTH)
-    assert await bank.available(ours) == 0
+    assert await bank.get_available(ours) == 0
     await bank.credits.settle(reservation, 2 * USD, USAGE)
-    assert await bank.available(ours) == 3 * USD
+    assert await bank.get_available(ours) == 3 * USD
 
 
 async def test_an_allowance_that_is_given_once_does_not_come_again(bank: Bank) -> None:
-    ours = await bank.organisation("playground")
+    ours = await bank.create_organisation("playground")
     await bank.spend(ours, 1 * USD)
     bank.clock.advance(MONTH)
-    assert await bank.available(ours) == 0
+    assert await bank.get_available(ours) == 0
     await bank.change_plan(ours, "launch")
     await bank.spend(ours, 2 * USD)
     await bank.change_plan(ours, "playground")
-    assert await bank.available(ours) == 0
+    assert await bank.get_available(ours) == 0
     await bank.change_plan(ours, "launch")
-    assert await bank.available(ours) == 3 * USD
+    assert await bank.get_available(ours) == 3 * USD
 
 
 async def test_a_clock_that_is_behind_does_not_bring_the_last_month_back(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     bank.clock.advance(MONTH)
     await bank.spend(ours, 2 * USD)
     bank.clock.advance(-MONTH)
     await bank.spend(ours, 1 * USD)
     bank.clock.advance(MONTH)
-    assert await bank.available(ours) == 2 * USD
+    assert await bank.get_available(ours) == 2 * USD
 
 
 async def test_to_settle_twice_is_to_settle_once(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     reservation = await bank.reserve(ours, 2 * USD)
     await asyncio.gather(*[bank.credits.settle(reservation, cost * USD, USAGE) for cost in (1, 2, 3)])
     await bank.credits.settle(reservation, 2 * USD, USAGE)
     await bank.credits.release(reservation)
-    assert await bank.available(ours) == 4 * USD
+    assert await bank.get_available(ours) == 4 * USD
     (used,) = await bank.credits.usage(ours, bank.clock.now().date(), bank.clock.now().date())
     assert (used.requests, used.cost) == (1, 1 * USD)
 
 
 async def test_a_released_reservation_charges_nothing(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     reservation = await bank.reserve(ours, 2 * USD)
     await bank.credits.release(reservation)
     await bank.credits.release(reservation)
-    assert await bank.available(ours) == 5 * USD
+    assert await bank.get_available(ours) == 5 * USD
 
 
 async def test_the_sweeper_gives_back_what_is_past_its_time_and_nothing_else(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     short, long = await bank.reserve(ours, 1 * USD, ttl_seconds=60), await bank.reserve(ours, 2 * USD, ttl_seconds=61)
     assert await bank.credits.sweep() == 0
     bank.clock.advance(60)
     assert await bank.credits.sweep() == 1
-    assert await bank.available(ours) == 3 * USD
+    assert await bank.get_available(ours) == 3 * USD
     assert await bank.credits.sweep() == 0
     await bank.credits.release(long)
     await bank.credits.release(short)
-    assert await bank.available(ours) == 5 * USD
+    assert await bank.get_available(ours) == 5 * USD
 
 
 async def test_what_is_settled_after_the_sweeper_came_is_charged_exactly_once(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     reservation = await bank.reserve(ours, 1 * USD)
     bank.clock.advance(61)
     await bank.credits.sweep()
@@ -183,7 +183,7 @@ async def test_what_is_settled_after_the_sweeper_came_is_charged_exactly_once(ba
 
 
 async def test_old_reservations_are_forgotten_but_those_that_may_still_be_settled(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     settled, late = await bank.reserve(ours, 1), await bank.reserve(ours, 1)
     await bank.credits.settle(settled, 1, USAGE)
     await bank.credits.release(late)
@@ -201,7 +201,7 @@ async def test_old_reservations_are_forgotten_but_those_that_may_still_be_settle
 
 
 async def test_a_top_up_counts_once_for_its_reference(bank: Bank) -> None:
-    ours, theirs = await bank.organisation(), await bank.organisation()
+    ours, theirs = await bank.create_organisation(), await bank.create_organisation()
     every = await asyncio.gather(*[bank.credits.top_up(ours, 3 * USD, "payment 1") for _ in range(5)])
     assert {balance.credits for balance in every} == {3 * USD}
     assert (await bank.credits.top_up(ours, 3 * USD, "payment 1")).credits == 3 * USD
@@ -212,30 +212,30 @@ async def test_a_top_up_counts_once_for_its_reference(bank: Bank) -> None:
 
 
 async def test_what_costs_nothing_is_never_refused(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     await bank.credits.settle(await bank.reserve(ours, 1), 50 * USD, USAGE)
     await bank.credits.settle(await bank.reserve(ours, 0), 0, USAGE)
-    assert await bank.available(ours) == -45 * USD
+    assert await bank.get_available(ours) == -45 * USD
 
 
 async def test_a_customers_own_key_is_counted_and_not_charged(bank: Bank) -> None:
-    ours, today = await bank.organisation(), bank.clock.now().date()
+    ours, today = await bank.create_organisation(), bank.clock.now().date()
     own = Usage("openai/gpt-4o-mini", 100, 50, byok=True)
     await bank.credits.settle(await bank.reserve(ours, 1 * USD), 2 * USD, own)
-    assert await bank.available(ours) == 5 * USD
+    assert await bank.get_available(ours) == 5 * USD
     (used,) = await bank.credits.usage(ours, today, today)
     assert (used.byok, used.cost, used.prompt_tokens, used.completion_tokens) == (True, 2 * USD, 100, 50)
 
 
 async def test_organisations_do_not_touch_each_other(bank: Bank) -> None:
-    ours, theirs = await bank.organisation(), await bank.organisation()
+    ours, theirs = await bank.create_organisation(), await bank.create_organisation()
     reservation = await bank.reserve(ours, 5 * USD)
     foreign = Reservation(reservation.id, theirs, reservation.amount)
     await bank.credits.release(foreign)
     with pytest.raises(UnknownReservation):
         await bank.credits.settle(foreign, 1, USAGE)
-    assert await bank.available(ours) == 0
-    assert await bank.available(theirs) == 5 * USD
+    assert await bank.get_available(ours) == 0
+    assert await bank.get_available(theirs) == 5 * USD
 
 
 async def test_an_unknown_organisation_has_no_account(bank: Bank) -> None:
@@ -253,7 +253,7 @@ async def test_an_unknown_organisation_has_no_account(bank: Bank) -> None:
 
 
 async def test_what_is_no_amount_is_refused_before_it_hurts_others(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     reservation = await bank.reserve(ours, 1)
     for wrong in (
         bank.reserve(ours, -1),
@@ -275,7 +275,7 @@ async def test_what_is_no_amount_is_refused_before_it_hurts_others(bank: Bank) -
 
 
 async def test_what_a_caller_who_left_had_reserved_comes_back(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     leaving = [asyncio.create_task(bank.reserve(ours, 1 * USD)) for _ in range(3)]
     # Their transaction is under way.
     await asyncio.sleep(0)
@@ -285,12 +285,12 @@ async def test_what_a_caller_who_left_had_reserved_comes_back(bank: Bank) -> Non
     await asyncio.wait(leaving)
     await bank.credits.release(await bank.reserve(ours, 1))
     await bank.credits.close()
-    assert await bank.available(ours) == 5 * USD
-    await bank.audit(ours)
+    assert await bank.get_available(ours) == 5 * USD
+    await bank.check_sums(ours)
 
 
 async def test_what_was_reserved_in_the_moment_in_which_its_caller_leaves_comes_back(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     # In whichever turn of the loop it is: before the transaction, in it, and when the outcome is there, but not heard.
     for turns in range(12):
         # Nothing else is under way.
@@ -304,14 +304,14 @@ async def test_what_was_reserved_in_the_moment_in_which_its_caller_leaves_comes_
             await bank.credits.release(leaving.result())
     await bank.credits.release(await bank.reserve(ours, 1))
     await bank.credits.close()
-    assert await bank.available(ours) == 5 * USD
-    await bank.audit(ours)
+    assert await bank.get_available(ours) == 5 * USD
+    await bank.check_sums(ours)
 
 
 async def test_credits_work_on_after_another_has_closed_theirs(bank: Bank) -> None:
-    ours = await bank.organisation()
+    ours = await bank.create_organisation()
     other = Credits(bank.database, bank.clock, bank.credits._ids)
     reservation = await other.reserve(ours, 2 * USD, purpose="chat", ttl_seconds=60)
     await other.close()
     await bank.credits.settle(reservation, 1 * USD, USAGE)
-    assert await bank.available(ours) == 4 * USD
+    assert await bank.get_available(ours) == 4 * USD

@@ -10,8 +10,8 @@ MINI, LARGE = "openai/gpt-4o-mini", "anthropic/claude"
 DAY = 24 * 3600
 
 
-async def filled(bank: Bank) -> str:
-    ours = await bank.organisation("enterprise")
+async def create_used_bank(bank: Bank) -> str:
+    ours = await bank.create_organisation("enterprise")
     await bank.spend(ours, 1, Usage(MINI, 10, 1), app_id=APP, key_id=KEY)
     await bank.spend(ours, 2, Usage(MINI, 20, 2), app_id=OTHER)
     bank.clock.advance(DAY)
@@ -21,7 +21,7 @@ async def filled(bank: Bank) -> str:
 
 
 async def test_usage_is_summed_by_model_over_a_range_of_days(bank: Bank) -> None:
-    ours = await filled(bank)
+    ours = await create_used_bank(bank)
     today = bank.clock.now().date()
     yesterday = today - timedelta(days=1)
 
@@ -37,7 +37,7 @@ async def test_usage_is_summed_by_model_over_a_range_of_days(bank: Bank) -> None
 
 
 async def test_usage_is_split_by_the_parts_that_are_asked_for(bank: Bank) -> None:
-    ours = await filled(bank)
+    ours = await create_used_bank(bank)
     today = bank.clock.now().date()
     yesterday = today - timedelta(days=1)
     by_day = await bank.credits.usage(ours, yesterday, today, by=["day"])
@@ -49,6 +49,6 @@ async def test_usage_is_split_by_the_parts_that_are_asked_for(bank: Bank) -> Non
 
 
 async def test_what_was_released_is_no_usage(bank: Bank) -> None:
-    ours, today = await bank.organisation(), bank.clock.now().date()
+    ours, today = await bank.create_organisation(), bank.clock.now().date()
     await bank.credits.release(await bank.reserve(ours, 5, app_id=APP))
     assert await bank.credits.usage(ours, today, today) == []

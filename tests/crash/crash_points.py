@@ -17,14 +17,14 @@ from baobab.tools.core.services import Services
 from baobab.tools.core.toolset import Toolset
 from tests.conftest import Baobab
 from tests.crash.runs import AGENT, AT_ONCE, BELOW, GRAPH, Run
-from tests.installation import installation
+from tests.installation import open_installation
 
 T = TypeVar("T")
 ABOVE = "above"
 """The agent whose one step is a run of another."""
 
 
-def _short(*names: str) -> dict[str, Any]:
+def _short_graph(*names: str) -> dict[str, Any]:
     """Each transaction of a run is a run of its own here: as few as there can be."""
     nodes = {name: GRAPH["nodes"][name] for name in names}
     nodes["done"] = {"type": "end", "output_template": {"read": "{{ state.seed.value }}", "keys": "{{ input.keys }}"}}
@@ -33,36 +33,40 @@ def _short(*names: str) -> dict[str, Any]:
     return {**GRAPH, "entry": names[0], "nodes": nodes, "edges": edges}
 
 
-_AGENTS = {AGENT: _short("read", "several"), BELOW: _short("read", "several"), ABOVE: _short("read", "below")}
+_AGENTS = {
+    AGENT: _short_graph("read", "several"),
+    BELOW: _short_graph("read", "several"),
+    ABOVE: _short_graph("read", "below"),
+}
 _MADE_HERE = ("agents_advance", "agents_decided", "agents_orphans", "approvals_execute", "agents_tend", "agents_expire")
 
 
-class Killed(BaseException):
+class SimulatedCrash(BaseException):
     """What was going on is never gone on with."""
 
 
-class Moments(TransactionRunners):
+class CrashPoints(TransactionRunners):
     """The transactions of segments, at one of which something happens."""
 
-    def __init__(self, house: TransactionRunners) -> None:
+    def __init__(self, runners: TransactionRunners) -> None:
         super().__init__()
-        self._house = house
+        self._inner = runners
         self._what: Callable[[], Awaitable[None]] | None = None
         self._left = 0
         self._after = False
 
     def get_runner(self, database: Database) -> TransactionRunner:
-        return _Watched(self._house.get_runner(database), self)
+        return _WatchedRunner(self._inner.get_runner(database), self)
 
-    def plan(self, number: int, what: Callable[[], Awaitable[None]], *, after: bool) -> None:
+    def schedule(self, number: int, what: Callable[[], Awaitable[None]], *, after: bool) -> None:
         """Do so before the transaction of this number, from now on, or after it."""
         self._left, self._what, self._after = number, what, after
 
     @property
-    def planned(self) -> bool:
+    def is_planned(self) -> bool:
         return self._what is not None
 
-    async def come(self, *, after: bool) -> None:
+    async def reach_point(self, *, after: bool) -> None:
         if self._what is None or after is not self._after:
             return
         self._left -= 1
@@ -71,15 +75,15 @@ class Moments(TransactionRunners):
             await what()
 
 
-class _Watched:
-    def __init__(self, inner: TransactionRunner, moments: Moments) -> None:
+class _WatchedRunner:
+    def __init__(self, inner: TransactionRunner, moments: CrashPoints) -> None:
         self._inner = inner
-        self._moments = moments
+        self._crash_points = moments
 
     async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        await self._moments.come(after=False)
+        await self._crash_points.reach_point(after=False)
         result = await self._inner.run(work, durable=durable, announce=announce)
-        await self._moments.come(after=True)
+        await self._crash_points.reach_point(after=True)
         return result
 
     def run_now(self, work: Callable[[Statements], T]) -> T:
@@ -90,11 +94,11 @@ class _Watched:
 
 
 @dataclass
-class Hand:
+class ManualWorker:
     """Makes the jobs of runs one by one, whoever holds them: nobody waits for a lease."""
 
     baobab: Baobab
-    moments: Moments
+    crash_points: CrashPoints
     app: str = ""
     runs: int = 0
     lost: list[str] = field(default_factory=list)
@@ -102,36 +106,36 @@ class Hand:
 
     @property
     def services(self) -> Services:
-        return self.baobab.house.services
+        return self.baobab.application.services
 
-    async def agent(self, name: str, graph: dict[str, Any], **settings: Any) -> None:
+    async def create_agent(self, name: str, graph: dict[str, Any], **settings: Any) -> None:
         agent = {"name": name, "graph_spec": graph, "dedupe_window_seconds": 0, **settings}
         await self.post("/agents", agent, 201)
 
-    async def start(self, agent: str = AGENT) -> Run:
+    async def start_run(self, agent: str = AGENT) -> Run:
         self.runs += 1
         keys = [f"key {self.runs} {index}" for index in range(AT_ONCE)]
         told = await self.post(f"/agents/{agent}/runs", {"input": {"keys": keys}}, 201)
         return Run(told["run_id"], keys, agent)
 
-    async def finish(self, run: Run) -> None:
+    async def finish_run(self, run: Run) -> None:
         """Until the run has ended: make what is to be made, approve what is asked."""
         while run.status not in ("completed", "failed", "cancelled", "timed_out"):
-            await self.make(await self.unmade())
-            await self.read(run)
-            await self.approve(run)
+            await self.attempt_jobs(await self.list_unfinished())
+            await self.read_run(run)
+            await self.approve_run(run)
 
-    async def read(self, run: Run) -> None:
+    async def read_run(self, run: Run) -> None:
         run.events = (await self.get(f"{run.path}/events.json?limit=500"))["events"]
         run.status = (await self.get(run.path))["run"]["status"]
 
-    async def approve(self, run: Run) -> None:
-        for waiting in run.waiting:
+    async def approve_run(self, run: Run) -> None:
+        for waiting in run.open_questions:
             body = {"approval_token": waiting["approval_token"], "approved": True}
-            path = f"/v1/{self.app}{run.resume(waiting)}"
+            path = f"/v1/{self.app}{run.resume_path(waiting)}"
             await self.baobab.client.post(path, json=body, headers=self.baobab.owner)
 
-    async def approve_whatever_waits(self) -> None:
+    async def approve_pending(self) -> None:
         """By the other door, which needs no event of the run."""
         listed = await self.baobab.client.get("/v1/approvals?status=pending", headers=self.baobab.owner)
         for waiting in listed.json()["approvals"]:
@@ -139,12 +143,12 @@ class Hand:
             decided = await self.baobab.client.post(path, json={}, headers=self.baobab.owner)
             assert decided.status_code == 200, decided.text
 
-    async def unmade(self) -> list[str]:
+    async def list_unfinished(self) -> list[str]:
         query = select(jobs.c.id).where(jobs.c.finished_at.is_(None), jobs.c.kind.in_(_MADE_HERE)).order_by(jobs.c.id)
         async with self.services.database.reading() as connection:
             return list((await connection.execute(query)).scalars())
 
-    async def make(self, job_ids: list[str]) -> None:
+    async def attempt_jobs(self, job_ids: list[str]) -> None:
         """One attempt at each."""
         for job_id in job_ids:
             taken = update(jobs).where(jobs.c.id == job_id, jobs.c.finished_at.is_(None))
@@ -152,10 +156,10 @@ class Hand:
             async with self.services.database.writing() as connection:
                 row = (await connection.execute(taken.values(**values).returning(jobs))).first()
             if row is not None:
-                await self._attempt(row)
+                await self._attempt_job(row)
 
-    async def _attempt(self, row: Any) -> None:
-        registry = self.baobab.house.registry
+    async def _attempt_job(self, row: Any) -> None:
+        registry = self.baobab.application.registry
         kind = registry.jobs[row.kind]
         attempt = JobAttempt(row, kind, registry, self.services.database, self.services.clock)
         try:
@@ -169,7 +173,7 @@ class Hand:
             await attempt.reschedule(again.seconds, blameless=True)
         except JobLost:
             self.lost.append(row.id)
-        except Killed:
+        except SimulatedCrash:
             pass
 
     async def get(self, path: str) -> Any:
@@ -184,15 +188,15 @@ class Hand:
 
 
 @contextlib.asynccontextmanager
-async def hand(data: Path, *further: Toolset) -> AsyncIterator[Hand]:
+async def open_manual_worker(data: Path, *further: Toolset) -> AsyncIterator[ManualWorker]:
     """In a house that makes no jobs by itself, with an app that has the agents. further: toolsets beside our own."""
-    async with installation(data, {"BAOBAB_JOBS": "0"}, further=further) as baobab:
-        services = baobab.house.services
-        moments = Moments(services.part(TransactionRunners))
-        baobab.house.registry.bind(replace(services, parts={**services.parts, TransactionRunners: moments}))
-        made = Hand(baobab, moments, await baobab.app())
+    async with open_installation(data, {"BAOBAB_JOBS": "0"}, further=further) as baobab:
+        services = baobab.application.services
+        moments = CrashPoints(services.part(TransactionRunners))
+        baobab.application.registry.bind(replace(services, parts={**services.parts, TransactionRunners: moments}))
+        made = ManualWorker(baobab, moments, await baobab.create_app())
         put = await baobab.client.put(f"/v1/{made.app}/kv/seed", json={"value": 7}, headers=baobab.owner)
         assert put.status_code == 204
         for name, graph in _AGENTS.items():
-            await made.agent(name, graph)
+            await made.create_agent(name, graph)
         yield made

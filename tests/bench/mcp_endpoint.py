@@ -12,8 +12,8 @@ from pydantic_core import from_json
 
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.storage.kv.sqlite import SqliteEngine
-from tests.bench.load import Make, answered, free_port, microseconds, request, served
-from tests.bench.peers import installed
+from tests.bench.load import Make, build_request, fetch_body, free_port, measure_microseconds, start_server
+from tests.bench.peers import environments
 from tests.bench.rest import KEY, make_apps
 
 _ROUNDS = 8
@@ -31,7 +31,7 @@ LEGACY, UNUSUAL = "tools/call, 2025-06-18", "tools/call, not in the lane"
 
 async def run(requests: int = 3000) -> Costs:
     """Microseconds of server CPU for one request of each kind, the least of eight rounds taken in turns."""
-    python = await asyncio.to_thread(installed.python_of, installed.FASTMCP)
+    python = await asyncio.to_thread(environments.install_peer, environments.FASTMCP)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours, plain, alone, fast = free_port(), free_port(), free_port(), free_port()
@@ -39,115 +39,121 @@ async def run(requests: int = 3000) -> Costs:
             "BAOBAB_DATA": f"{folder}/ours", "BAOBAB_PORT": str(ours), "BAOBAB_BOOTSTRAP_KEY": KEY,
             "BAOBAB_PLAN": "certified", "BAOBAB_REGION": "bench",
         }  # fmt: skip
-        async with served("-m", "tests.bench.many_tools", "serve", port=ours, environment=environment) as ours_pid:
+        async with start_server(
+            "-m", "tests.bench.many_tools", "serve", port=ours, environment=environment
+        ) as ours_pid:
             apps = await asyncio.to_thread(make_apps, ours)
             for store in (folder / "ours" / "kv" / "bench", folder / "peers"):
-                await _fill(store, apps)
+                await _fill_keys(store, apps)
             async with (
-                served("-m", "tests.bench.peers.plain_fastapi", f"{folder}/peers", str(plain), port=plain) as plain_pid,
-                served(
+                start_server(
+                    "-m", "tests.bench.peers.plain_fastapi", f"{folder}/peers", str(plain), port=plain
+                ) as plain_pid,
+                start_server(
                     "-m", "tests.bench.peers.plain_fastapi", f"{folder}/peers", str(alone), "0", port=alone
                 ) as alone_pid,
-                served(
+                start_server(
                     "-m", "tests.bench.peers.fast_mcp", f"{folder}/peers", str(fast),
                     port=fast, python=str(python), environment={"PYTHONPATH": "src"},
                 ) as fast_pid,
             ):  # fmt: skip
-                cursor = await _cursor(ours)
+                cursor = await _fetch_cursor(ours)
                 kinds = {
-                    CALL: (ours_pid, ours, _calls(apps, ours), requests),
-                    FASTAPI: (plain_pid, plain, _gets(apps, plain), requests),
-                    ALONE: (alone_pid, alone, _gets(apps, alone), requests),
-                    FASTMCP: (fast_pid, fast, _calls(apps, fast), requests // 30),
-                    FASTMCP_LEGACY: (fast_pid, fast, _legacy_calls(apps, fast), requests // 8),
-                    REST: (ours_pid, ours, _gets(apps, ours), requests),
-                    START: (ours_pid, ours, _lists(ours, "/mcp"), requests),
-                    FIRST: (ours_pid, ours, _lists(ours, "/mcp?toolsets=all"), requests),
-                    SECOND: (ours_pid, ours, _lists(ours, "/mcp?toolsets=all", cursor), requests),
-                    LEGACY: (ours_pid, ours, _legacy_calls(apps, ours), requests // 8),
-                    UNUSUAL: (ours_pid, ours, _calls(apps, ours, content_type="Application/JSON"), requests // 4),
+                    CALL: (ours_pid, ours, _build_calls(apps, ours), requests),
+                    FASTAPI: (plain_pid, plain, _build_gets(apps, plain), requests),
+                    ALONE: (alone_pid, alone, _build_gets(apps, alone), requests),
+                    FASTMCP: (fast_pid, fast, _build_calls(apps, fast), requests // 30),
+                    FASTMCP_LEGACY: (fast_pid, fast, _build_legacy_calls(apps, fast), requests // 8),
+                    REST: (ours_pid, ours, _build_gets(apps, ours), requests),
+                    START: (ours_pid, ours, _build_lists(ours, "/mcp"), requests),
+                    FIRST: (ours_pid, ours, _build_lists(ours, "/mcp?toolsets=all"), requests),
+                    SECOND: (ours_pid, ours, _build_lists(ours, "/mcp?toolsets=all", cursor), requests),
+                    LEGACY: (ours_pid, ours, _build_legacy_calls(apps, ours), requests // 8),
+                    UNUSUAL: (ours_pid, ours, _build_calls(apps, ours, content_type="Application/JSON"), requests // 4),
                 }
-                rounds = [await _round(kinds) for _ in range(_ROUNDS)]
+                rounds = [await _measure_round(kinds) for _ in range(_ROUNDS)]
     return {kind: min(one[kind] for one in rounds) for kind in kinds}
 
 
-async def _round(kinds: dict[str, tuple[int, int, Make, int]]) -> Costs:
+async def _measure_round(kinds: dict[str, tuple[int, int, Make, int]]) -> Costs:
     return {
-        kind: await microseconds(
+        kind: await measure_microseconds(
             pid, port, make, requests=requests, holds=b"inputSchema" if "list" in kind else b'"total":12.5'
         )
         for kind, (pid, port, make, requests) in kinds.items()
     }
 
 
-def _where(apps: list[str], n: int) -> tuple[str, str]:
+def _pick_key(apps: list[str], n: int) -> tuple[str, str]:
     return apps[n % len(apps)], f"user:{n % 500}:cart"
 
 
-def _gets(apps: list[str], port: int) -> Make:
+def _build_gets(apps: list[str], port: int) -> Make:
     def make(n: int) -> bytes:
-        app_id, key = _where(apps, n)
-        return request("GET", f"/v1/{app_id}/kv/{key}", port, authorization=f"Bearer {KEY}")
+        app_id, key = _pick_key(apps, n)
+        return build_request("GET", f"/v1/{app_id}/kv/{key}", port, authorization=f"Bearer {KEY}")
 
     return make
 
 
-def _calls(apps: list[str], port: int, **headers: str) -> Make:
+def _build_calls(apps: list[str], port: int, **headers: str) -> Make:
     def make(n: int) -> bytes:
-        app_id, key = _where(apps, n)
+        app_id, key = _pick_key(apps, n)
         params = {"name": "kv_get", "arguments": {"app_id": app_id, "key": key}}
-        return message(port, "/mcp", n, "tools/call", params, mcp_name="kv_get", **headers)
+        return build_message(port, "/mcp", n, "tools/call", params, mcp_name="kv_get", **headers)
 
     return make
 
 
-def _lists(port: int, path: str, cursor: str | None = None) -> Make:
-    return lambda n: message(port, path, n, "tools/list", {"cursor": cursor} if cursor else {})
+def _build_lists(port: int, path: str, cursor: str | None = None) -> Make:
+    return lambda n: build_message(port, path, n, "tools/list", {"cursor": cursor} if cursor else {})
 
 
-def message(port: int, path: str, n: int, method: str, params: dict[str, Any], **headers: str) -> bytes:
+def build_message(port: int, path: str, n: int, method: str, params: dict[str, Any], **headers: str) -> bytes:
     """A request as clients of the 2026 protocol send it."""
     meta = {
         f"{_PREFIX}protocolVersion": "2026-07-28",
         f"{_PREFIX}clientInfo": {"name": "bench", "version": "1.0.0"},
         f"{_PREFIX}clientCapabilities": {"elicitation": {"url": {}}},
     }
-    return _post(
+    return _build_post(
         port, path, {"jsonrpc": "2.0", "id": n, "method": method, "params": {**params, "_meta": meta}},
         mcp_protocol_version="2026-07-28", mcp_method=method, **headers,
     )  # fmt: skip
 
 
-def _legacy_calls(apps: list[str], port: int) -> Make:
+def _build_legacy_calls(apps: list[str], port: int) -> Make:
     def make(n: int) -> bytes:
-        app_id, key = _where(apps, n)
+        app_id, key = _pick_key(apps, n)
         params = {"name": "kv_get", "arguments": {"app_id": app_id, "key": key}}
         message = {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params}
-        return _post(port, "/mcp", message, mcp_protocol_version="2025-06-18")
+        return _build_post(port, "/mcp", message, mcp_protocol_version="2025-06-18")
 
     return make
 
 
-def _post(port: int, path: str, message: dict[str, Any], **headers: str) -> bytes:
+def _build_post(port: int, path: str, message: dict[str, Any], **headers: str) -> bytes:
     accept = "application/json, text/event-stream"
     body = json.dumps(message).encode()
-    return request("POST", path, port, body, accept=accept, authorization=f"Bearer {KEY}", **headers)
+    return build_request("POST", path, port, body, accept=accept, authorization=f"Bearer {KEY}", **headers)
 
 
-async def _cursor(port: int) -> str:
+async def _fetch_cursor(port: int) -> str:
     """The cursor of the second page; an error unless the two pages hold the two hundred tools."""
-    first = from_json(await answered(port, _lists(port, "/mcp?toolsets=all")(0)))["result"]
-    second = from_json(await answered(port, _lists(port, "/mcp?toolsets=all", first["nextCursor"])(0)))["result"]
+    first = from_json(await fetch_body(port, _build_lists(port, "/mcp?toolsets=all")(0)))["result"]
+    second = from_json(await fetch_body(port, _build_lists(port, "/mcp?toolsets=all", first["nextCursor"])(0)))[
+        "result"
+    ]
     if len(first["tools"]) + len(second["tools"]) != 200:
         raise RuntimeError("there are not two hundred tools")
     return str(first["nextCursor"])
 
 
-async def _fill(folder: Path, apps: list[str]) -> None:
+async def _fill_keys(folder: Path, apps: list[str]) -> None:
     engine = SqliteEngine(folder)
     await engine.open()
     try:
-        for app_id, key in {_where(apps, n) for n in range(_KEYS)}:
+        for app_id, key in {_pick_key(apps, n) for n in range(_KEYS)}:
             await engine.put(app_id, key, _VALUE, 2592000, Tier.DURABLE, Quota(None, None))
     finally:
         await engine.close()

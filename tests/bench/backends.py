@@ -17,12 +17,12 @@ import psycopg
 from tests import servers
 from tests.bench.processes import cpu_seconds
 
-FILES, POSTGRES, VALKEY, BOTH = "files", "Postgres", "Valkey", "both"
+SQLITE, POSTGRES, VALKEY, TIERED = "files", "Postgres", "Valkey", "both"
 MEANING = {
-    FILES: "everything in files",
+    SQLITE: "everything in files",
     POSTGRES: "rows and key-value store in Postgres",
     VALKEY: "rows in Postgres, key-value store and limits in Valkey",
-    BOTH: "rows and the durable tier in Postgres, the ephemeral one and limits in Valkey",
+    TIERED: "rows and the durable tier in Postgres, the ephemeral one and limits in Valkey",
 }
 NAMES = tuple(MEANING)
 """The first is what the others are compared with."""
@@ -35,25 +35,25 @@ class Servers:
 
     postgres: servers.PostgresServer
     valkey: servers.ValkeyServer
-    _made: int = field(default=0, repr=False)
+    _installations: int = field(default=0, repr=False)
 
-    def settings(self, column: str) -> dict[str, str]:
+    def settings(self, backend: str) -> dict[str, str]:
         """The environment of a new installation, empty on every server."""
-        if column == FILES:
+        if backend == SQLITE:
             return {}
-        self._made += 1
-        given = {"BAOBAB_DATABASE_URL": self.postgres.database(f"bench_{self._made}")}
-        if column != POSTGRES:
-            given["BAOBAB_VALKEY_URL"] = f"redis://127.0.0.1:{self.valkey.port}/{self._made % 16}"
-            _tell(self.valkey.port, f"SELECT {self._made % 16}", "FLUSHDB")
-            given["BAOBAB_KV_DURABLE"] = "valkey" if column == VALKEY else "database"
+        self._installations += 1
+        given = {"BAOBAB_DATABASE_URL": self.postgres.create_database(f"bench_{self._installations}")}
+        if backend != POSTGRES:
+            given["BAOBAB_VALKEY_URL"] = f"redis://127.0.0.1:{self.valkey.port}/{self._installations % 16}"
+            _send_commands(self.valkey.port, f"SELECT {self._installations % 16}", "FLUSHDB")
+            given["BAOBAB_KV_DURABLE"] = "valkey" if backend == VALKEY else "database"
         return given
 
     def cpu_seconds(self) -> float:
         return sum(cpu_seconds(server.process.pid) for server in (self.postgres, self.valkey) if server.process)
 
 
-class _LastingPostgres(servers.PostgresServer):
+class _DurablePostgres(servers.PostgresServer):
     """Begun as those of the tests are, and then served as Postgres comes: every commit is on disk."""
 
     def start(self) -> None:
@@ -75,19 +75,19 @@ class _LastingPostgres(servers.PostgresServer):
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Servers]:
-    with servers.postgres() as hasty, servers.valkey() as valkey:
-        hasty.stop()
-        _tell(valkey.port, "CONFIG SET appendfsync always", "CONFIG SET maxmemory-policy noeviction")
-        lasting = _LastingPostgres(hasty.binaries, hasty.folder, hasty.port)
-        lasting.start()
+def start_servers() -> Iterator[Servers]:
+    with servers.start_postgres() as fast_postgres, servers.start_valkey() as valkey:
+        fast_postgres.stop()
+        _send_commands(valkey.port, "CONFIG SET appendfsync always", "CONFIG SET maxmemory-policy noeviction")
+        durable_postgres = _DurablePostgres(fast_postgres.binaries, fast_postgres.folder, fast_postgres.port)
+        durable_postgres.start()
         try:
-            yield Servers(lasting, valkey)
+            yield Servers(durable_postgres, valkey)
         finally:
-            lasting.stop()
+            durable_postgres.stop()
 
 
-def _tell(port: int, *commands: str) -> None:
+def _send_commands(port: int, *commands: str) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         for command in commands:
             connection.sendall(f"{command}\r\n".encode())

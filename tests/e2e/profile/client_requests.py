@@ -6,14 +6,14 @@ from typing import Any
 import mcp_types as types
 
 from baobab.mcp_server.extension import Context
-from tests.e2e.profile.toolbox import Toolbox, said, texts
+from tests.e2e.profile.toolbox import Toolbox, text_result, text_schema
 
-ASKING_BACK = Toolbox()
+CLIENT_REQUESTS = Toolbox()
 Call = types.CallToolRequestParams
 Result = types.CallToolResult
 
 
-def _titled(keyword: str, **titles: str) -> dict[str, Any]:
+def _titled_options(keyword: str, **titles: str) -> dict[str, Any]:
     return {keyword: [{"const": value, "title": title} for value, title in titles.items()]}
 
 
@@ -26,7 +26,10 @@ _DEFAULTS = {
 }
 _CHOICES = {
     "untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
-    "titledSingle": {"type": "string", **_titled("oneOf", value1="First Option", value2="Second", value3="Third")},
+    "titledSingle": {
+        "type": "string",
+        **_titled_options("oneOf", value1="First Option", value2="Second", value3="Third"),
+    },
     "legacyEnum": {
         "type": "string",
         "enum": ["opt1", "opt2", "opt3"],
@@ -35,38 +38,38 @@ _CHOICES = {
     "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
     "titledMulti": {
         "type": "array",
-        "items": _titled("anyOf", value1="First Choice", value2="Second Choice", value3="Third Choice"),
+        "items": _titled_options("anyOf", value1="First Choice", value2="Second Choice", value3="Third Choice"),
     },
 }
 
 
-@ASKING_BACK.tool("Asks the client's model.", texts(prompt="What to ask."))
+@CLIENT_REQUESTS.tool("Asks the client's model.", text_schema(prompt="What to ask."))
 async def test_sampling(ctx: Context, params: Call) -> Result:
     question = types.TextContent(text=(params.arguments or {})["prompt"])
     answer = await ctx.session.create_message(
         [types.SamplingMessage(role="user", content=question)], max_tokens=100, related_request_id=ctx.request_id
     )
-    return said(f"LLM response: {answer.content.text}")
+    return text_result(f"LLM response: {answer.content.text}")
 
 
-@ASKING_BACK.tool("Asks the client's person for name and address.", texts(message="What to ask."))
+@CLIENT_REQUESTS.tool("Asks the client's person for name and address.", text_schema(message="What to ask."))
 async def test_elicitation(ctx: Context, params: Call) -> Result:
-    schema = texts(username="User's response", email="User's email address")
-    return said(f"User response: {await _asked(ctx, (params.arguments or {})['message'], schema)}")
+    schema = text_schema(username="User's response", email="User's email address")
+    return text_result(f"User response: {await _elicit(ctx, (params.arguments or {})['message'], schema)}")
 
 
-@ASKING_BACK.tool("Asks the client's person with a form that is filled in already.")
+@CLIENT_REQUESTS.tool("Asks the client's person with a form that is filled in already.")
 async def test_elicitation_sep1034_defaults(ctx: Context, params: Call) -> Result:
     schema = {"type": "object", "properties": _DEFAULTS}
-    return said(f"Elicitation completed: {await _asked(ctx, 'Please check what is filled in.', schema)}")
+    return text_result(f"Elicitation completed: {await _elicit(ctx, 'Please check what is filled in.', schema)}")
 
 
-@ASKING_BACK.tool("Asks the client's person to choose.")
+@CLIENT_REQUESTS.tool("Asks the client's person to choose.")
 async def test_elicitation_sep1330_enums(ctx: Context, params: Call) -> Result:
     schema = {"type": "object", "properties": _CHOICES}
-    return said(f"Elicitation completed: {await _asked(ctx, 'Please choose.', schema)}")
+    return text_result(f"Elicitation completed: {await _elicit(ctx, 'Please choose.', schema)}")
 
 
-async def _asked(ctx: Context, message: str, schema: dict[str, Any]) -> str:
+async def _elicit(ctx: Context, message: str, schema: dict[str, Any]) -> str:
     answer = await ctx.session.elicit_form(message, schema, related_request_id=ctx.request_id)
     return f"action={answer.action}, content={json.dumps(answer.content)}"

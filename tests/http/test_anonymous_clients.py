@@ -15,11 +15,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from baobab.http import open_streams
 from baobab.http.bodies import BodyBudget
 from tests.conftest import Baobab
-from tests.http.served import served_at
-from tests.people import key, person
-from tests.tools.agents.conftest import graph
+from tests.http.live_server import serve_installation
+from tests.people import create_key, create_person
+from tests.tools.agents.conftest import build_graph
 
-WAIT = graph(
+WAIT = build_graph(
     {
         "ask": {
             "type": "tool",
@@ -40,27 +40,29 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Baobab]:
-    async with served_at(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as opened:
+async def live_baobab(tmp_path: Path) -> AsyncIterator[Baobab]:
+    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as opened:
         yield opened
 
 
-async def waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:
+async def create_waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:
     """An app, a run of its public agent that waits for a person, and an anon key."""
-    app = await baobab.app()
+    app = await baobab.create_app()
     agent = {"name": "asker", "graph_spec": WAIT, "visibility": "public", "safety_acknowledged": True}
     made = await baobab.client.post(f"/v1/{app}/agents", json=agent, headers=baobab.owner)
     assert made.status_code == 201, made.text
     anon = await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)
     anon_key = (
-        {"apikey": anon.json()["anon_key"]} if "anon_key" in anon.json() else {"apikey": await _anon(baobab, app)}
+        {"apikey": anon.json()["anon_key"]}
+        if "anon_key" in anon.json()
+        else {"apikey": await _get_anon_key(baobab, app)}
     )
     run = await baobab.client.post(f"/v1/{app}/public/agents/asker/runs", json={"input": {}}, headers=anon_key)
     assert run.status_code == 202, run.text
     return app, run.json()["run_id"], anon_key
 
 
-async def _id_of(baobab: Baobab, name: str) -> str:
+async def _find_key_id(baobab: Baobab, name: str) -> str:
     listed = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()
     keys = listed.get("keys") or listed.get("api_keys") or listed["data"]
     [found] = [one for one in keys if one["name"] == name]
@@ -68,15 +70,15 @@ async def _id_of(baobab: Baobab, name: str) -> str:
     return value
 
 
-async def _anon(baobab: Baobab, app: str) -> str:
-    return (await baobab.house.services.directory.app(app)).anon_key
+async def _get_anon_key(baobab: Baobab, app: str) -> str:
+    return (await baobab.application.services.directory.app(app)).anon_key
 
 
-def url_of(baobab: Baobab, path: str) -> str:
+def websocket_url(baobab: Baobab, path: str) -> str:
     return str(baobab.client.base_url).replace("http://", "ws://") + path
 
 
-async def token_of(baobab: Baobab, app: str, run: str, anon: dict[str, str]) -> str:
+async def create_stream_token(baobab: Baobab, app: str, run: str, anon: dict[str, str]) -> str:
     made = await baobab.client.post(f"/v1/{app}/public/runs/{run}/stream-token", headers=anon)
     value: str = made.json()["stream_token"]
     return value
@@ -84,10 +86,10 @@ async def token_of(baobab: Baobab, app: str, run: str, anon: dict[str, str]) -> 
 
 @pytest.mark.parametrize("path", ["/health", "/llms.txt", "/mcp", "/docs", "/metrics", "/approvals", "/nowhere"])
 async def test_a_websocket_on_another_path_is_refused_cleanly(
-    served: Baobab, path: str, caplog: pytest.LogCaptureFixture
+    live_baobab: Baobab, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InvalidStatus) as refused:
-        async with connect(url_of(served, path)):
+        async with connect(websocket_url(live_baobab, path)):
             pass
     answer = refused.value.response
     assert answer.status_code == 400
@@ -98,11 +100,11 @@ async def test_a_websocket_on_another_path_is_refused_cleanly(
 
 @pytest.mark.parametrize(("sent", "code"), [("x" * 2000, 1009), (b"\xff\xfe", 1007)])
 async def test_what_a_socket_takes_in_is_a_few_bytes_of_text(
-    served: Baobab, sent: Any, code: int, caplog: pytest.LogCaptureFixture
+    live_baobab: Baobab, sent: Any, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app, run, anon = await waiting_run(served)
-    token = await token_of(served, app, run, anon)
-    async with connect(url_of(served, f"/v1/{app}/public/runs/{run}/ws?token={token}")) as opened:
+    app, run, anon = await create_waiting_run(live_baobab)
+    token = await create_stream_token(live_baobab, app, run, anon)
+    async with connect(websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={token}")) as opened:
         await opened.recv()
         await opened.send(sent, text=True) if isinstance(sent, bytes) else await opened.send(sent)
         with contextlib.suppress(ConnectionClosed):
@@ -112,60 +114,64 @@ async def test_what_a_socket_takes_in_is_a_few_bytes_of_text(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_one_address_may_open_so_many_streams_of_events_and_no_more(served: Baobab) -> None:
-    app, run, anon = await waiting_run(served)
+async def test_one_address_may_open_so_many_streams_of_events_and_no_more(live_baobab: Baobab) -> None:
+    app, run, anon = await create_waiting_run(live_baobab)
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(32):
-            token = await token_of(served, app, run, anon)
+            token = await create_stream_token(live_baobab, app, run, anon)
             opened = await stack.enter_async_context(
-                connect(url_of(served, f"/v1/{app}/public/runs/{run}/ws?token={token}"))
+                connect(websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={token}"))
             )
             await opened.recv()
-        token = await token_of(served, app, run, anon)
-        refused = await served.client.get(f"/v1/{app}/public/runs/{run}/events?token={token}")
+        token = await create_stream_token(live_baobab, app, run, anon)
+        refused = await live_baobab.client.get(f"/v1/{app}/public/runs/{run}/events?token={token}")
         assert refused.status_code == 429, refused.text
         # Those who sign in have places of their own.
-        async with served.client.stream(
-            "GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=served.owner
+        async with live_baobab.client.stream(
+            "GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=live_baobab.owner
         ) as answer:
             assert answer.status_code == 200
-    token = await token_of(served, app, run, anon)
-    async with served.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer:
+    token = await create_stream_token(live_baobab, app, run, anon)
+    async with live_baobab.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer:
         assert answer.status_code == 200
 
 
-async def test_a_stream_of_events_ends_when_its_key_is_revoked(served: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
-    app, run, _ = await waiting_run(served)
-    made = await served.client.post("/api-keys", json={"name": "reader"}, headers=served.owner)
+async def test_a_stream_of_events_ends_when_its_key_is_revoked(
+    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, run, _ = await create_waiting_run(live_baobab)
+    made = await live_baobab.client.post("/api-keys", json={"name": "reader"}, headers=live_baobab.owner)
     reader = {"authorization": f"Bearer {made.json()['key']}"}
     # The beat and the time between two looks are parts of seconds here.
     monkeypatch.setattr(open_streams, "RECHECK_SECONDS", 0.0)
     monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
     async with (
         asyncio.timeout(20),
-        served.client.stream("GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=reader) as answer,
+        live_baobab.client.stream("GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=reader) as answer,
     ):
         pieces = answer.aiter_text()
         assert "retry" in await anext(pieces)
-        await served.client.delete(f"/api-keys/{(await _id_of(served, 'reader'))}", headers=served.owner)
+        await live_baobab.client.delete(
+            f"/api-keys/{(await _find_key_id(live_baobab, 'reader'))}", headers=live_baobab.owner
+        )
         async for _ in pieces:
             pass
 
 
 async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
-    served: Baobab, monkeypatch: pytest.MonkeyPatch
+    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, run, anon = await waiting_run(served)
-    token = await token_of(served, app, run, anon)
+    app, run, anon = await create_waiting_run(live_baobab)
+    token = await create_stream_token(live_baobab, app, run, anon)
     monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
     async with (
         asyncio.timeout(20),
-        served.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer,
+        live_baobab.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer,
     ):
         pieces = answer.aiter_text()
         await anext(pieces)
-        hidden = await served.client.patch(
-            f"/v1/{app}/agents/asker", json={"visibility": "private"}, headers=served.owner
+        hidden = await live_baobab.client.patch(
+            f"/v1/{app}/agents/asker", json={"visibility": "private"}, headers=live_baobab.owner
         )
         assert hidden.status_code == 200, hidden.text
         async for _ in pieces:
@@ -174,22 +180,27 @@ async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
 
 @pytest.mark.parametrize("signed_in_elsewhere", [False, True])
 async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stream_tokens(
-    served: Baobab, monkeypatch: pytest.MonkeyPatch, signed_in_elsewhere: bool
+    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch, signed_in_elsewhere: bool
 ) -> None:
-    app, run, anon = await waiting_run(served)
-    token, unused = await token_of(served, app, run, anon), await token_of(served, app, run, anon)
+    app, run, anon = await create_waiting_run(live_baobab)
+    token, unused = (
+        await create_stream_token(live_baobab, app, run, anon),
+        await create_stream_token(live_baobab, app, run, anon),
+    )
     # Whoever has an account of their own is a visitor here all the same.
-    headers = (await person(served, "eve")).headers if signed_in_elsewhere else {}
+    headers = (await create_person(live_baobab, "eve")).headers if signed_in_elsewhere else {}
     monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
     path = f"/v1/{app}/public/runs/{run}/events"
     async with (
         asyncio.timeout(20),
-        served.client.stream("GET", f"{path}?token={token}", headers=headers) as answer,
-        served.client.stream("GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=served.owner) as of_owner,
+        live_baobab.client.stream("GET", f"{path}?token={token}", headers=headers) as answer,
+        live_baobab.client.stream(
+            "GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=live_baobab.owner
+        ) as of_owner,
     ):
         pieces = answer.aiter_text()
         await anext(pieces)
-        secured = await served.client.post(f"/v1/{app}/secure", json={}, headers=served.owner)
+        secured = await live_baobab.client.post(f"/v1/{app}/secure", json={}, headers=live_baobab.owner)
         assert secured.status_code == 200, secured.text
         async for _ in pieces:
             pass
@@ -198,9 +209,11 @@ async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stre
         for _ in range(3):
             await anext(beats)
     for late, again in ((unused, ""), (token, "&since_seq=1")):
-        refused = await served.client.get(f"{path}?token={late}{again}", headers=headers)
+        refused = await live_baobab.client.get(f"{path}?token={late}{again}", headers=headers)
         assert refused.status_code == 401, refused.text
-    async with connect(url_of(served, f"/v1/{app}/public/runs/{run}/ws?token={unused}&since_seq=1")) as opened:
+    async with connect(
+        websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={unused}&since_seq=1")
+    ) as opened:
         assert "requires sign-in" in str(await opened.recv())
         with pytest.raises(ConnectionClosed):
             await opened.recv()
@@ -208,7 +221,7 @@ async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stre
 
 
 async def test_visitors_never_spend_what_the_app_and_its_owner_have(baobab: Baobab) -> None:
-    app = await baobab.app()
+    app = await baobab.create_app()
     path = f"/v1/{app}/public/runs/00000000-0000-4000-8000-000000000000/events?token=x"
     answers = [(await baobab.client.get(path)).status_code for _ in range(330)]
     assert set(answers) == {401, 429}
@@ -217,9 +230,9 @@ async def test_visitors_never_spend_what_the_app_and_its_owner_have(baobab: Baob
     assert kept.status_code < 300
 
 
-async def test_a_large_body_without_a_credential_is_refused_before_it_is_read(served: Baobab) -> None:
-    app = await served.app()
-    address = served.client.base_url
+async def test_a_large_body_without_a_credential_is_refused_before_it_is_read(live_baobab: Baobab) -> None:
+    app = await live_baobab.create_app()
+    address = live_baobab.client.base_url
     assert address.port is not None
     for path, status in ((f"/v1/{app}/kv/_batch", 413), ("/v1/app_000000000000/kv/_batch", 404)):
         reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -231,13 +244,13 @@ async def test_a_large_body_without_a_credential_is_refused_before_it_is_read(se
 
 
 async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
-    served: Baobab, monkeypatch: pytest.MonkeyPatch
+    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = await served.app()
+    app = await live_baobab.create_app()
     budget = BodyBudget(in_all=3_000_000, of_one=1_500_000, of_anonymous=1_000_000)
     monkeypatch.setattr("baobab.http.endpoint.BODIES", budget)
-    other = await key(served)
-    address = served.client.base_url
+    other = await create_key(live_baobab)
+    address = live_baobab.client.base_url
     assert address.port is not None
     _, writer = await asyncio.open_connection(address.host, address.port)
     head = f"POST /v1/{app}/kv/_batch HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nContent-Length: 900000\r\n\r\n"
@@ -246,13 +259,13 @@ async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
     await writer.drain()
     body = {"ops": [{"op": "set", "key": f"k{number}", "value": "x" * 1500} for number in range(90)]}
     async with asyncio.timeout(20):
-        while (await served.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code != 503:
+        while (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code != 503:
             await asyncio.sleep(0.001)
-    refused = await served.client.post(f"/v1/{app}/kv/_batch", json=body)
+    refused = await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
-    for by in (served.owner, other):
-        assert (await served.client.post(f"/v1/{app}/kv/_batch", json=body, headers=by)).status_code == 200
+    for by in (live_baobab.owner, other):
+        assert (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body, headers=by)).status_code == 200
     writer.close()
     async with asyncio.timeout(20):
-        while (await served.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code == 503:
+        while (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code == 503:
             await asyncio.sleep(0.001)

@@ -15,30 +15,30 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from baobab.storage import cancellation
 from baobab.storage.database import Database
 
-_HELD: WeakKeyDictionary[asyncio.Task[Any], list[Database]] = WeakKeyDictionary()
+_DATABASES_BY_TASK: WeakKeyDictionary[asyncio.Task[Any], list[Database]] = WeakKeyDictionary()
 
 
 def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Database, "reading", _one(Database.reading))
-    patch.setattr(Database, "writing", _one(Database.writing))
-    patch.setattr(cancellation, "ensure_future", _for_whoever_waits)
+    patch.setattr(Database, "reading", _limit_to_one(Database.reading))
+    patch.setattr(Database, "writing", _limit_to_one(Database.writing))
+    patch.setattr(cancellation, "ensure_future", _share_with_waiter)
 
 
-def _for_whoever_waits(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+def _share_with_waiter(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """A task for which another does nothing but wait: what the one holds, both hold."""
     task, waiting = asyncio.ensure_future(work), asyncio.current_task()
     if waiting is not None:
-        _HELD[task] = _HELD.setdefault(waiting, [])
+        _DATABASES_BY_TASK[task] = _DATABASES_BY_TASK.setdefault(waiting, [])
     return task
 
 
-def _one(way: Callable[..., Any]) -> Callable[..., Any]:
+def _limit_to_one(way: Callable[..., Any]) -> Callable[..., Any]:
     @asynccontextmanager
-    async def taken(database: Database, /, **options: bool) -> AsyncIterator[AsyncConnection]:
+    async def hold_connection(database: Database, /, **options: bool) -> AsyncIterator[AsyncConnection]:
         task = asyncio.current_task()
         assert task is not None
         # Given back by another task, maybe: whoever commits is not cancelled in the middle of it.
-        held = _HELD.setdefault(task, [])
+        held = _DATABASES_BY_TASK.setdefault(task, [])
         assert database not in held, "this caller has a connection to the same database already"
         held.append(database)
         try:
@@ -47,4 +47,4 @@ def _one(way: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             held.remove(database)
 
-    return taken
+    return hold_connection

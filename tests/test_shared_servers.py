@@ -11,25 +11,25 @@ import pytest
 from baobab.server import Server
 from baobab.settings import load_settings
 from tests.conftest import ADDRESS, KEY
-from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
+from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 
 SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlYy0="
 
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[PostgresServer]:
-    with postgres() as running:
+    with start_postgres() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def counts() -> Iterator[ValkeyServer]:
-    with valkey() as running:
+    with start_valkey() as running:
         yield running
 
 
 @contextlib.asynccontextmanager
-async def machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncClient]:
+async def open_machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncClient]:
     """One of the machines: a data folder of its own, and the secret that all of them share."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
     environment |= {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_SECRET_KEY": SECRET, "BAOBAB_PLAN": "playground"}
@@ -45,10 +45,10 @@ async def machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncCli
 async def test_what_one_machine_stores_the_other_reads(
     rows: PostgresServer, counts: ValkeyServer, tmp_path: Path, store: str
 ) -> None:
-    shared = {"database_url": rows.database(f"shared_{store}")}
+    shared = {"database_url": rows.create_database(f"shared_{store}")}
     if store == "valkey":
         shared["valkey_url"] = counts.url
-    async with machine(tmp_path / "a", **shared) as one, machine(tmp_path / "b", **shared) as other:
+    async with open_machine(tmp_path / "a", **shared) as one, open_machine(tmp_path / "b", **shared) as other:
         app_id = (await one.post("/init", json={"name": "todo"})).json()["app_id"]
         assert (await one.put(f"/v1/{app_id}/kv/a", json={"value": {"n": 1}})).status_code == 204
         assert (await other.get(f"/v1/{app_id}/kv/a")).json() == {"value": {"n": 1}}
@@ -67,8 +67,8 @@ async def test_what_one_machine_stores_the_other_reads(
 async def test_a_limit_counts_for_all_machines_together(
     rows: PostgresServer, counts: ValkeyServer, tmp_path: Path
 ) -> None:
-    shared = {"database_url": rows.database("limits"), "valkey_url": counts.url}
-    async with machine(tmp_path / "a", **shared) as one, machine(tmp_path / "b", **shared) as other:
+    shared = {"database_url": rows.create_database("limits"), "valkey_url": counts.url}
+    async with open_machine(tmp_path / "a", **shared) as one, open_machine(tmp_path / "b", **shared) as other:
         body = {"email": "nobody@example.com", "password": "wrong Horse 7!"}
         answers = [(await machine_.post("/platform/login", json=body)).status_code for machine_ in (one, other) * 12]
         alone = [(await one.post("/platform/login", json=body)).status_code]
@@ -81,9 +81,13 @@ async def test_a_limit_counts_for_all_machines_together(
 async def test_without_valkey_what_is_kept_there_answers_503_and_the_rest_goes_on(
     rows: PostgresServer, tmp_path: Path, durable: str, read: int
 ) -> None:
-    with valkey() as own:
-        shared = {"database_url": rows.database(f"outage_{durable}"), "valkey_url": own.url, "kv_durable": durable}
-        async with machine(tmp_path / "a", **shared) as client:
+    with start_valkey() as own:
+        shared = {
+            "database_url": rows.create_database(f"outage_{durable}"),
+            "valkey_url": own.url,
+            "kv_durable": durable,
+        }
+        async with open_machine(tmp_path / "a", **shared) as client:
             app_id = (await client.post("/init", json={"name": "todo"})).json()["app_id"]
             assert (await client.put(f"/v1/{app_id}/kv/a", json={"value": 1})).status_code == 204
             own.stop()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.http.installation import Answer, App, Installation, bearer, installation
+from tests.http.installation import Answer, App, Installation, bearer_headers, open_installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def refused(answer: Answer, status: int, code: str) -> dict[str, Any]:
+def check_refusal(answer: Answer, status: int, code: str) -> dict[str, Any]:
     assert answer.status == status, answer.content
     error: dict[str, Any] = answer.json["error"]
     assert error["code"] == code
@@ -34,7 +34,7 @@ def refused(answer: Answer, status: int, code: str) -> dict[str, Any]:
 )  # fmt: skip
 async def test_a_path_without_an_operation_is_not_found(world: Installation, path: str) -> None:
     for method in ("GET", "POST", "DELETE", "BREW"):
-        refused(await world.ask(method, path, world.owner), 404, "RESOURCE_NOT_FOUND")
+        check_refusal(await world.ask(method, path, world.owner), 404, "RESOURCE_NOT_FOUND")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_a_method_that_a_path_does_not_take_is_answered_with_those_it_does
     world: Installation, method: str, path: str, allow: str
 ) -> None:
     answer = await world.ask(method, path, world.owner)
-    refused(answer, 405, "METHOD_NOT_ALLOWED")
+    check_refusal(answer, 405, "METHOD_NOT_ALLOWED")
     assert answer.headers["allow"] == allow
     options = await world.ask("OPTIONS", path)
     assert (options.status, options.content, options.headers["allow"]) == (204, b"", allow)
@@ -100,7 +100,7 @@ async def test_every_answer_forbids_sniffing_and_names_its_request_once(world: I
 
 
 async def test_a_caller_is_told_what_is_left_of_its_allowance(world: Installation) -> None:
-    key = await world.key(world.owner)
+    key = await world.create_key(world.owner)
     for left in (599, 598):
         answer = await world.ask("GET", "/apps", key)
         assert answer.headers["ratelimit-policy"] == '"caller";q=600;w=60'
@@ -114,7 +114,7 @@ async def test_more_than_the_allowance_is_refused_and_told_when_to_come_again(wo
         for _ in range(200)
     ]
     over = next(answer for answer in answers if answer.status == 429)
-    error = refused(over, 429, "QUOTA_RATE_LIMIT")
+    error = check_refusal(over, 429, "QUOTA_RATE_LIMIT")
     wait = error["details"]["retry_after"]
     assert wait >= 1
     assert over.headers["retry-after"] == over.headers["x-ratelimit-reset"] == str(wait)
@@ -146,7 +146,7 @@ async def test_the_servers_own_names_are_answered(world: Installation, host: str
 )  # fmt: skip
 async def test_a_foreign_host_is_refused_at_every_path(world: Installation, host: str, path: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
-        refused(await world.ask(method, path, world.owner, host=host), 421, "HOST_REFUSED")
+        check_refusal(await world.ask(method, path, world.owner, host=host), 421, "HOST_REFUSED")
 
 
 async def test_a_websocket_from_a_foreign_host_is_closed_before_it_opens(world: Installation) -> None:
@@ -174,7 +174,7 @@ async def test_a_websocket_from_a_foreign_host_is_closed_before_it_opens(world: 
 
 
 async def test_an_apps_own_host_needs_no_app_id_in_the_path(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     host = f"{app.subdomain}.localhost:8000"
     assert (await world.ask("PUT", "/kv/a", world.owner, {"value": 1}, host=host)).status == 204
     assert (await world.ask("GET", "/kv/a", world.owner, host=host)).json == {"value": 1}
@@ -188,7 +188,7 @@ async def test_an_apps_own_host_needs_no_app_id_in_the_path(world: Installation)
 
 
 async def test_an_apps_own_host_leads_to_nothing_beyond_the_app(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     host = f"{app.subdomain}.localhost"
     for path in ("/init", "/apps", "/platform/me", "/api-keys", "/../apps", "/..%2Fapps", "//apps", "/"):
         answer = await world.ask("GET", path, world.owner, host=host)
@@ -198,7 +198,7 @@ async def test_an_apps_own_host_leads_to_nothing_beyond_the_app(world: Installat
 @pytest.mark.parametrize("subdomain", ["nosuchapp", "x" * 63, "-", "a_b"])
 async def test_an_unknown_subdomain_is_no_app(world: Installation, subdomain: str) -> None:
     for path in ("/kv/a", "/health", "/"):
-        refused(await world.ask("GET", path, world.owner, host=f"{subdomain}.localhost"), 404, "APP_NOT_FOUND")
+        check_refusal(await world.ask("GET", path, world.owner, host=f"{subdomain}.localhost"), 404, "APP_NOT_FOUND")
 
 
 # Web origins
@@ -208,15 +208,15 @@ PREFLIGHT = {"access-control-request-method": "PUT", "access-control-request-hea
 CORS = "access-control-allow-origin"
 
 
-async def cors(world: Installation, app: App, *origins: str) -> None:
+async def set_origins(world: Installation, app: App, *origins: str) -> None:
     body = {"allowed_origins": list(origins)}
     assert (await world.ask("PATCH", f"/v1/{app.id}/config/cors", world.owner, body)).status == 200
 
 
 async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     origin = "https://shop.example.com"
-    await cors(world, app, origin, "http://localhost:3000")
+    await set_origins(world, app, origin, "http://localhost:3000")
     preflight = await world.ask("OPTIONS", app.kv + "/a", {"origin": origin, **PREFLIGHT})
     assert (preflight.status, preflight.content) == (204, b"")
     assert preflight.headers[CORS] == origin
@@ -240,9 +240,9 @@ async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Instal
 
 
 async def test_a_page_of_an_allowed_origin_may_send_what_clients_of_models_send(world: Installation) -> None:
-    app = await world.app()
+    app = await world.create_app()
     origin = "https://shop.example.com"
-    await cors(world, app, origin)
+    await set_origins(world, app, origin)
     sent = ["x-stainless-lang", "x-stainless-runtime-version", "anthropic-version", "anthropic-beta", "x-api-key"]
     sent += ["anthropic-dangerous-direct-browser-access", "openai-organization", "user-agent"]
     asked = {**PREFLIGHT, "access-control-request-headers": ",".join([*sent, "x-made-up", "cookie"])}
@@ -266,7 +266,7 @@ async def test_a_page_of_an_allowed_origin_may_send_what_clients_of_models_send(
      "https://evil.example?.localhost", "\xff"],
 )  # fmt: skip
 async def test_a_page_of_any_other_origin_is_refused(world: Installation, app: App, origin: str) -> None:
-    await cors(world, app, "https://shop.example.com")
+    await set_origins(world, app, "https://shop.example.com")
     await world.put(app, "a")
     for method, path, headers in [
         ("GET", app.kv + "/a", world.owner),
@@ -286,13 +286,13 @@ async def test_a_page_of_any_other_origin_is_refused(world: Installation, app: A
 
 
 async def test_one_apps_origin_is_foreign_to_another_and_to_the_platform(world: Installation) -> None:
-    app, other = await world.app(), await world.app()
-    await cors(world, app, "https://only.example.com")
+    app, other = await world.create_app(), await world.create_app()
+    await set_origins(world, app, "https://only.example.com")
     headers = world.owner | {"origin": "https://only.example.com"}
     assert (await world.ask("GET", app.kv + "/_stats", headers)).status == 200
     assert (await world.ask("GET", other.kv + "/_stats", headers)).status == 403
     assert (await world.ask("GET", "/v1/app_nosuchapp00/kv/a", headers)).status == 403
-    refused(await world.ask("GET", "/apps", headers), 403, "AUTH_ORIGIN_REFUSED")
+    check_refusal(await world.ask("GET", "/apps", headers), 403, "AUTH_ORIGIN_REFUSED")
 
 
 async def test_pages_of_the_platform_and_of_apps_on_it_always_pass(world: Installation, app: App) -> None:
@@ -308,13 +308,13 @@ async def test_pages_of_the_platform_and_of_apps_on_it_always_pass(world: Instal
 
 
 async def test_a_public_installation_does_not_take_pages_of_loopback_for_its_own(tmp_path: Path) -> None:
-    async with installation(tmp_path, base_url="https://baobab.example", allowed_hosts="other.example") as public:
+    async with open_installation(tmp_path, base_url="https://baobab.example", allowed_hosts="other.example") as public:
         for origin in ("https://baobab.example", "https://shop.baobab.example", "https://other.example"):
             answer = await public.ask("GET", "/apps", public.owner | {"origin": origin}, host="baobab.example")
             assert (answer.status, answer.headers[CORS]) == (200, origin)
         for origin in ("http://localhost:3000", "http://127.0.0.1", "http://[::1]", "https://shop.other.example"):
             answer = await public.ask("GET", "/apps", public.owner | {"origin": origin}, host="baobab.example")
-            refused(answer, 403, "AUTH_ORIGIN_REFUSED")
+            check_refusal(answer, 403, "AUTH_ORIGIN_REFUSED")
         # The operator still reaches it from its own machine, by no page.
         assert (await public.ask("GET", "/apps", public.owner, host="localhost:8000")).status == 200
 
@@ -331,31 +331,31 @@ async def test_a_request_from_no_page_needs_no_origin(world: Installation, app: 
 async def test_an_organisation_is_chosen_by_header_among_the_callers_own(world: Installation) -> None:
     me = (await world.ask("GET", "/platform/me", world.owner)).json
     account, home = me["user"]["id"], me["organizations"][0]["id"]
-    token = await world.token(account, home)
+    token = await world.create_token(account, home)
     team = (await world.ask("POST", "/v1/organizations", token, {"name": "Team"})).json["id"]
-    other = await world.account("other@example.com")
+    other = await world.create_account("other@example.com")
     foreign = (await world.ask("GET", "/platform/me", other)).json["organizations"][0]["id"]
-    made = await world.app(token | {"x-organization-id": team})
+    made = await world.create_app(token | {"x-organization-id": team})
     listed = (await world.ask("GET", "/apps", token | {"x-organization-id": team})).json["apps"]
     assert [row["id"] for row in listed] == [made.id]
     assert made.id not in [row["id"] for row in (await world.ask("GET", "/apps", token)).json["apps"]]
     for wanted in (foreign, "nothing", "", "%00", "\xff", "x" * 5000, f"{team}, {home}"):
-        refused(
+        check_refusal(
             await world.ask("GET", "/apps", token | {"x-organization-id": wanted}), 403, "AUTH_INSUFFICIENT_PERMISSIONS"
         )
     # A key stays in its organisation, but may name it.
     assert (await world.ask("GET", "/apps", world.owner | {"x-organization-id": home})).status == 200
-    refused(
+    check_refusal(
         await world.ask("GET", "/apps", world.owner | {"x-organization-id": team}), 403, "AUTH_INSUFFICIENT_PERMISSIONS"
     )
-    refused(await world.ask("GET", "/apps", {"x-organization-id": team}), 401, "AUTH_REQUIRED")
+    check_refusal(await world.ask("GET", "/apps", {"x-organization-id": team}), 401, "AUTH_REQUIRED")
 
 
 @pytest.mark.parametrize(
     "user", ["", "ada", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e1", "../x", "\xff", "0b8f1d6e5c8e4f0e9a543f0d8a7c2e11"]
 )
 async def test_acting_for_a_user_needs_the_users_id(world: Installation, app: App, user: str) -> None:
-    key = await world.key(world.owner, key_scope="app", target_app_id=app.id)
+    key = await world.create_key(world.owner, key_scope="app", target_app_id=app.id)
     answer = await world.ask("GET", app.kv + "/a", key | {"x-platform-as-user": user})
     assert (answer.status, answer.json["error"]) == (400, "bad_request")
 
@@ -390,17 +390,19 @@ async def test_the_scheme_is_read_in_any_case(world: Installation) -> None:
 async def test_an_empty_body_is_an_empty_object(world: Installation, app: App) -> None:
     for content in (b"", b"{}", b" {} \n"):
         assert (await world.ask("POST", app.kv + "/n/incr", world.owner, content=content)).status == 200
-    error = refused(await world.ask("POST", "/init", world.owner, content=b""), 400, "VALIDATION_MISSING_FIELD")
+    error = check_refusal(await world.ask("POST", "/init", world.owner, content=b""), 400, "VALIDATION_MISSING_FIELD")
     assert "name" in error["message"]
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_read(world: Installation, app: App) -> None:
-    error = refused(await world.ask("POST", "/init", world.owner, content=b" " * (2**20 + 1)), 413, "REQUEST_TOO_LARGE")
+    error = check_refusal(
+        await world.ask("POST", "/init", world.owner, content=b" " * (2**20 + 1)), 413, "REQUEST_TOO_LARGE"
+    )
     assert error["details"] == {"max_bytes": 2**20}
     answer = await world.ask("POST", "/init", world.owner | {"content-length": str(2**40)}, content=b"{}")
-    refused(answer, 413, "REQUEST_TOO_LARGE")
+    check_refusal(answer, 413, "REQUEST_TOO_LARGE")
     assert answer.headers["connection"] == "close"
-    refused(await world.ask("POST", "/init", world.owner, content=b" " * 2**20), 400, "VALIDATION_INVALID_SCHEMA")
+    check_refusal(await world.ask("POST", "/init", world.owner, content=b" " * 2**20), 400, "VALIDATION_INVALID_SCHEMA")
 
 
 async def test_a_large_body_of_nobody_is_refused_without_being_looked_at(world: Installation, app: App) -> None:
@@ -433,7 +435,7 @@ async def test_a_field_given_twice_counts_as_it_was_given_last(world: Installati
 
 
 async def test_the_path_names_the_app_whatever_the_body_says(world: Installation, app: App) -> None:
-    other = await world.app()
+    other = await world.create_app()
     for body in ({"value": 1, "app_id": other.id}, {"value": 1, "key": "b"}):
         answer = await world.ask("PUT", app.kv + "/a", world.owner, body)
         assert (answer.status, answer.json["error"]) == (400, "bad_request")
@@ -443,7 +445,7 @@ async def test_the_path_names_the_app_whatever_the_body_says(world: Installation
 
 
 async def test_an_unknown_field_is_named_and_so_are_those_that_are_known(world: Installation) -> None:
-    error = refused(
+    error = check_refusal(
         await world.ask("POST", "/init", world.owner, {"name": "x", "nmae": "y"}), 400, "VALIDATION_INVALID_SCHEMA"
     )
     assert "nmae" in error["message"]
@@ -453,7 +455,7 @@ async def test_an_unknown_field_is_named_and_so_are_those_that_are_known(world: 
 async def test_no_answer_repeats_a_credential_or_a_value(world: Installation, app: App) -> None:
     secret = "bb_sk_" + "s3cretpart" * 4
     for answer in [
-        await world.ask("GET", "/apps", bearer(secret)),
+        await world.ask("GET", "/apps", bearer_headers(secret)),
         await world.ask("POST", "/init", world.owner, {"name": {"password": secret}}),
         await world.ask("POST", "/init", world.owner, content=b'{"name": "' + secret.encode()),
         await world.ask("PUT", app.kv + "/a", world.owner, {"value": 1, "ttl": secret}),
@@ -472,21 +474,21 @@ async def test_answers_are_json_that_needs_no_extension(world: Installation, app
 
 
 async def test_a_database_that_does_not_answer_is_503_at_every_step(tmp_path: Path) -> None:
-    async with installation(tmp_path) as broken:
-        app = await broken.app()
-        async with broken.house.services.database.writing() as connection:
+    async with open_installation(tmp_path) as broken:
+        app = await broken.create_app()
+        async with broken.application.services.database.writing() as connection:
             for table in ("api_keys", "kv_rules"):
                 await connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO {table}_gone")
         for path, headers in [
-            ("/apps", bearer("bb_sk_unknown")),
-            (app.kv + "/a", bearer("bb_sk_unknown")),
+            ("/apps", bearer_headers("bb_sk_unknown")),
+            (app.kv + "/a", bearer_headers("bb_sk_unknown")),
             (app.kv + "/a", {}),
         ]:
             answer = await broken.ask("GET", path, headers)
             assert (answer.status, answer.headers["retry-after"]) == (503, "2")
             assert "gone" not in answer.content.decode()
             assert "kv_rules" not in answer.content.decode()
-        async with broken.house.services.database.writing() as connection:
+        async with broken.application.services.database.writing() as connection:
             for table in ("api_keys", "kv_rules"):
                 await connection.exec_driver_sql(f"ALTER TABLE {table}_gone RENAME TO {table}")
         assert (await broken.ask("GET", app.kv + "/a")).status == 401
@@ -495,13 +497,13 @@ async def test_a_database_that_does_not_answer_is_503_at_every_step(tmp_path: Pa
 async def test_the_access_log_keeps_no_token_that_stands_in_a_path(
     world: Installation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    front = world.server.rest_app
-    assert front is not None
-    front._sample = 1.0
+    rest_app = world.server.rest_app
+    assert rest_app is not None
+    rest_app._sample = 1.0
     try:
         with caplog.at_level("INFO", logger="baobab.access"):
             await world.ask("POST", "/v1/invitations/inv_" + "S" * 40 + "/accept", world.owner)
     finally:
-        front._sample = 0.0
+        rest_app._sample = 0.0
     [record] = [record for record in caplog.records if record.name == "baobab.access"]
     assert record.path == "/v1/invitations/inv_(hidden)/accept"  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ EARLIER = "2025-06-18"
 MODERN = "2026-07-28"
 ERAS = (EARLIER, MODERN)
 
-PATIENCE = 20.0
+TIMEOUT_SECONDS = 20.0
 """Seconds to wait for what is about to happen, on a machine that has much else to do."""
 
 _CLIENT = {"name": "test", "version": "1"}
@@ -48,7 +48,7 @@ class Answer:
         return found
 
 
-def spoken(
+def build_message(
     method: str,
     params: Mapping[str, Any] | None = None,
     *,
@@ -73,7 +73,7 @@ def spoken(
     return body, headers
 
 
-async def say(
+async def send_message(
     baobab: Baobab,
     method: str,
     params: Mapping[str, Any] | None = None,
@@ -89,24 +89,24 @@ async def say(
     by: headers with a credential; the first account's key when left out. path: with a query for another view.
     headers: sent beside those of the protocol, or instead of them where they have one name.
     """
-    body, sent = spoken(method, params, era=era, capabilities=capabilities)
+    body, sent = build_message(method, params, era=era, capabilities=capabilities)
     sent |= {**(baobab.owner if by is None else by), **(headers or {})}
     answer = await baobab.client.post(path, json=body, headers=sent)
-    *before, last = list(messages(answer)) or [{}]
+    *before, last = list(parse_messages(answer)) or [{}]
     return Answer(answer.status_code, answer.headers, last, before)
 
 
-async def use(
+async def call_tool(
     baobab: Baobab,
     tool: str,
     arguments: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> dict[str, Any]:
     """The result of a tool. `how`: as `say` takes it."""
-    return (await say(baobab, "tools/call", {"name": tool, "arguments": dict(arguments or {})}, **how)).result
+    return (await send_message(baobab, "tools/call", {"name": tool, "arguments": dict(arguments or {})}, **how)).result
 
 
-def refusal(result: Mapping[str, Any]) -> dict[str, Any]:
+def read_refusal(result: Mapping[str, Any]) -> dict[str, Any]:
     """The error that a result says: as data, and in words that a model sees."""
     told: dict[str, Any] = result["_meta"][ERROR]
     said = result["content"][0]["text"]
@@ -116,7 +116,7 @@ def refusal(result: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def messages(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+def parse_messages(answer: httpx.Response) -> Iterator[dict[str, Any]]:
     """The JSON-RPC messages of a whole answer."""
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
         for line in answer.text.splitlines():
@@ -139,11 +139,11 @@ class Stream:
         self._left = asyncio.Event()
         self._ended = False
 
-    async def begin(self) -> None:
-        start = await self._next()
+    async def read_start(self) -> None:
+        start = await self._next_part()
         self.status, self.headers = start["status"], httpx.Headers(start["headers"])
 
-    async def message(self) -> dict[str, Any]:
+    async def read_message(self) -> dict[str, Any]:
         """The next JSON-RPC message."""
         while True:
             line, found, rest = self._text.partition("\n")
@@ -156,18 +156,18 @@ class Stream:
                 assert not self._ended, "the stream has ended"
                 await self._read()
 
-    async def body(self) -> str:
+    async def read_body(self) -> str:
         """All that is left, once the answer has ended."""
         while not self._ended:
             await self._read()
         return self._text
 
-    async def ended(self) -> list[dict[str, Any]]:
+    async def read_rest(self) -> list[dict[str, Any]]:
         """Wait for the end; the messages that still came."""
-        text = await self.body()
+        text = await self.read_body()
         return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self._left.set()
 
     async def receive(self, body: bytes) -> AsyncIterator[dict[str, Any]]:
@@ -180,17 +180,17 @@ class Stream:
         self._sent.put_nowait(message)
 
     async def _read(self) -> None:
-        part = await self._next()
+        part = await self._next_part()
         self._text += part.get("body", b"").decode().replace("\r\n", "\n")
         self._ended = not part.get("more_body", False)
 
-    async def _next(self) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE):
+    async def _next_part(self) -> dict[str, Any]:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await self._sent.get()
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_exchange(
     serve: Any, scope: dict[str, Any], body: bytes = b"", stream: Stream | None = None
 ) -> AsyncIterator[Stream]:
     """An exchange with an ASGI application whose answer may not end by itself; leaving it disconnects the client.
@@ -202,16 +202,16 @@ async def opened(
     serving = asyncio.create_task(serve(scope, received.__anext__, stream.send))
     try:
         serving.add_done_callback(lambda _: stream.given_up.set())
-        await stream.begin()
+        await stream.read_start()
         yield stream
     finally:
-        stream.leave()
-        async with asyncio.timeout(PATIENCE):
+        stream.disconnect()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await serving
 
 
 @contextlib.asynccontextmanager
-async def listening(
+async def open_stream(
     baobab: Baobab,
     *,
     era: str,
@@ -226,21 +226,21 @@ async def listening(
     """
     if era == MODERN:
         kinds = wanted or {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
-        body, headers = spoken("subscriptions/listen", {"notifications": kinds}, era=era)
+        body, headers = build_message("subscriptions/listen", {"notifications": kinds}, era=era)
         sent, method = json.dumps(body).encode(), "POST"
         headers |= {"content-type": "application/json", "content-length": str(len(sent))}
     else:
         sent, method = b"", "GET"
         headers = {"accept": "text/event-stream", "mcp-protocol-version": era}
-    scope = scope_of(baobab, method, path, {**headers, **(baobab.owner if by is None else by)})
-    async with opened(baobab.client._transport.app, scope, sent, stream) as heard:  # type: ignore[attr-defined]
+    scope = build_scope(baobab, method, path, {**headers, **(baobab.owner if by is None else by)})
+    async with open_exchange(baobab.client._transport.app, scope, sent, stream) as heard:  # type: ignore[attr-defined]
         if era == MODERN and heard.headers["content-type"].startswith("text/event-stream"):
-            acknowledged = await heard.message()
+            acknowledged = await heard.read_message()
             assert acknowledged["method"] == "notifications/subscriptions/acknowledged", acknowledged
         yield heard
 
 
-def scope_of(baobab: Baobab, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:
+def build_scope(baobab: Baobab, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """The ASGI scope of a request."""
     url = urlsplit(f"{baobab.client.base_url}".rstrip("/") + path)
     given = {"host": url.netloc, **headers}

@@ -7,12 +7,12 @@ from typing import Any
 
 import aiohttp
 
-from tests.cli.server_process import PATIENCE, ServerProcess
-from tests.crash.machines import OWNER, made_app
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess
+from tests.crash.machines import OWNER, create_app
 
 
 @dataclass
-class Desk:
+class ApprovalsLoad:
     """Raises of a counter, in the key-value store, and keys to be made, among the rows; all by an agent's key."""
 
     session: aiohttp.ClientSession
@@ -26,19 +26,19 @@ class Desk:
     """Approvals of which a server said that they are decided."""
 
     @classmethod
-    async def begun(cls, session: aiohttp.ClientSession, server: ServerProcess) -> "Desk":
-        desk = cls(session, await made_app(session, server, "desk"), {})
-        made = (await desk.ask(server, "POST", "/api-keys", {"name": "agent", "approval": "write"}))[1]
-        desk.agent = {"Authorization": f"Bearer {made['key']}"}
-        return desk
+    async def create(cls, session: aiohttp.ClientSession, server: ServerProcess) -> "ApprovalsLoad":
+        load = cls(session, await create_app(session, server, "desk"), {})
+        made = (await load.ask(server, "POST", "/api-keys", {"name": "agent", "approval": "write"}))[1]
+        load.agent = {"Authorization": f"Bearer {made['key']}"}
+        return load
 
     @property
-    def all(self) -> list[str]:
+    def approval_ids(self) -> list[str]:
         return [*self.raises, *self.names]
 
     @property
-    def undecided(self) -> list[str]:
-        return [approval_id for approval_id in self.all if approval_id not in self.acknowledged]
+    def undecided_ids(self) -> list[str]:
+        return [approval_id for approval_id in self.approval_ids if approval_id not in self.acknowledged]
 
     async def ask(
         self, server: ServerProcess, method: str, path: str, body: Any = None, by: dict[str, str] = OWNER
@@ -46,8 +46,8 @@ class Desk:
         async with self.session.request(method, server.address + path, json=body, headers=by) as answer:
             return answer.status, await answer.json()
 
-    async def propose(self, server: ServerProcess, calls: int) -> None:
-        for number in range(len(self.all) + 1, len(self.all) + calls + 1):
+    async def propose_calls(self, server: ServerProcess, calls: int) -> None:
+        for number in range(len(self.approval_ids) + 1, len(self.approval_ids) + calls + 1):
             if number % 5:
                 status, told = await self.ask(server, "POST", f"/v1/{self.app}/kv/n/incr", {"by": number}, self.agent)
                 self.raises[told["approval_id"]] = number
@@ -65,7 +65,7 @@ class Desk:
             if status != 503:
                 self.acknowledged.add(approval_id)
 
-    async def status(self, server: ServerProcess, approval_id: str) -> str:
+    async def fetch_status(self, server: ServerProcess, approval_id: str) -> str:
         status, told = await self.ask(server, "GET", f"/v1/approvals/{approval_id}")
         assert status == 200, told
         found: str = told["approval"]["status"]
@@ -73,17 +73,17 @@ class Desk:
 
     async def verify_decisions(self, server: ServerProcess) -> None:
         for approval_id in self.acknowledged:
-            assert await self.status(server, approval_id) != "pending", "an acknowledged decision is lost"
+            assert await self.fetch_status(server, approval_id) != "pending", "an acknowledged decision is lost"
 
     async def settle(self, server: ServerProcess) -> None:
         """Approve what is still undecided, wait until everything is done, and count what was done."""
         await self.verify_decisions(server)
-        async with asyncio.timeout(PATIENCE):
-            for approval_id in self.all:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            for approval_id in self.approval_ids:
                 await self.approve(server, approval_id)
-                while await self.status(server, approval_id) == "approved":
+                while await self.fetch_status(server, approval_id) == "approved":
                     await asyncio.sleep(0.2)
-        for approval_id in self.all:
+        for approval_id in self.approval_ids:
             _, told = await self.ask(server, "GET", f"/v1/approvals/{approval_id}")
             assert told["approval"]["status"] == "executed", told
         _, counter = await self.ask(server, "GET", f"/v1/{self.app}/kv/n")

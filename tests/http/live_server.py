@@ -13,31 +13,31 @@ import uvicorn
 from baobab import serving
 from baobab.server import Server
 from baobab.settings import load_settings
-from tests.columns import begin, end
+from tests.backends import prepare_data, release_data
 from tests.conftest import KEY, Baobab
 
 
 @contextlib.asynccontextmanager
-async def served_at(data: Path, variables: dict[str, str]) -> AsyncIterator[Baobab]:
-    given = load_settings({**variables, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
+async def serve_installation(data: Path, variables: dict[str, str]) -> AsyncIterator[Baobab]:
+    given = load_settings({**variables, **prepare_data(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
     server = Server(given)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with server.open() as house:
+        async with server.open() as application:
             options = {**serving._uvicorn_options(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
             assert server.rest_app is not None
-            running = _Quiet(uvicorn.Config(server.rest_app, lifespan="off", **options))
+            running = _QuietServer(uvicorn.Config(server.rest_app, lifespan="off", **options))
             task = asyncio.create_task(running.serve([listener]))
             async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
                 while not running.started:
                     await asyncio.sleep(0.001)
-                yield Baobab(house, client)
+                yield Baobab(application, client)
             running.should_exit = True
             await task
-    end(data)
+    release_data(data)
 
 
-class _Quiet(uvicorn.Server):
+class _QuietServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield

@@ -13,7 +13,7 @@ from baobab.runtime.egress import Egress, EgressTimeout, EgressUnavailable
 from baobab.runtime.host_resolver import HostResolver
 from baobab.tools.core.tenancy import set_tenant
 
-PATIENCE_SECONDS = 20
+TIMEOUT_SECONDS = 20
 
 
 class NameServer(asyncio.DatagramProtocol):
@@ -52,7 +52,7 @@ async def server() -> AsyncIterator[tuple[NameServer, HostResolver]]:
     transport.close()
 
 
-async def ask(names: HostResolver, host: str, tenant: str) -> list[str]:
+async def resolve_host(names: HostResolver, host: str, tenant: str) -> list[str]:
     set_tenant(tenant)
     return await names.resolve(host, 443)
 
@@ -84,16 +84,16 @@ async def test_the_hosts_of_the_machine_are_read(server: tuple[NameServer, HostR
 async def test_slow_names_of_strangers_and_tenants_delay_nobody_else(server: tuple[NameServer, HostResolver]) -> None:
     stub, names = server
     slow = [
-        asyncio.create_task(ask(names, f"slow{number}.example", f"{who}:{number % 3}"))
+        asyncio.create_task(resolve_host(names, f"slow{number}.example", f"{who}:{number % 3}"))
         for number in range(300)
         for who in ("stranger", "organisation")
     ]
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(stub.asked) < 3 * (2 + 16):
             await asyncio.sleep(0.001)
     for tenant in ("platform", "another", "stranger:9"):
         before = sum(task.done() for task in slow)
-        assert await ask(names, f"good-{tenant.partition(':')[0]}.example", tenant) == ["127.0.0.1"]
+        assert await resolve_host(names, f"good-{tenant.partition(':')[0]}.example", tenant) == ["127.0.0.1"]
         # It came in between, and not after them.
         assert sum(task.done() for task in slow) - before < 54
     # Each has a few lookups under way, however many it wants.
@@ -138,7 +138,7 @@ async def test_one_tenant_with_many_requests_to_a_host_leaves_room_for_another(
 
     async def fetch(tenant: str, path: str) -> bytes:
         set_tenant(tenant)
-        return (await egress.request("GET", url + path, timeout=PATIENCE_SECONDS)).body
+        return (await egress.request("GET", url + path, timeout=TIMEOUT_SECONDS)).body
 
     try:
         many = [asyncio.create_task(fetch("one", "/hang")) for _ in range(80)]

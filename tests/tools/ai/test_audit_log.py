@@ -7,15 +7,15 @@ from sqlalchemy import select
 
 from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth.signing import PLATFORM
-from tests.people import first_organisation, key, person
+from tests.people import create_key, create_person, get_first_organisation
 from tests.tools.ai.conftest import Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def counts(world: Installation, actor_id: str | None = None) -> dict[str, int]:
+async def count_calls(world: Installation, actor_id: str | None = None) -> dict[str, int]:
     """Calls to models that were counted, by organisation."""
-    services = world.house.services
+    services = world.application.services
     await services.audit_log.flush()
     query = select(audit_logs).where(audit_logs.c.event_type == "ai.call")
     if actor_id is not None:
@@ -30,19 +30,19 @@ async def counts(world: Installation, actor_id: str | None = None) -> dict[str, 
 
 
 async def test_calls_of_one_account_are_counted_for_each_of_its_organisations(world: Installation) -> None:
-    first = await first_organisation(world)
-    member = await person(world, "member", role="member")
+    first = await get_first_organisation(world)
+    member = await create_person(world, "member", role="member")
     claims = {"sub": member.id, "email": member.email, "org_id": first}
-    there = {"authorization": f"Bearer {await world.house.services.signers.mint(PLATFORM, claims, 3600)}"}
+    there = {"authorization": f"Bearer {await world.application.services.signers.mint(PLATFORM, claims, 3600)}"}
     for by in (there, member.headers, there):
         assert (await world.chat("baobab/echo", by=by)).status_code == 200
-    assert await counts(world, member.id) == {first: 2, member.organisation_id: 1}
+    assert await count_calls(world, member.id) == {first: 2, member.organisation_id: 1}
 
 
 async def test_a_call_with_a_key_for_the_gateway_is_in_its_organisations_trail(world: Installation) -> None:
-    first = await first_organisation(world)
-    before = (await counts(world)).get(first, 0)
-    assert (await world.chat("baobab/echo", by=await key(world, scopes=["ai:gateway"]))).status_code == 200
-    after = await counts(world)
+    first = await get_first_organisation(world)
+    before = (await count_calls(world)).get(first, 0)
+    assert (await world.chat("baobab/echo", by=await create_key(world, scopes=["ai:gateway"]))).status_code == 200
+    after = await count_calls(world)
     assert after[first] == before + 1
     assert None not in after

@@ -14,21 +14,21 @@ from baobab.tools.core.job import Job
 from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.conftest import Baobab
-from tests.installation import installation
-from tests.people import Person, key, person
-from tests.tools.agents.conftest import graph
-from tests.tools.agents.tool_server import tool_server
+from tests.installation import open_installation
+from tests.people import Person, create_key, create_person
+from tests.tools.agents.conftest import build_graph
+from tests.tools.agents.tool_server import start_tool_server
 
 Headers = dict[str, str]
 _NAMES = itertools.count()
 VARIABLES = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
-EMPTY = graph({"done": {"type": "end", "output_template": "done"}})
-SLOW = graph(
+EMPTY = build_graph({"done": {"type": "end", "output_template": "done"}})
+SLOW = build_graph(
     {"think": {"type": "llm", "input_template": "Think.", "output_key": "said", "model": "slow/thinker"}}
     | {"done": {"type": "end", "output_template": "done"}},
     ("think", "done"),
 )
-SEARCHING = graph(
+SEARCHING = build_graph(
     {
         "search": {
             "type": "tool",
@@ -67,15 +67,15 @@ class SilentServer:
         finally:
             writer.close()
 
-    async def has(self, count: int) -> None:
+    async def wait_for_requests(self, count: int) -> None:
         """Return when so many requests wait here."""
-        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+        async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
             while self.waiting < count:
                 await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
-async def silence() -> AsyncIterator[SilentServer]:
+async def start_silent_server() -> AsyncIterator[SilentServer]:
     silent = SilentServer()
     server = await asyncio.start_server(silent.serve, "127.0.0.1", 0)
     silent.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -99,38 +99,38 @@ class Tenant:
         assert answer.is_success, answer.text
         return answer.json()
 
-    async def agent(self, name: str, spec: Any, **settings: Any) -> None:
+    async def create_agent(self, name: str, spec: Any, **settings: Any) -> None:
         body = {"name": name, "graph_spec": spec, "dedupe_window_seconds": 0, **settings}
         await self.ask("POST", f"/v1/{self.app}/agents", body)
 
-    async def start(self, name: str, count: int = 1, **body: Any) -> list[str]:
+    async def start_runs(self, name: str, count: int = 1, **body: Any) -> list[str]:
         asked = [{"input": {"n": next(_NAMES)}, **body} for _ in range(count)]
         runs = [await self.ask("POST", f"/v1/{self.app}/agents/{name}/runs", each) for each in asked]
         return [run["run_id"] for run in runs]
 
-    async def ends(self, name: str, run_id: str) -> str:
+    async def wait_for_end(self, name: str, run_id: str) -> str:
         """The status of a run when it has ended."""
-        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+        async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
             while True:
                 run = (await self.ask("GET", f"/v1/{self.app}/agents/{name}/runs/{run_id}"))["run"]
                 if run["status"] not in ("queued", "running"):
                     return str(run["status"])
                 await asyncio.sleep(0.01)
 
-    async def has_an_approved_call_made(self) -> None:
-        agent = await key(self.baobab, self.who.headers, approval="write")
+    async def make_approved_call(self) -> None:
+        agent = await create_key(self.baobab, self.who.headers, approval="write")
         path = f"/v1/{self.app}/kv/approved"
         held = await self.baobab.client.put(path, json={"value": 1}, headers=agent)
         assert held.status_code == 428, held.text
         approval_id = held.json()["approval_id"]
         await self.ask("POST", f"/v1/approvals/{approval_id}/approve", {})
-        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+        async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
             while (await self.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["status"] != "executed":
                 await asyncio.sleep(0.01)
 
 
-async def tenant(baobab: Baobab, name: str) -> Tenant:
-    who = await person(baobab, name)
+async def create_tenant(baobab: Baobab, name: str) -> Tenant:
+    who = await create_person(baobab, name)
     made = await baobab.client.post("/init", json={"name": name}, headers=who.headers)
     assert made.is_success, made.text
     return Tenant(baobab, who, made.json()["app_id"])
@@ -138,67 +138,67 @@ async def tenant(baobab: Baobab, name: str) -> Tenant:
 
 @pytest.mark.parametrize("count", [8, 50])
 async def test_runs_whose_model_never_answers_hold_up_nobody(tmp_path: Path, count: int) -> None:
-    async with silence() as silent, installation(tmp_path / "data", VARIABLES) as baobab:
-        greedy, other = await tenant(baobab, "greedy"), await tenant(baobab, "other")
+    async with start_silent_server() as silent, open_installation(tmp_path / "data", VARIABLES) as baobab:
+        greedy, other = await create_tenant(baobab, "greedy"), await create_tenant(baobab, "other")
         await greedy.ask("POST", "/v1/ai/servers", {"name": "slow", "url": f"{silent.url}/v1"})
-        await greedy.agent("thinker", SLOW)
-        await other.agent("quick", EMPTY)
-        await greedy.start("thinker", count)
-        await silent.has(count)
-        (run_id,) = await other.start("quick")
-        assert await other.ends("quick", run_id) == "completed"
-        await other.has_an_approved_call_made()
-        await greedy.has_an_approved_call_made()
-        await jobs.made(baobab.house, "approvals_tend")
+        await greedy.create_agent("thinker", SLOW)
+        await other.create_agent("quick", EMPTY)
+        await greedy.start_runs("thinker", count)
+        await silent.wait_for_requests(count)
+        (run_id,) = await other.start_runs("quick")
+        assert await other.wait_for_end("quick", run_id) == "completed"
+        await other.make_approved_call()
+        await greedy.make_approved_call()
+        await jobs.run_job(baobab.application, "approvals_tend")
 
 
 async def test_visitors_of_a_public_agent_hold_up_nobody(tmp_path: Path) -> None:
-    async with silence() as silent, installation(tmp_path / "data", VARIABLES) as baobab:
-        host, other = await tenant(baobab, "host"), await tenant(baobab, "other")
+    async with start_silent_server() as silent, open_installation(tmp_path / "data", VARIABLES) as baobab:
+        host, other = await create_tenant(baobab, "host"), await create_tenant(baobab, "other")
         await host.ask("POST", "/v1/ai/servers", {"name": "slow", "url": f"{silent.url}/v1"})
-        await host.agent("thinker", SLOW, visibility="public", safety_acknowledged=True)
-        await other.agent("quick", EMPTY)
-        app = await baobab.house.services.directory.app(host.app)
+        await host.create_agent("thinker", SLOW, visibility="public", safety_acknowledged=True)
+        await other.create_agent("quick", EMPTY)
+        app = await baobab.application.services.directory.app(host.app)
         for number in range(8):
             body = {"input": {"n": number}}
             await host.ask("POST", f"/v1/{host.app}/public/agents/thinker/runs", body, by={"apikey": app.anon_key})
-        await silent.has(8)
-        (run_id,) = await other.start("quick")
-        assert await other.ends("quick", run_id) == "completed"
+        await silent.wait_for_requests(8)
+        (run_id,) = await other.start_runs("quick")
+        assert await other.wait_for_end("quick", run_id) == "completed"
 
 
 async def test_webhooks_that_are_not_answered_hold_up_nobody(tmp_path: Path) -> None:
-    async with silence() as silent, installation(tmp_path / "data", VARIABLES) as baobab:
-        greedy, other = await tenant(baobab, "greedy"), await tenant(baobab, "other")
-        await greedy.agent("teller", EMPTY)
-        await other.agent("quick", EMPTY)
-        await greedy.start("teller", 8, webhook_url=f"{silent.url}/told")
-        await silent.has(8)
-        (run_id,) = await other.start("quick")
-        assert await other.ends("quick", run_id) == "completed"
+    async with start_silent_server() as silent, open_installation(tmp_path / "data", VARIABLES) as baobab:
+        greedy, other = await create_tenant(baobab, "greedy"), await create_tenant(baobab, "other")
+        await greedy.create_agent("teller", EMPTY)
+        await other.create_agent("quick", EMPTY)
+        await greedy.start_runs("teller", 8, webhook_url=f"{silent.url}/told")
+        await silent.wait_for_requests(8)
+        (run_id,) = await other.start_runs("quick")
+        assert await other.wait_for_end("quick", run_id) == "completed"
 
 
 async def test_tool_servers_that_do_not_answer_hold_up_nobody(tmp_path: Path) -> None:
-    async with tool_server() as slow, installation(tmp_path / "data", VARIABLES) as baobab:
-        greedy, other = await tenant(baobab, "greedy"), await tenant(baobab, "other")
+    async with start_tool_server() as slow, open_installation(tmp_path / "data", VARIABLES) as baobab:
+        greedy, other = await create_tenant(baobab, "greedy"), await create_tenant(baobab, "other")
         made = await greedy.ask("POST", f"/v1/{greedy.app}/mcp-servers", {"name": "slow", "url": slow.mcp})
         assert made["mcp_server"]["status"] == "healthy", made
-        await greedy.agent("searcher", SEARCHING)
-        await other.agent("quick", EMPTY)
+        await greedy.create_agent("searcher", SEARCHING)
+        await other.create_agent("quick", EMPTY)
         slow.behaviour = "silent"
         before = len(slow.headers)
-        await greedy.start("searcher", 20)
-        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+        await greedy.start_runs("searcher", 20)
+        async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
             while len(slow.headers) < before + 20:
                 await asyncio.sleep(0.01)
-        (run_id,) = await other.start("quick")
-        assert await other.ends("quick", run_id) == "completed"
-        await other.has_an_approved_call_made()
-        await jobs.made(baobab.house, "approvals_tend")
+        (run_id,) = await other.start_runs("quick")
+        assert await other.wait_for_end("quick", run_id) == "completed"
+        await other.make_approved_call()
+        await jobs.run_job(baobab.application, "approvals_tend")
 
 
 @pytest.fixture
-async def crowded(tmp_path: Path) -> AsyncIterator[tuple[Baobab, list[str], asyncio.Event]]:
+async def full_slots(tmp_path: Path) -> AsyncIterator[tuple[Baobab, list[str], asyncio.Event]]:
     """A process with two slots, jobs that hold theirs until they may go on, and who they were for."""
     toil, begun, go = Toolset("toil", "Work."), list[str](), asyncio.Event()
 
@@ -212,60 +212,60 @@ async def crowded(tmp_path: Path) -> AsyncIterator[tuple[Baobab, list[str], asyn
         begun.append(whose)
         await go.wait()
 
-    async with installation(tmp_path / "data", {"BAOBAB_JOBS": "2"}, further=[toil]) as baobab:
+    async with open_installation(tmp_path / "data", {"BAOBAB_JOBS": "2"}, further=[toil]) as baobab:
         yield baobab, begun, go
 
 
 async def test_tenants_take_turns_however_much_one_has_asked_for(
-    crowded: tuple[Baobab, list[str], asyncio.Event],
+    full_slots: tuple[Baobab, list[str], asyncio.Event],
 ) -> None:
-    baobab, begun, go = crowded
-    services = baobab.house.services
+    baobab, begun, go = full_slots
+    services = baobab.application.services
     for whose, count in (("greedy", 20), ("other", 1)):
         unit = services.database.build_unit(write=True)
         for _ in range(count):
             await services.jobs.enqueue(unit, "toil_on", {"whose": whose}, tenant=whose)
         await unit.commit()
     go.set()
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
     assert len(begun) == 21
     assert begun.index("other") <= 4
 
 
 async def test_an_approved_call_and_upkeep_have_slots_of_their_own(
-    crowded: tuple[Baobab, list[str], asyncio.Event],
+    full_slots: tuple[Baobab, list[str], asyncio.Event],
 ) -> None:
-    baobab, begun, go = crowded
-    services = baobab.house.services
-    one = await tenant(baobab, "one")
+    baobab, begun, go = full_slots
+    services = baobab.application.services
+    one = await create_tenant(baobab, "one")
     unit = services.database.build_unit(write=True)
     for _ in range(5):
         await services.jobs.enqueue(unit, "toil_on", {"whose": "greedy"}, tenant="greedy")
     await unit.commit()
-    async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+    async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
         while len(begun) < 2:
             await asyncio.sleep(0.01)
-    await one.has_an_approved_call_made()
-    await jobs.made(baobab.house, "approvals_tend")
+    await one.make_approved_call()
+    await jobs.run_job(baobab.application, "approvals_tend")
     assert len(begun) == 2
     go.set()
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
 
 
 async def test_long_jobs_of_one_tenant_leave_a_slot_to_another(
-    crowded: tuple[Baobab, list[str], asyncio.Event],
+    full_slots: tuple[Baobab, list[str], asyncio.Event],
 ) -> None:
-    baobab, begun, go = crowded
-    services = baobab.house.services
+    baobab, begun, go = full_slots
+    services = baobab.application.services
     for whose, count in (("greedy", 5), ("other", 1)):
         unit = services.database.build_unit(write=True)
         for _ in range(count):
             await services.jobs.enqueue(unit, "toil_long", {"whose": whose}, tenant=whose)
         await unit.commit()
-        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+        async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
             while whose not in begun:
                 await asyncio.sleep(0.01)
     assert begun == ["greedy", "other"]
     go.set()
-    await jobs.settled(baobab.house)
+    await jobs.run_due_jobs(baobab.application)
     assert len(begun) == 6

@@ -22,9 +22,9 @@ from baobab.settings import load_settings
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.engine import Engine
 from baobab.tools.core.services import Services
-from tests.cli.server_process import PATIENCE
+from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.conftest import Baobab
-from tests.crash.chores import READY, SPACE, chores, marks, prepare, tallies
+from tests.crash.chores import READY, SPACE, chores, create_tables, marks, tallies
 from tests.crash.machines import KEY, Installation
 
 PROGRAM = Path(__file__).with_name("chores.py")
@@ -44,26 +44,26 @@ class Worker:
         return self.process.pid
 
     @property
-    def told(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text()
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.process.poll() is None
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT_SECONDS)
 
-    async def ready(self, word: str) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while word not in self.told:
-                assert self.runs, self.told
+    async def wait_for_word(self, word: str) -> None:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while word not in self.log_text:
+                assert self.is_running, self.log_text
                 await asyncio.sleep(0.02)
 
 
 @dataclass
-class Crew:
+class WorkerPool:
     """Workers, each in a process of its own; all are killed at the end."""
 
     here: Installation
@@ -71,23 +71,23 @@ class Crew:
     word: str = READY
     """What a worker tells when it has begun."""
     workers: list[Worker] = field(default_factory=list)
-    _hired: int = 0
+    _started: int = 0
 
-    async def hire(self, count: int) -> None:
-        new = [self._begin() for _ in range(count)]
+    async def start_workers(self, count: int) -> None:
+        new = [self._start_worker() for _ in range(count)]
         self.workers += new
         for worker in new:
-            await worker.ready(self.word)
+            await worker.wait_for_word(self.word)
 
-    def lose(self, worker: Worker) -> None:
+    def kill_worker(self, worker: Worker) -> None:
         worker.kill()
         self.workers.remove(worker)
 
-    def _begin(self) -> Worker:
-        self._hired += 1
+    def _start_worker(self) -> Worker:
+        self._started += 1
         # Beside the machine that asks, which is the first.
-        data = self.here.data(100 + self._hired)
-        log = self.here.folder / f"worker-{self._hired}.log"
+        data = self.here.data(100 + self._started)
+        log = self.here.folder / f"worker-{self._started}.log"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
         settings = {**inherited, **self.here.environment, "BAOBAB_JOBS": str(AT_ONCE)}
         command = [sys.executable, *map(str, self.program), "--data", str(data)]
@@ -97,102 +97,102 @@ class Crew:
 
 
 @contextlib.contextmanager
-def crew(here: Installation, **named: Any) -> Iterator[Crew]:
-    made = Crew(here, **named)
+def open_workers(here: Installation, **named: Any) -> Iterator[WorkerPool]:
+    pool = WorkerPool(here, **named)
     try:
-        yield made
+        yield pool
     finally:
-        for worker in list(made.workers):
-            made.lose(worker)
+        for worker in list(pool.workers):
+            pool.kill_worker(worker)
 
 
 @dataclass
-class Desk:
+class JobClient:
     """An installation in the test's own process, which asks for jobs and makes none."""
 
     baobab: Baobab
 
     @property
     def services(self) -> Services:
-        return self.baobab.house.services
+        return self.baobab.application.services
 
     @property
     def kv(self) -> Engine:
         return self.services.regions[self.services.options.default_region].kv
 
-    async def ask(self, kind: str, count: int, *, undone: bool = False, **arguments: Any) -> list[str]:
+    async def enqueue(self, kind: str, count: int, *, undone: bool = False, **arguments: Any) -> list[str]:
         """Ask for so many jobs in one transaction; `undone`: which is rolled back."""
         unit = self.services.database.build_unit(write=True)
         asked = [await self.services.jobs.enqueue(unit, kind, arguments) for _ in range(count)]
         await (unit.rollback(RuntimeError("undone")) if undone else unit.commit())
         return asked
 
-    async def count(self, query: Select[Any]) -> int:
+    async def count_rows(self, query: Select[Any]) -> int:
         async with self.services.database.reading() as connection:
             return int(await connection.scalar(query) or 0)
 
-    async def answers(self) -> None:
+    async def wait_for_database(self) -> None:
         """Wait until the database does, here."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 with contextlib.suppress(DatabaseUnavailable):
                     return await self.services.database.ping()
                 await asyncio.sleep(0.05)
 
-    async def ended(self) -> int:
-        return await self.count(select(func.count()).select_from(jobs).where(jobs.c.finished_at.is_not(None)))
+    async def count_ended(self) -> int:
+        return await self.count_rows(select(func.count()).select_from(jobs).where(jobs.c.finished_at.is_not(None)))
 
-    async def until_ended(self, count: int) -> None:
+    async def wait_for_ended(self, count: int) -> None:
         """Wait until so many jobs have ended, of all that were ever asked for."""
-        async with asyncio.timeout(PATIENCE):
-            while await self.ended() < count:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while await self.count_ended() < count:
                 await asyncio.sleep(0.05)
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no job is left but those whose time is yet to come."""
         left = select(func.count()).select_from(jobs).where(jobs.c.finished_at.is_(None))
-        async with asyncio.timeout(PATIENCE):
-            while await self.count(left):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while await self.count_rows(left):
                 await asyncio.sleep(0.05)
 
-    async def rows(self) -> list[Any]:
+    async def list_jobs(self) -> list[Any]:
         async with self.services.database.reading() as connection:
             return list((await connection.execute(select(jobs))).all())
 
-    async def marks(self, word: str) -> list[Any]:
+    async def list_marks(self, word: str) -> list[Any]:
         """What jobs have written, the oldest first."""
         async with self.services.database.reading() as connection:
             found = await connection.execute(select(marks).where(marks.c.word == word).order_by(marks.c.number))
             return list(found.all())
 
-    async def tallied(self) -> int:
-        return await self.count(select(tallies.c.value).where(tallies.c.name == "ended"))
+    async def read_tally(self) -> int:
+        return await self.count_rows(select(tallies.c.value).where(tallies.c.name == "ended"))
 
-    async def counted(self, key: str) -> int:
+    async def read_counter(self, key: str) -> int:
         found = await self.kv.get(SPACE, key)
         return int(found or 0)
 
 
 @contextlib.asynccontextmanager
-async def desk(here: Installation) -> AsyncIterator[Desk]:
+async def open_job_client(here: Installation) -> AsyncIterator[JobClient]:
     settings = load_settings({**here.environment, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_JOBS": "0"}, data=here.data(0))
     server = Server(settings, further=[chores])
-    async with server.open() as house:
-        await prepare(house.services.database)
+    async with server.open() as application:
+        await create_tables(application.services.database)
         transport = httpx.ASGITransport(app=server)
         async with httpx.AsyncClient(transport=transport, base_url=settings.address) as client:
-            yield Desk(Baobab(house, client, KEY))
+            yield JobClient(Baobab(application, client, KEY))
 
 
 @contextlib.contextmanager
-def frozen(worker: Worker, here: Installation) -> Iterator[None]:
+def freeze_worker(worker: Worker, here: Installation) -> Iterator[None]:
     """The worker stands still, at a moment at which it holds nobody else up.
 
     On files, whoever stands still in the middle of a transaction stops everybody until it wakes.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     os.kill(worker.pid, signal.SIGSTOP)
-    while not here.grown and not _turn_is_free(here.data(0) / "baobab.lock"):
+    while not here.is_on_postgres and not _is_lock_free(here.data(0) / "baobab.lock"):
         assert time.monotonic() < deadline, "the worker is never without the turn"
         os.kill(worker.pid, signal.SIGCONT)
         time.sleep(0.05)
@@ -200,11 +200,11 @@ def frozen(worker: Worker, here: Installation) -> Iterator[None]:
     try:
         yield
     finally:
-        if worker.runs:
+        if worker.is_running:
             os.kill(worker.pid, signal.SIGCONT)
 
 
-def _turn_is_free(lock: Path) -> bool:
+def _is_lock_free(lock: Path) -> bool:
     """Whether somebody else can have the turn within a second."""
     deadline = time.monotonic() + 1
     with lock.open("rb") as gate:

@@ -25,7 +25,7 @@ DBOS = Peer("dbos", "3.4.0", shared=("aiosqlite", "psycopg", "psycopg-binary", "
 LITELLM = Peer("litellm", "1.106.2", "[proxy]")
 
 
-def python_of(peer: Peer) -> Path:
+def install_peer(peer: Peer) -> Path:
     """The interpreter of the peer's environment, made when it is first asked for. CalledProcessError."""
     folder = _FOLDER / f"{peer.name}-{peer.version}"
     python, done = folder / "bin" / "python", folder / "installed"
@@ -41,4 +41,4 @@ def python_of(peer: Peer) -> Path:
 
 if __name__ == "__main__":
     for peer in (FASTMCP, DBOS, LITELLM):
-        python_of(peer)
+        install_peer(peer)

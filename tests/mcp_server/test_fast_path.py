@@ -9,20 +9,20 @@ import pytest
 
 from baobab.mcp_server.results import UNTRUSTED
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import ERAS, MODERN, messages, say, spoken
+from tests.mcp_server.mcp_requests import ERAS, MODERN, build_message, parse_messages, send_message
 
 each_era = pytest.mark.parametrize("era", [*ERAS, "2025-11-25"])
 
 
-async def both(
+async def answer_both(
     baobab: Baobab, era: str, method: str, params: Mapping[str, Any], path: str = "/mcp"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One message answered by the lane, and spelled so that the lane leaves it to the protocol server."""
-    body, headers = spoken(method, params, era=era)
+    body, headers = build_message(method, params, era=era)
     answers = []
     for spelling in (headers, {**headers, **_other_spelling(headers)}):
         answer = await baobab.client.post(path, json=body, headers={**spelling, **baobab.owner})
-        (message,) = messages(answer)
+        (message,) = parse_messages(answer)
         answers.append(message)
     lane, server = (_without_mark(answer) for answer in answers)
     return lane, server
@@ -45,7 +45,7 @@ def _other_spelling(headers: Mapping[str, str]) -> dict[str, str]:
 @each_era
 @pytest.mark.parametrize("path", ["/mcp", "/mcp?results=text", "/mcp?toolsets=kv", "/mcp?toolsets=all&read_only=true"])
 async def test_lists_are_the_same_either_way(baobab: Baobab, era: str, path: str) -> None:
-    lane, server = await both(baobab, era, "tools/list", {}, path)
+    lane, server = await answer_both(baobab, era, "tools/list", {}, path)
     assert lane == server
 
 
@@ -71,15 +71,15 @@ async def test_lists_are_the_same_either_way(baobab: Baobab, era: str, path: str
 async def test_calls_are_answered_the_same_either_way(
     baobab: Baobab, era: str, path: str, tool: str, arguments: dict[str, Any]
 ) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": "x"}, headers=baobab.owner)
     meant = json.loads(json.dumps(arguments).replace("APP", app_id))
-    lane, server = await both(baobab, era, "tools/call", {"name": tool, "arguments": meant}, path)
+    lane, server = await answer_both(baobab, era, "tools/call", {"name": tool, "arguments": meant}, path)
     assert lane == server
 
 
 async def test_a_header_that_stands_twice_is_refused(baobab: Baobab) -> None:
-    body, headers = spoken("tools/call", {"name": "kv_get", "arguments": {}}, era=MODERN)
+    body, headers = build_message("tools/call", {"name": "kv_get", "arguments": {}}, era=MODERN)
     for name in ("mcp-name", "mcp-method", "mcp-protocol-version"):
         pairs = [*headers.items(), *baobab.owner.items(), (name, headers[name])]
         answer = await baobab.client.post("/mcp", json=body, headers=pairs)
@@ -88,10 +88,10 @@ async def test_a_header_that_stands_twice_is_refused(baobab: Baobab) -> None:
 
 
 async def test_the_audit_log_names_the_request_as_its_answer_does(baobab: Baobab) -> None:
-    app_id = await baobab.app()
+    app_id = await baobab.create_app()
     arguments = {"app_id": app_id, "allowed_origins": ["https://a.example"]}
     call = {"name": "call_tool", "arguments": {"name": "config_cors", "arguments": arguments}}
-    answer = await say(baobab, "tools/call", call, era=MODERN)
+    answer = await send_message(baobab, "tools/call", call, era=MODERN)
     logs = (await baobab.client.get(f"/v1/{app_id}/audit-logs", headers=baobab.owner)).json()["logs"]
     (row,) = [row for row in logs if row["event_type"] == "app.config.cors"]
     assert row["correlation_id"] == answer.headers["x-request-id"]
@@ -101,8 +101,8 @@ async def test_the_audit_log_names_the_request_as_its_answer_does(baobab: Baobab
 async def test_many_spellings_of_one_cursor_are_one_page(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baobab.mcp_server.catalogue.PAGE", 10)
     path = "/mcp?toolsets=all"
-    cursor = (await say(baobab, "tools/list", path=path, era=MODERN)).result["nextCursor"]
-    page = (await say(baobab, "tools/list", {"cursor": cursor}, path=path, era=MODERN)).result
+    cursor = (await send_message(baobab, "tools/list", path=path, era=MODERN)).result["nextCursor"]
+    page = (await send_message(baobab, "tools/list", {"cursor": cursor}, path=path, era=MODERN)).result
     for junk in ("!", "!!", " "):
-        again = await say(baobab, "tools/list", {"cursor": cursor + junk}, path=path, era=MODERN)
+        again = await send_message(baobab, "tools/list", {"cursor": cursor + junk}, path=path, era=MODERN)
         assert again.message.get("result") == page or again.message["error"]["code"] == -32602

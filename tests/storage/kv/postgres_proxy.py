@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 
-class Line:
+class PostgresProxy:
     def __init__(self, port: int) -> None:
         self._port = port
         self._writers: list[asyncio.StreamWriter] = []
@@ -17,7 +17,7 @@ class Line:
         # Hangs up instead of passing on an answer with these words.
         self.last_words: bytes | None = None
 
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers += [writer, back]
 
@@ -38,22 +38,22 @@ class Line:
         with contextlib.suppress(ConnectionError):
             await asyncio.gather(forth(), answers())
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         for writer in self._writers:
             writer.close()
 
 
 @contextlib.asynccontextmanager
-async def line(url: str) -> AsyncIterator[tuple[Line, str]]:
+async def open_proxy(url: str) -> AsyncIterator[tuple[PostgresProxy, str]]:
     """The line, and the address at its near end."""
     port = urlsplit(url).port
     assert port is not None
-    made = Line(port)
-    server = await asyncio.start_server(made.carry, "127.0.0.1", 0)
+    made = PostgresProxy(port)
+    server = await asyncio.start_server(made.forward, "127.0.0.1", 0)
     try:
         yield made, url.replace(f":{port}/", f":{server.sockets[0].getsockname()[1]}/")
     finally:
         made.open.set()
-        made.hang_up()
+        made.close_connections()
         server.close()
         await server.wait_closed()
