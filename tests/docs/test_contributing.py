@@ -16,8 +16,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from baobab.storage.migrate import list_revisions
-from tests.cli.server_process import ServerProcess, serving
-from tests.docs.blocks import blocks
+from tests.cli.server_process import ServerProcess, run_server
+from tests.docs.blocks import find_blocks
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -41,7 +41,7 @@ def write_domain(folder: Path) -> None:
     for path, text in read_new_files().items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text)
-    (change,) = blocks(PAGE, "diff")
+    (change,) = find_blocks(PAGE, "diff")
     before = "".join(line[1:] for line in change.splitlines(keepends=True) if line.startswith(" "))
     after = "".join(line[1:] for line in change.splitlines(keepends=True))
     listed = (folder / DOMAINS).read_text()
@@ -62,7 +62,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(copied: Path) -> Iterator[ServerProcess]:
-    with serving(copied / "data", settings={"PYTHONPATH": str(copied / "src")}) as process:
+    with run_server(copied / "data", settings={"PYTHONPATH": str(copied / "src")}) as process:
         yield process
 
 
@@ -94,7 +94,7 @@ def count_notes(copied: Path) -> int:
 
 def test_a_domain_takes_at_most_four_new_files_and_two_changed_lines() -> None:
     assert len(read_new_files()) <= 4
-    assert len(re.findall(r"^\+", "".join(blocks(PAGE, "diff")), re.MULTILINE)) <= 2
+    assert len(re.findall(r"^\+", "".join(find_blocks(PAGE, "diff")), re.MULTILINE)) <= 2
 
 
 async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_with_the_app(

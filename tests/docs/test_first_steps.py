@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.server_process import PATIENCE, ServerProcess, serving
-from tests.docs.blocks import blocks
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
+from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
 from tests.ports import free_port
 
@@ -22,7 +22,7 @@ INIT = """curl -s $BAOBAB/init -H "Authorization: Bearer $KEY" -d '{"name": "ste
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1"}
-    with serving(tmp_path_factory.mktemp("steps") / "data", settings=allowed) as process:
+    with run_server(tmp_path_factory.mktemp("steps") / "data", settings=allowed) as process:
         yield process
 
 
@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def weather_port(tmp_path: Path) -> Iterator[str]:
     """The port at which the tool server of the page answers."""
     port = str(free_port())
-    (program,) = blocks((DOCS / "your-mcp-server.md").read_text(), "python")
+    (program,) = find_blocks((DOCS / "your-mcp-server.md").read_text(), "python")
     (tmp_path / "weather.py").write_text(program.replace("9500", port))
     with subprocess.Popen([sys.executable, "weather.py"], cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
         try:
@@ -41,7 +41,7 @@ def weather_port(tmp_path: Path) -> Iterator[str]:
 
 
 def wait_until_it_answers(address: str) -> None:
-    patient_until = time.monotonic() + PATIENCE
+    patient_until = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             httpx.get(address)
@@ -54,13 +54,13 @@ def wait_until_it_answers(address: str) -> None:
 
 def follow(page: str, server: ServerProcess, port: str = "9500") -> None:
     """Types the shell commands of a page, and fails unless the answers in its comments were printed in their order."""
-    script = "\n".join(blocks((DOCS / page).read_text(), "sh")).replace("9500", port)
+    script = "\n".join(find_blocks((DOCS / page).read_text(), "sh")).replace("9500", port)
     begin = f"BAOBAB={server.address}\nKEY={server.key}\nAPP=$({INIT} | grep -o 'app_[a-z0-9]\\{{12\\}}' | head -n 1)\n"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", begin + script],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
