@@ -50,7 +50,7 @@ def write_domain(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copied_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, with the page's domain."""
     folder = tmp_path_factory.mktemp("contributing")
     for room in ROOMS:
@@ -61,8 +61,8 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(copied: Path) -> Iterator[ServerProcess]:
-    with run_server(copied / "data", settings={"PYTHONPATH": str(copied / "src")}) as process:
+def server(copied_package: Path) -> Iterator[ServerProcess]:
+    with run_server(copied_package / "data", settings={"PYTHONPATH": str(copied_package / "src")}) as process:
         yield process
 
 
@@ -83,8 +83,8 @@ async def call_over_mcp(server: ServerProcess, *calls: tuple[str, dict[str, Any]
     return [result.structured_content for result in results]
 
 
-def count_notes(copied: Path) -> int:
-    connection = sqlite3.connect(copied / "data" / "baobab.db")
+def count_notes(copied_package: Path) -> int:
+    connection = sqlite3.connect(copied_package / "data" / "baobab.db")
     try:
         (count,) = connection.execute("SELECT count(*) FROM notes").fetchone()
     finally:
@@ -98,7 +98,7 @@ def test_a_domain_takes_at_most_four_new_files_and_two_changed_lines() -> None:
 
 
 async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_with_the_app(
-    server: ServerProcess, client: httpx.Client, copied: Path
+    server: ServerProcess, client: httpx.Client, copied_package: Path
 ) -> None:
     app_id = client.post("/init", json={"name": "contributing"}).raise_for_status().json()["app_id"]
     created = client.post(f"/v1/{app_id}/notes", json={"text": "over REST"})
@@ -111,17 +111,17 @@ async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_wi
     assert [note["text"], created.json()["text"]] == ["over MCP", "over REST"]
     assert listed == {"notes": [note, created.json()]}
     assert client.get(f"/v1/{app_id}/notes").json() == listed
-    assert count_notes(copied) == 2
+    assert count_notes(copied_package) == 2
     await call_over_mcp(server, ("apps_delete", {"app_id": app_id}))
-    assert count_notes(copied) == 0
+    assert count_notes(copied_package) == 0
 
 
-def test_the_code_of_the_page_passes_the_linter(copied: Path) -> None:
-    shutil.copy(ROOT / "pyproject.toml", copied)
+def test_the_code_of_the_page_passes_the_linter(copied_package: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", copied_package)
     for command in (("check",), ("format", "--check")):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--no-cache", *read_new_files()],
-            cwd=copied,
+            cwd=copied_package,
             capture_output=True,
             text=True,
             check=False,
