@@ -1,4 +1,4 @@
-"""The rows of sessions."""
+"""The table of sessions: their refresh tokens."""
 
 from sqlalchemy import Column, ForeignKey, String, Table
 

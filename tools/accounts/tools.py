@@ -176,14 +176,14 @@ async def platform_logout(call: Call) -> SignedOut:
     ),
 )
 async def platform_me(call: Call) -> Me:
-    """The account of the credential and the organisations it belongs to; a key sees its own organisation only."""
+    """The account of the credential and the organisations it memberships to; a key sees its own organisation only."""
     caller = call.account
     account = (await call.execute(select(rows).where(rows.c.id == caller.account_id))).mappings().one()
-    belongs = (await call.execute(select_memberships(caller.account_id))).mappings()
+    memberships = (await call.execute(select_memberships(caller.account_id))).mappings()
     return {
         "user": _user(account),
         "organizations": [
-            _organization(row) for row in belongs if caller.key_id is None or row["id"] == caller.organisation_id
+            _organization(row) for row in memberships if caller.key_id is None or row["id"] == caller.organisation_id
         ],
     }
 

@@ -232,11 +232,11 @@ async def api_keys_update(
 async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
     row = await _live(call, key_id)
     used = f"last used {row.last_used_at:%Y-%m-%d %H:%M} UTC" if row.last_used_at else "never used"
-    told = f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {used}"
-    made = await keys.count_made(call, key_id)
+    summary = f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {used}"
+    count = await keys.count_made(call, key_id)
     if keep_made:
-        return f"{told}, and leave the {made} live keys that were made with it."
-    return f"{told}, with the {made} live keys that were made with it and its open invitations."
+        return f"{summary}, and leave the {count} live keys that were made with it."
+    return f"{summary}, with the {count} live keys that were made with it and its open invitations."
 
 
 @api_keys.tool(
@@ -288,9 +288,9 @@ async def _live(call: Call, key_id: str) -> Any:
 
 def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
     # Check all the requested families first: narrowing drops the unknown ones.
-    asked = Limits(open_families(call.registry, toolsets, "none"), read_only, approval)
-    held_to = narrow_limits(asked, call.caller.limits)
-    return replace(held_to, toolsets=open_families(call.registry, held_to.toolsets, held_to.approval))
+    requested = Limits(open_families(call.registry, toolsets, "none"), read_only, approval)
+    narrowed = narrow_limits(requested, call.caller.limits)
+    return replace(narrowed, toolsets=open_families(call.registry, narrowed.toolsets, narrowed.approval))
 
 
 async def _app_organisation(call: Call, app_id: str, named: str | None) -> str:

@@ -58,11 +58,11 @@ async def _remove_oldest(job: Job, most: int, *which: ColumnElement[bool]) -> in
     """
     removed = 0
     while removed < most:
-        wanted = min(_AT_ONCE, most - removed)
-        oldest = select(table.c.id).where(*which).order_by(table.c.created_at, table.c.id).limit(wanted)
+        batch_size = min(_AT_ONCE, most - removed)
+        oldest = select(table.c.id).where(*which).order_by(table.c.created_at, table.c.id).limit(batch_size)
         async with job.writing() as unit:
             deleted = (await unit.execute(delete(table).where(table.c.id.in_(oldest)))).rowcount
         removed += deleted
-        if deleted < wanted:
+        if deleted < batch_size:
             break
     return removed

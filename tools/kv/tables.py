@@ -1,4 +1,4 @@
-"""The rows of expose rules; entries are kept by `storage/kv/`."""
+"""The table of expose rules; entries are kept by `storage/kv/`."""
 
 from sqlalchemy import Column, ForeignKey, Integer, String, Table
 

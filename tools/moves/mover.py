@@ -147,17 +147,17 @@ class Mover:
                 await self._emit_ended(unit, step)
 
     async def _emit_ended(self, unit: Unit, outcome: str) -> None:
-        told = {"migration_id": self._row.id, "outcome": outcome}
-        await self._services.jobs.emit(unit, MOVE_ENDED, app_id=self._row.app_id, data=told)
+        data = {"migration_id": self._row.id, "outcome": outcome}
+        await self._services.jobs.emit(unit, MOVE_ENDED, app_id=self._row.app_id, data=data)
 
-    async def _retry(self, told: str) -> None:
-        tried = self._row.retry_count + 1
-        values: dict[str, Any] = {"retry_count": tried, "last_error": told}
-        if tried >= MOST_RETRIES and self._row.current_step in BEFORE_FLIP and self._row.ending is None:
+    async def _retry(self, reason: str) -> None:
+        attempts = self._row.retry_count + 1
+        values: dict[str, Any] = {"retry_count": attempts, "last_error": reason}
+        if attempts >= MOST_RETRIES and self._row.current_step in BEFORE_FLIP and self._row.ending is None:
             values["ending"] = "failed"
         async with self._job.writing() as unit:
             await self._set(unit, values)
-        raise RetryLater(min(_PAUSE_SECONDS * 2 ** min(tried - 1, 10), _LONGEST_PAUSE_SECONDS), told)
+        raise RetryLater(min(_PAUSE_SECONDS * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE_SECONDS), reason)
 
     def _values(self, step: str) -> dict[str, Any]:
         now = self._services.clock.now()
@@ -166,9 +166,15 @@ class Mover:
 
     async def _set(self, unit: Unit, values: dict[str, Any]) -> None:
         """Changes the row, unless the move was aborted meanwhile: the next step then sees that."""
-        asked = moves_table.c.ending.is_(None) if self._row.ending is None else moves_table.c.ending == self._row.ending
-        before = (moves_table.c.id == self._row.id, moves_table.c.current_step == self._row.current_step, asked)
-        if (await unit.execute(update(moves_table).where(*before).values(**values))).rowcount != 1:
+        same_ending = (
+            moves_table.c.ending.is_(None) if self._row.ending is None else moves_table.c.ending == self._row.ending
+        )
+        unchanged = (
+            moves_table.c.id == self._row.id,
+            moves_table.c.current_step == self._row.current_step,
+            same_ending,
+        )
+        if (await unit.execute(update(moves_table).where(*unchanged).values(**values))).rowcount != 1:
             raise RetryLater(0, "the move is to end")
 
     async def _now(self) -> Any:

@@ -1,4 +1,4 @@
-"""The rows of moves, and the steps of one."""
+"""The table of moves, and the steps of a move."""
 
 from typing import Literal, get_args
 

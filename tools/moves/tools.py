@@ -94,8 +94,8 @@ async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
 
 async def _preview_abort(call: Call, app_id: AppId, migration_id: MoveId) -> str:
     row = await _of_app(call, app_id, migration_id)
-    going = row.completed_at is None and row.current_step in BEFORE_FLIP and row.ending is None
-    if not going and (row.ending != "aborted" or row.completed_at is not None):
+    abortable = row.completed_at is None and row.current_step in BEFORE_FLIP and row.ending is None
+    if not abortable and (row.ending != "aborted" or row.completed_at is not None):
         raise TooLateToAbort
     return f"It would give up the move to the region {row.dest_region}: the app stays in {row.source_region}."
 
@@ -220,8 +220,10 @@ async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     underway = (other.c.app_id == row.app_id, other.c.completed_at.is_(None))
     active = (moves_table.c.id == row.id, moves_table.c.source_replica_state == "active")
     # A move in progress from or to that region still needs the copy.
-    going = update(moves_table).where(*active, ~exists().where(*underway)).values(source_replica_state=TEARING_DOWN)
-    if (await call.execute(going)).rowcount != 1:
+    start_removal = (
+        update(moves_table).where(*active, ~exists().where(*underway)).values(source_replica_state=TEARING_DOWN)
+    )
+    if (await call.execute(start_removal)).rowcount != 1:
         raise NoReplica
     arguments = {"app_id": row.app_id, "region": row.source_region}
     await call.enqueue("moves_tear_down", arguments, job_id=f"replica:{row.id}")
@@ -239,8 +241,10 @@ async def _require_eligible(call: Call, app_id: str, dest_region: str) -> None:
         raise Ineligible("The app is being moved already.")
     if dest_region == app.region:
         raise Ineligible(f"The app is in the region `{dest_region}` already.")
-    going = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
-    if (await call.execute(select(moves_table.c.id).where(*going, moves_table.c.source_region == dest_region))).first():
+    tearing_down = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
+    if (
+        await call.execute(select(moves_table.c.id).where(*tearing_down, moves_table.c.source_region == dest_region))
+    ).first():
         # The removal would delete what the move brings there.
         raise Ineligible(f"The copy that was left in the region `{dest_region}` is still being deleted.")
 
@@ -271,8 +275,8 @@ async def _start(call: Call, app_id: str, dest_region: str) -> MoveStarted:
 
 
 async def _of_app(call: Call, app_id: str, move_id: str) -> Any:
-    mine = (moves_table.c.id == move_id, moves_table.c.app_id == app_id)
-    row = (await call.execute(select(moves_table).where(*mine))).first()
+    this_move = (moves_table.c.id == move_id, moves_table.c.app_id == app_id)
+    row = (await call.execute(select(moves_table).where(*this_move))).first()
     if row is None:
         raise MoveNotFound
     return row

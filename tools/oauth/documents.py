@@ -92,12 +92,12 @@ class ClientDocuments:
             if not self._asking[asking]:
                 del self._asking[asking]
 
-    def _keep(self, address: str, found: Client | str) -> tuple[float, Client | str]:
+    def _keep(self, address: str, outcome: Client | str) -> tuple[float, Client | str]:
         self._kept.pop(address, None)
         while len(self._kept) >= _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        seconds = _REFUSAL_KEPT_SECONDS if isinstance(found, str) else _KEPT_SECONDS
-        entry = self._kept[address] = (self._now() + seconds, found)
+        seconds = _REFUSAL_KEPT_SECONDS if isinstance(outcome, str) else _KEPT_SECONDS
+        entry = self._kept[address] = (self._now() + seconds, outcome)
         return entry
 
     async def _fetch_client(self, address: str) -> Client | str:

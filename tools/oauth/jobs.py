@@ -19,10 +19,10 @@ UNUSED_CLIENTS_KEPT = timedelta(days=30)
 async def oauth_forget(job: Job) -> None:
     """Delete expired codes, and registered clients that no person has decided about for 30 days."""
     now = job.services.clock.now()
-    forgotten = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
+    unused = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
     async with job.writing(last=True) as unit:
         await unit.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
-        await unit.execute(delete(oauth_clients).where(*forgotten))
+        await unit.execute(delete(oauth_clients).where(*unused))
         # A grant ends when its newest refresh token expires unused.
         newest = (
             select(oauth_refresh_tokens.c.key_id)
@@ -30,7 +30,7 @@ async def oauth_forget(job: Job) -> None:
             .having(func.max(oauth_refresh_tokens.c.created_at) < now - REFRESH_LIFETIME)
         )
         ended = api_keys.c.ends_at <= now
-        over = (or_(api_keys.c.id.in_(newest), ended), api_keys.c.revoked_at.is_(None))
-        await unit.execute(update(api_keys).where(*over).values(revoked_at=now))
-        past = (oauth_refresh_tokens.c.used_at < now - REFRESH_LIFETIME,)
-        await unit.execute(delete(oauth_refresh_tokens).where(*past))
+        expired_grants = (or_(api_keys.c.id.in_(newest), ended), api_keys.c.revoked_at.is_(None))
+        await unit.execute(update(api_keys).where(*expired_grants).values(revoked_at=now))
+        expired_tokens = (oauth_refresh_tokens.c.used_at < now - REFRESH_LIFETIME,)
+        await unit.execute(delete(oauth_refresh_tokens).where(*expired_tokens))

@@ -40,8 +40,8 @@ def display_host(uri: str) -> str:
 
 def answer(uri: str, **parameters: str | None) -> str:
     """Returns the address with the answer in its query."""
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{uri}{'&' if '?' in uri else '?'}{urlencode(given)}"
+    present = {name: value for name, value in parameters.items() if value is not None}
+    return f"{uri}{'&' if '?' in uri else '?'}{urlencode(present)}"
 
 
 def _refusal(uri: str) -> str | None:

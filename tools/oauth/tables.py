@@ -1,4 +1,4 @@
-"""The rows of OAuth: registered clients, and the codes on their way to a key."""
+"""The tables of OAuth: clients, codes, grants and refresh tokens."""
 
 from sqlalchemy import Boolean, Column, ForeignKey, String, Table, Text
 

@@ -326,9 +326,9 @@ async def oauth_revoke(call: Call, token: SecretToken, client_id: ClientId | Non
         grants = grants.where(oauth_grants.c.client_id == client_id)
     refreshing = select(oauth_refresh_tokens.c.key_id).where(oauth_refresh_tokens.c.digest == digest_token(token))
     mine = or_(api_keys.c.digest == digest_token(token), api_keys.c.id.in_(refreshing))
-    gone = await keys.revoke(call, api_keys.c.id.in_(grants), mine)
-    call.audit.nothing_done = gone == 0
-    return {"revoked": gone > 0}
+    revoked = await keys.revoke(call, api_keys.c.id.in_(grants), mine)
+    call.audit.nothing_done = revoked == 0
+    return {"revoked": revoked > 0}
 
 
 @oauth.tool("GET /oauth/programs", access=AnyAccount(keys=False), effect="read")
@@ -364,8 +364,8 @@ async def oauth_programs_list(call: Call) -> Programs:
 async def oauth_programs_revoke(call: Call, program_id: Uuid) -> Revoked:
     """Take a program's access away at once, with all that it handed out."""
     grants = select(oauth_grants.c.key_id).where(oauth_grants.c.key_id == program_id)
-    gone = await keys.revoke(call, api_keys.c.id.in_(grants), api_keys.c.account_id == call.account.account_id)
-    if not gone:
+    revoked = await keys.revoke(call, api_keys.c.id.in_(grants), api_keys.c.account_id == call.account.account_id)
+    if not revoked:
         raise ProgramNotFound
     call.audit.resource_id = program_id
     return {"revoked": True}

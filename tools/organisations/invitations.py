@@ -24,10 +24,10 @@ _KIND = "inv_"
 
 async def create(call: Call, organization_id: str, email: str, role: Role) -> tuple[dict[str, Any], str]:
     """Creates an invitation and returns its row and token. Deletes expired ones and those of the same address."""
-    belongs = (
+    is_member = (
         select(members.c.account_id).join(accounts).where(_here(members, organization_id), accounts.c.email == email)
     )
-    if (await call.execute(belongs)).first():
+    if (await call.execute(is_member)).first():
         raise AlreadyMember
     stale = (invitations.c.email == email) | (invitations.c.expires_at <= call.now)
     await call.execute(delete(invitations).where(*_open(organization_id), stale))

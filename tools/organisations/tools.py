@@ -75,10 +75,10 @@ InvitationToken = Annotated[
 async def organisations_list(call: Call) -> Organizations:
     """List the organisations that the account belongs to; an API key sees its own only."""
     caller = call.account
-    belongs = (await call.execute(select_memberships(caller.account_id))).mappings()
+    memberships = (await call.execute(select_memberships(caller.account_id))).mappings()
     return {
         "organizations": [
-            _organization(row) for row in belongs if caller.key_id is None or row["id"] == caller.organisation_id
+            _organization(row) for row in memberships if caller.key_id is None or row["id"] == caller.organisation_id
         ]
     }
 
@@ -379,14 +379,14 @@ async def organisations_invitations(call: Call, organization_id: OrganizationId)
 
 async def _get_withdrawable(call: Call, organization_id: str, invitation_id: str) -> Any:
     row = await load_organisation(call, organization_id, "admin")
-    found = await invited.find(call, organization_id, invitation_id)
-    check_role_rank(row["role"], found.role)
-    return found
+    invitation = await invited.find(call, organization_id, invitation_id)
+    check_role_rank(row["role"], invitation.role)
+    return invitation
 
 
 async def _preview_withdraw(call: Call, organization_id: OrganizationId, invitation_id: InvitationId) -> str:
-    found = await _get_withdrawable(call, organization_id, invitation_id)
-    return f"It would withdraw the invitation of {found.email} as {found.role}."
+    invitation = await _get_withdrawable(call, organization_id, invitation_id)
+    return f"It would withdraw the invitation of {invitation.email} as {invitation.role}."
 
 
 @organisations.tool(

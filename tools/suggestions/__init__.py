@@ -1,4 +1,4 @@
-"""Suggestions: what users and agents wish for."""
+"""Suggestions that users and agents send to the operators."""
 
 from baobab.tools.suggestions import jobs, tools
 from baobab.tools.suggestions.toolset import suggestions

@@ -13,6 +13,6 @@ _KEPT = timedelta(days=365)
 
 @suggestions.job(every=86_400)
 async def suggestions_prune(job: Job) -> None:
-    """Forget what was suggested more than a year ago."""
+    """Delete suggestions that are more than a year old."""
     async with job.writing() as unit:
         await unit.execute(delete(table).where(table.c.created_at < job.services.clock.now() - _KEPT))

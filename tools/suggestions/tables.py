@@ -1,4 +1,4 @@
-"""The rows of suggestions."""
+"""The table of suggestions."""
 
 from sqlalchemy import Column, String, Table, Text
 

@@ -1,4 +1,4 @@
-"""POST /suggestions."""
+"""Tools that send a suggestion, with or without an account: POST /suggestions and /public/suggestions."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

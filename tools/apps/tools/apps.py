@@ -79,8 +79,8 @@ async def apps_init(
         regions = list(call.services.regions)
         raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": regions})
     owned = apps_table.c.organisation_id == organisation
-    named = select(apps_table).where(owned, apps_table.c.name == name)
-    row: Any = (await call.execute(named)).mappings().first()
+    query = select(apps_table).where(owned, apps_table.c.name == name)
+    row: Any = (await call.execute(query)).mappings().first()
     created = row is None
     if row is None:
         await _require_room(call, organisation)

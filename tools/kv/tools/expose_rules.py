@@ -183,10 +183,10 @@ async def kv_expose_replace(
 async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
     """Delete the rule of a pattern; `deleted` is 0 when there was none."""
     rule = (rules_table.c.app_id == app_id, rules_table.c.pattern == pattern)
-    gone = await call.execute(delete(rules_table).where(*rule))
+    result = await call.execute(delete(rules_table).where(*rule))
     await publish_change(call)
     call.audit.resource_id = pattern[:200]
-    return {"deleted": gone.rowcount}
+    return {"deleted": result.rowcount}
 
 
 async def publish_change(call: Call) -> None:
