@@ -61,8 +61,8 @@ def lose_the_objects(data: Path) -> None:
     ("lose", "words"),
     [
         (empty_the_database, ("belongs to another installation", "the database was emptied")),
-        (lose_the_keys, ("key-value store of the region local is empty, and was not", "kv/local", "kv:local")),
-        (lose_the_objects, ("object store of the region local is empty, and was not", "objects/local")),
+        (lose_the_keys, ("key-value store of the region local is empty, but it held data", "kv/local", "kv:local")),
+        (lose_the_objects, ("object store of the region local is empty, but it held data", "objects/local")),
     ],
 )
 async def test_a_store_that_lost_its_data_is_not_started_on(

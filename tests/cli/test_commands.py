@@ -142,7 +142,7 @@ def test_a_command_in_the_wrong_folder_says_what_it_looked_for_and_makes_nothing
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
-    for word in (f"{tmp_path / 'data' / 'baobab.db'} is not there", "--data", "BAOBAB_DATA", "baobab init"):
+    for word in (f"{tmp_path / 'data' / 'baobab.db'} does not exist", "--data", "BAOBAB_DATA", "baobab init"):
         assert word in line
     assert not list(tmp_path.iterdir())
 

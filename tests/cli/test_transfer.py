@@ -509,7 +509,7 @@ def test_an_account_without_rights_is_one_line(source: Source, rows: PostgresSer
 
 def test_a_source_that_is_none_is_one_line(source: Source, target: str, tmp_path: Path) -> None:
     nothing = Source(**{**vars(source), "data": tmp_path / "nothing"})
-    assert "baobab.db is not there" in read_refusal(nothing, target)
+    assert "baobab.db does not exist" in read_refusal(nothing, target)
     assert not (tmp_path / "nothing").exists()
     assert "unset BAOBAB_DATABASE_URL" in read_refusal(source, target, database_url=target)
     assert "BAOBAB_REGION" in read_refusal(source, target, region="mars")
