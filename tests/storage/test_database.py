@@ -20,9 +20,7 @@ _INCREMENT = """
 import asyncio, sys
 from sqlalchemy import text
 from baobab.storage.databases import database_at
-from baobab.storage.databases import database_at
-from baobab.storage.sqlite import SqliteDatabase
-from tests.backends import address, end
+
 
 async def main():
     database = database_at(sys.argv[1])

@@ -84,7 +84,7 @@ async def model_servers_create(
     models by name. Calls to it are not charged.
 
     name: lower case letters, digits and dashes; not the name of a vendor.
-    url: the address before /models and /chat/completions, which often ends in /v1. Private addresses are refused
+    url: the address before /models and /chat/completions, which often ends in `v1`. Private addresses are refused
       unless the operator allows them.
     key: sent to the server as `Authorization: Bearer`. It is stored encrypted and never shown.
     timeouts: how long the server may take to answer, if that is less than the installation allows.
