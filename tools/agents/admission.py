@@ -64,7 +64,7 @@ async def find_spent_budget(call: Call, agent: Any) -> LimitExceeded | None:
 
 
 async def require_room(unit: Unit, agent: Any) -> None:
-    """LimitExceeded, Overloaded. In the transaction that makes the run, and so has its turn: the counts hold."""
+    """Raises LimitExceeded or Overloaded. It runs in the transaction that inserts the run, under the write lock."""
     if agent.max_concurrent_runs is not None:
         under_way = select(func.count()).where(UNENDED, runs.c.app_id == agent.app_id, runs.c.agent_id == agent.id)
         now = (await unit.execute(under_way)).scalar_one()

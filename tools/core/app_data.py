@@ -113,7 +113,7 @@ async def _read_rows(database: Database, declared: AppTable, app_id: str) -> Asy
 async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: Unit | None = None) -> None:
     """Remove everything that the stores of a region hold of an app. May be done twice.
 
-    unit: one that is open, and holds the turn to write in its database: rows that are kept there are removed in it.
+    unit: an open unit that holds the write lock of its database; rows of that database are deleted in it.
     """
     if unit is not None and unit.database is stores.database:
         stores = replace(stores, database=cast(Any, _UnitDatabase(unit)))

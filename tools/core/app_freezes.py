@@ -1,4 +1,4 @@
-"""Which apps' rows are not written just now: they are being moved, or are a copy that a move has left behind.
+"""Freezes: apps whose rows must not be written now, because they are being moved or are the copy that a move left behind.
 
 Each family that keeps rows of apps freezes, thaws and erases its own, in the transactions in which it does so.
 """
@@ -24,7 +24,7 @@ _columns = app_freezes.c
 
 @dataclass(frozen=True, slots=True)
 class Freezes:
-    """Those of one family."""
+    """The freezes of one toolset."""
 
     family: str
 
@@ -40,12 +40,12 @@ class Freezes:
         return (await execute(select(_columns.app_id).where(self._of(app_id)))).first() is not None
 
     async def require_thawed(self, execute: Execute, app_id: str) -> None:
-        """AppMigrating while the app is frozen. In a transaction that writes, and so has its turn, it stays true."""
+        """Raises AppMigrating while the app is frozen. The answer holds to the end of a transaction with the write lock."""
         if await self.is_frozen(execute, app_id):
             raise AppMigrating
 
     def is_thawed(self, app_id: ColumnElement[str]) -> ColumnElement[bool]:
-        """The same of the rows that a statement finds. app_id: their column."""
+        """A condition for the rows of apps that are not frozen. app_id: their column."""
         return ~exists().where(self._of(app_id))
 
     def _of(self, app_id: Any) -> ColumnElement[bool]:

@@ -1,4 +1,4 @@
-"""The audit trail: one row for each call that is not a read, in that call's transaction; data writes are tallied."""
+"""The audit log: one row for each call that is not a read, in the call's transaction. Data writes are counted."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ _READ = Audit("tool.read", action="read")
 
 
 class AuditLog:
-    """Rows for control; for data (a counter may be raised a thousand times a second) one row that counts.
+    """Writes one row for each call that changes settings, and one row with a count for many calls that write data.
 
     Tallies are written each second and at shutdown; a kill loses at most that second's counts, never a row.
     """
@@ -64,12 +64,12 @@ class AuditLog:
         self._tallies: dict[tuple[str | None, ...], _Tally] = {}
 
     async def record(self, call: Any, arguments: dict[str, Any]) -> None:
-        """The row of a call that succeeded, in its own transaction."""
+        """Adds the row of a call that succeeded, in the call's own transaction."""
         if not call.audit.nothing_done:
             await call.execute(insert(audit_logs), self._row(call, arguments, None))
 
     def tally(self, call: Any, arguments: dict[str, Any], error: BaobabError | None = None) -> None:
-        """Count a call that succeeded, or failed with an error."""
+        """Counts a call that succeeded, or failed with an error."""
         acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
         app_id = call.app.id if call.app else None
         code = None if error is None else error.code
@@ -85,7 +85,7 @@ class AuditLog:
             tally.last_at = self._clock.time()
 
     async def record_failure(self, call: Any, arguments: dict[str, Any], error: BaobabError) -> None:
-        """The row of a call that its handler refused; its own transaction, for the call's has been undone.
+        """Adds the row of a call that its handler refused, in a transaction of its own: the call's has been rolled back.
 
         What is counted when it succeeds is counted when it fails, but for families that keep their refusals themselves.
         """
@@ -98,7 +98,7 @@ class AuditLog:
             self.tally(call, arguments, error)
 
     async def record_proposal(self, connection: AsyncConnection, call: Any, approval_id: str) -> None:
-        """The row of a call that now waits for a person."""
+        """Adds the row of a call that now waits for approval."""
         row = self._row(call, {}, None)
         row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}
         await connection.execute(insert(audit_logs), row)
@@ -106,7 +106,7 @@ class AuditLog:
     async def record_operator(
         self, unit: Unit, event: str, organisation_id: str, resource: str, resource_id: str, data: Mapping[str, Any]
     ) -> None:
-        """The row of what the operator does to an organisation on the machine itself, without a credential."""
+        """Adds the row of an operator's change to an organisation, made by the command line without a credential."""
         row = {
             "id": self._ids.uuid(),
             "organisation_id": organisation_id,
@@ -124,7 +124,7 @@ class AuditLog:
         await unit.execute(insert(audit_logs), row)
 
     async def flush(self) -> None:
-        # Not half way, where what was counted is neither here nor there any more.
+        # Run to its end: the counts have left memory and are not in the database yet.
         await run_to_completion(self._flush())
 
     async def _flush(self) -> None:
@@ -132,7 +132,7 @@ class AuditLog:
         try:
             await self._write(tallies.values())
         except DatabaseUnavailable:
-            # What was counted stays counted, with what has come since, until the database answers again.
+            # The counts are kept, and added to, until the database answers again.
             for subject, tally in self._tallies.items():
                 if subject in tallies:
                     tallies[subject].count += tally.count
@@ -145,7 +145,7 @@ class AuditLog:
     async def _write(self, tallies: Iterable[_Tally]) -> None:
         rows = []
         for tally in tallies:
-            # What the first call named is not what all of them were about.
+            # The row counts many calls, so it must not name the resource of the first.
             kept = {
                 name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user", "code")
             }
@@ -161,7 +161,7 @@ class AuditLog:
                 await connection.execute(insert(audit_logs), rows)
 
     def _row(self, call: Any, arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
-        # Reads are not audited; one that an agent's graph has wait for a person is, as a proposal.
+        # A read has no audit settings of its own, but an agent's graph may make it wait for approval.
         audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
@@ -188,7 +188,7 @@ class AuditLog:
 
 
 def _organisation(call: Any) -> str | None:
-    """Whose trail a call belongs in."""
+    """The organisation in whose audit log a call is recorded; None for a call of nobody's."""
     if call.audit.organisation_id or call.app is not None:
         return call.audit.organisation_id or (call.app.organisation_id if call.app is not None else None)
     caller = call.caller

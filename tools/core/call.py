@@ -1,4 +1,4 @@
-"""A tool, and a call of it: one use, with its caller, its context, its unit of work and the services it may use.
+"""A tool, and a call of it with its caller, its request context, its unit of work and the services it may use.
 
 The two know each other, and so do what guards a tool and a call: they stand in one file.
 """
@@ -33,12 +33,12 @@ from baobab.tools.core.widening import Widens
 Handler = Callable[..., Awaitable[Any]]
 
 
-# None where nothing is limited.
+# None: the call is not limited.
 Spent = Allowance | None | Awaitable[Allowance]
 
 
 class Access(Protocol):
-    """anonymous: whether a caller without a credential can pass at all (documents and lists say so).
+    """Decides who may call a tool. anonymous: whether a caller without a credential can pass at all.
 
     credential: False where a credential is not even looked at, so that a stale one cannot fail a public read.
     """
@@ -56,14 +56,14 @@ class Access(Protocol):
     def raises(self) -> tuple[type[BaobabError], ...]: ...
 
     def admits(self, caller: Caller) -> bool:
-        """Whether a caller of this kind could pass: what lists of tools are filtered by."""
+        """Whether a caller of this kind could pass. Lists of tools are filtered by this."""
 
     async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
-        """Raise Unauthenticated, Forbidden or NotFound; set `call.role` where a role was found."""
+        """Raises Unauthenticated, Forbidden or NotFound; sets `call.role` if the caller has a role."""
 
 
 class Limit(Protocol):
-    """Asked once per call, after the caller is authorised and before its arguments are looked at."""
+    """A rate limit. It is asked once per call, after authorisation and before validation."""
 
     def spend(self, call: "Call", arguments: Any) -> Spent: ...
 
@@ -124,13 +124,13 @@ class Tool:
 
     @cached_property
     def version(self) -> str:
-        """Changes when what a call means may have changed: an approval is good for one version."""
+        """A digest of what a call of this tool means. An approval is valid for one version only."""
         meaning = [self.name, self.effect, self.destructive_when, self.description, self.input_schema]
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments; RegistrationError where a text or a list has no bound."""
+        """The JSON Schema of the arguments. Raises RegistrationError for a string or list without a maximum."""
         schema = portable(self.arguments.model_json_schema())
         for path in find_unbounded(schema):
             raise RegistrationError(f"{self.name}: {path} has no bound; give its type a maximum")
@@ -138,7 +138,7 @@ class Tool:
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the result; None where there is none."""
+        """The JSON Schema of the result; None for a tool without a result."""
         return None if self.returns is type(None) else portable(self.codec.json_schema(mode="serialization"))
 
     @cached_property
@@ -146,39 +146,39 @@ class Tool:
         return TypeAdapter(self.returns)
 
     def prepare(self) -> None:
-        """Make everything that the first call or the first list would otherwise make."""
+        """Builds everything that the first call or the first list would otherwise build."""
         self.arguments.model_rebuild()
         _ = self.input_schema, self.output_schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The handler's keyword arguments; pydantic's ValidationError or a domain's own error."""
+        """Validates arguments into keyword arguments of the handler. Raises pydantic's ValidationError or a domain's error."""
         validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
         further = validated.__pydantic_extra__
         if further and "call" in further:
-            # The handler's own first parameter.
+            # `call` is the handler's first parameter; a field of that name would collide with it.
             raise UnknownField("`call` is not a field of this operation.")
         return validated.__dict__ | further if further else validated.__dict__
 
     @cached_property
     def _names(self) -> tuple[frozenset[str], frozenset[str] | None]:
-        """The arguments that a call must name, and all that it may; None where it may name any."""
+        """The names of required arguments, and of all known ones; None if the tool takes any further argument."""
         fields = {info.alias or name: info for name, info in self.arguments.model_fields.items()}
         required = frozenset(name for name, info in fields.items() if info.is_required())
         return required, None if self.arguments.model_config.get("extra") == "allow" else frozenset(fields)
 
     def names_fit(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether all required arguments are named, and none that is unknown; an app that is null is not named."""
+        """Whether every required argument is present and none is unknown. An `app_id` of null counts as absent."""
         required, known = self._names
         keys = arguments.keys()
         named = self.app_parameter is None or arguments.get(self.app_parameter) is not None
         return named and required <= keys and (known is None or keys <= known)
 
     def decode(self, text: str) -> Any:
-        """A result from its JSON text."""
+        """Decodes a result from its JSON text."""
         return self.codec.validate_json(text)
 
     def encode(self, result: Any) -> bytes:
-        """The JSON text of a result."""
+        """Encodes a result as JSON text."""
         return result if isinstance(result, Encoded) else self.codec.dump_json(result, by_alias=True)
 
 
@@ -192,7 +192,7 @@ class ToolRunner(Protocol):
     def services(self) -> Services: ...
 
     def find(self, name: str) -> "Tool":
-        """The tool of a name, or ToolNotFound."""
+        """The tool with this name. Raises ToolNotFound."""
         ...
 
     async def run(
@@ -205,7 +205,7 @@ class ToolRunner(Protocol):
         unit: Unit | None = None,
         approved: "ApprovedAttempt | None" = None,
     ) -> tuple[Any, "Call"]:
-        """Use a tool: its result, and the record of the call."""
+        """Calls a tool and returns its result with the record of the call."""
         ...
 
     async def preview(
@@ -216,15 +216,15 @@ class ToolRunner(Protocol):
 
 
 class ApprovedAttempt(Protocol):
-    """The attempt at an approved call that is being made. `id` is the idempotency key of all its effects outside."""
+    """One attempt at an approved call. `id` is the idempotency key of all its outside effects."""
 
     id: str
     run_id: str | None
     meaning: str | None
-    """What the arguments name, as it was when the call was proposed."""
+    """A digest of what the arguments name, taken when the call was proposed."""
 
     def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
-        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
+        """The stores of a region, wrapped so that a later attempt does not repeat the writes of an earlier one."""
         ...
 
 
@@ -259,20 +259,20 @@ class Call:
         self.app: App | None = None
         self.role: Role | None = None
         self.effect = tool.effect
-        """What the call does: what its tool does, or destroy, where that depends on what it finds."""
+        """The effect of the tool; `destructive` once the call turned out to destroy or replace something."""
         self.allowance: Allowance | None = None
         self.approved: ApprovedAttempt | None = None
         self.nested = False
-        """Whether another call makes this one, in its own unit of work."""
+        """Whether another call invoked this one, in the same unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
-        """What a door that has headers says beside the result."""
+        """Headers that accompany the result over REST."""
         self.cost = 0
-        """What the call was charged, in nano-dollars, where that is known with its result."""
+        """The charge for the call in nano-dollars, if it is known together with the result."""
         self._audit: AuditNote | None = None
 
     @property
     def audit(self) -> AuditNote:
-        """What the audit row will say of this call."""
+        """What the handler adds to the audit row of this call."""
         if self._audit is None:
             self._audit = AuditNote()
         return self._audit
@@ -283,7 +283,7 @@ class Call:
         if self.context.step is not None and self.context.step.requires_approval:
             return True
         limits = self.caller.limits
-        # What is public asks for no credential: it cannot matter which one was sent along.
+        # A public tool ignores credentials, so the limits of one cannot matter.
         return self.tool.access.credential and limits is not None and needs_approval(self.tool.effect, limits.approval)
 
     @property
@@ -294,7 +294,7 @@ class Call:
         return asks and not self.nested and self.approved is None
 
     def declare_destructive(self) -> None:
-        """Say, before it is done, that the call destroys or replaces something that is there now.
+        """Declares, before doing it, that the call destroys or replaces something that exists now.
 
         WouldDestroy where a person must agree to that first: the call then waits for them, and has changed nothing.
         """
@@ -328,12 +328,12 @@ class Call:
         return self.services.clock.now()
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
-        """A statement in this call's transaction, which begins with the first one."""
+        """Executes a statement in this call's transaction, which begins with the first statement."""
         return await self.unit.execute(statement, rows)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Execute]:
-        """What executes statements that only read, where the app's rows are.
+        """Yields a function that executes read-only statements in the database of the app's region.
 
         In this call's own transaction where it has begun one there: whoever holds a connection must not wait for
         another, or as many callers as there are connections would wait for each other.
@@ -348,27 +348,27 @@ class Call:
     async def enqueue(
         self, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
     ) -> str:
-        """Ask for a durable job when this call is committed; its id (tools/core/jobs.py)."""
+        """Enqueues a durable job when this call commits, and returns the job's id (tools/core/jobs.py)."""
         jobs = self.services.jobs
         return await jobs.enqueue(self.unit, kind, arguments, job_id=job_id, delay=delay, tenant=self._tenant)
 
     async def emit(self, type_: str, **data: Any) -> None:
-        """Tell of an event of the app that this call is about, when it is committed."""
+        """Emits an event of the call's app when this call commits."""
         app_id = self.app.id if self.app is not None else self.audit.app_id
         await self.services.jobs.emit(self.unit, type_, app_id=app_id, data=data, tenant=self._tenant)
 
     @property
     def _tenant(self) -> str | None:
-        """The organisation of the app that the call is about: also where a stranger calls."""
+        """The organisation of the call's app, also for callers of other organisations; None without an app."""
         return self.app.organisation_id if self.app is not None else None
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell whoever waits how far the call is."""
+        """Reports progress to the client, if it asked for progress."""
         if self.context.report is not None:
             await self.context.report(done, total, message)
 
     async def invoke(self, name: str, **arguments: Any) -> Any:
-        """Call another tool as the same caller, in the same unit of work; never one of a graver effect."""
+        """Calls another tool as the same caller in the same unit of work; its effect must not be graver than this tool's."""
         tool = self.registry.find(name)
         if exceeds(tool.effect, self.tool.effect):
             raise RuntimeError(f"{self.tool.name}: {name} has a graver effect than its caller says it has")

@@ -8,7 +8,7 @@ from baobab.tools.core.credits import Spender
 from baobab.tools.core.steps import Step
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Told how much is done, of how much (None where nobody knows), and in words."""
+"""Receives progress: the amount done, the total (None if unknown), and a message."""
 
 
 @dataclass(slots=True)
@@ -22,15 +22,15 @@ class RequestContext:
     base_url: str = ""
     path: str = ""
     method: str = ""
-    """Of the HTTP request that is this call; empty where a door has its calls in another form."""
+    """The method of the HTTP request that makes this call; empty for MCP and agents."""
     streams: bool = False
     """Whether a result may be a Stream."""
     report: "Report | None" = None
-    """Passes progress on to whoever waits for the call, where the door has a way."""
+    """Passes progress on to the client; None if there is no way to."""
     step: Step | None = None
-    """Which step of a run the call is, where a run of an agent makes it."""
+    """The step of an agent's run that makes the call, if one does."""
     spender: Spender | None = None
-    """The run for which money is spent, where a run of an agent makes the call."""
+    """The run that pays for the call, if an agent's run makes it."""
     trace: str = ""
     """The span that the call belongs to, as its caller says: a W3C `traceparent`, unread; empty where there is none."""
 
@@ -42,13 +42,13 @@ class AuditNote:
     resource_id: str | None = None
     organisation_id: str | None = None
     app_id: str | None = None
-    """The app that the call made or was about, where it does not name one."""
+    """The app that the call created or concerned, for a tool without an `app_id`."""
     actor: str | None = None
-    """What the caller turned out to be, where that shows in the call (a sign-in); with `actor_id`."""
+    """The kind of actor, for calls that reveal it only as they run, such as a sign-in; with `actor_id`."""
     actor_id: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
     nothing_done: bool = False
-    """Set by a handler that found everything as asked already: then there is nothing to write down."""
+    """Set by a handler that had nothing to change: the call then has no audit row."""
 
 
 class WouldDestroy(Exception):

@@ -1,4 +1,4 @@
-"""Limits: which bucket a call takes from, and how large it is."""
+"""Rate limits of tools: which bucket a call takes from, and how large the bucket is."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from baobab.tools.core.rate_limits import Allowance, Limiter, network, resolve_a
 
 @dataclass(frozen=True, slots=True)
 class PerAddress:
-    """So many calls of one tool per client address; `per_app` counts each app by itself."""
+    """A number of calls of one tool per client address; `per_app` counts each app separately."""
 
     amount: int
     window: int
@@ -69,7 +69,7 @@ class CallerRequests:
         return self.spend_of(call.caller, call.context.ip, call.services.limits)
 
     def spend_of(self, caller: Caller, ip: str, limits: Limiter) -> Spent:
-        """Take one request, also where it is no call of a tool."""
+        """Takes one request, also for requests that call no tool."""
         whose = _whose(caller, ip)
         if isinstance(caller, (Account, ScopedKey)) and caller.key_id is not None:
             first = limits.spend("organisation", caller.organisation_id, self.of_organisation, 60)
@@ -115,7 +115,7 @@ class PlanRequests:
 
 @dataclass(frozen=True, slots=True)
 class PerOrganisation:
-    """So many calls of one tool by the people and keys of an organisation together."""
+    """A number of calls of one tool by all people and keys of an organisation together."""
 
     amount: int
     window: int

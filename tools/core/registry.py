@@ -1,4 +1,4 @@
-"""The registry: every tool by its name, and the one way in."""
+"""The registry: all tools by name, and the one way to call them."""
 
 import logging
 import time
@@ -41,13 +41,13 @@ _log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
-    """Told of every call that ended: metrics and traces hang here."""
+    """Receives every call that has ended, for metrics and traces."""
 
     def __call__(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None: ...
 
 
 class Registry:
-    """Made once from the toolsets; a name, a route or a family that stands twice is an error at once."""
+    """Built once from the toolsets. A duplicate name or route raises RegistrationError at once."""
 
     def __init__(self, toolsets: Iterable[Toolset]) -> None:
         self.toolsets = tuple(toolsets)
@@ -75,7 +75,7 @@ class Registry:
         self._services: Services | None = None
 
     def bind(self, services: Services) -> "Registry":
-        """Give the tools what they work with; until then they can be listed and described, not called."""
+        """Attaches the services. Until then tools can be listed and described, but not called."""
         self._services = services
         return self
 
@@ -92,16 +92,16 @@ class Registry:
         return tool
 
     def naming(self, context: RequestContext) -> Naming:
-        """What operations are called in the errors that a door tells."""
+        """How errors name operations: by method and path over REST, by the tool's name elsewhere."""
         return self.name_by_route if context.name == "rest" else self.name_by_tool
 
     def name_by_route(self, name: str) -> str:
-        """Method and path of an operation; its tool's name where it has no route."""
+        """The method and path of an operation, or the tool's name if it has no route."""
         tool = self.tools.get(name)
         return name if tool is None or tool.rest is None else f"{tool.rest.method} {tool.rest.path}"
 
     def name_by_tool(self, name: str) -> str:
-        """The name of a tool; method and path of one that models are not offered."""
+        """The name of a tool, or method and path of one that models are not offered."""
         tool = self.tools.get(name)
         return name if tool is None or tool.mcp else self.name_by_route(name)
 
@@ -117,7 +117,7 @@ class Registry:
         )
 
     def prepare(self) -> None:
-        """Make what tools make lazily; meant for a thread beside a server that answers already."""
+        """Builds the schemas that tools build lazily. It runs in a thread while the server already answers."""
         for tool in self.tools.values():
             tool.prepare()
 
@@ -130,7 +130,7 @@ class Registry:
         *,
         unit: Unit | None = None,
     ) -> Any:
-        """Use a tool. The result of its handler, or a BaobabError and nothing changed."""
+        """Calls a tool and returns its result. Raises BaobabError, and then nothing has changed."""
         return (await self.run(self.find(name), arguments, caller, context, unit=unit))[0]
 
     async def run(
@@ -143,7 +143,7 @@ class Registry:
         unit: Unit | None = None,
         approved: ApprovedAttempt | None = None,
     ) -> tuple[Any, Call]:
-        """As `call`, with the record of the call: doors tell callers what is left of their allowance.
+        """As `call`, and returns the record of the call too, from which REST tells the remaining allowance.
 
         approved: the approval that this call is the execution of.
         """
@@ -215,7 +215,7 @@ class Registry:
         return told
 
     async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext) -> None:
-        """Raise what a call would be refused with whatever the arguments say that its door has not read yet.
+        """Raises what a call would be refused with whatever its body says, before the body is read.
 
         Nothing is taken from the rate limit here; it is only looked whether something is left.
         """
@@ -234,11 +234,11 @@ class Registry:
         finally:
             if not call.unit.is_untouched:
                 await call.unit.commit()
-        # What is done for the call from here on is done for whoever it is for.
+        # From here on, shared resources are counted for this tenant.
         set_tenant(_tenant(call))
 
     async def recheck(self, call: Call) -> None:
-        """Raise what a call that goes on for long would be refused with if it were made now."""
+        """Raises what a long-lived call, such as an open stream, would be refused with if it were made now."""
         again = Call(
             self, self.services, call.tool, call.caller, call.context, self.services.database.build_unit(write=False)
         )
@@ -257,7 +257,7 @@ class Registry:
             values = await self._admit_call(call, arguments, nested)
             if not nested and call.approved is None and call.waits_for_approval:
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
-                # Proposals have a transaction of their own: no turn may be held that they would wait for.
+                # A proposal has a transaction of its own: this call must not hold a write lock that it would wait for.
                 await call.unit.commit()
                 answer = await self._foresee(call, arguments, values, meaning)
                 if answer is not None:
@@ -271,7 +271,7 @@ class Registry:
                     raise MeaningChanged
             return await self._work(call, values, nested)
         except (IntegrityError, NoResultFound) as exc:
-            # The app may have been deleted while the call was on its way.
+            # The app may have been deleted during the call.
             if call.app is not None and await call.services.directory.is_gone(call.app.id):
                 raise AppNotFound from exc
             raise
@@ -311,25 +311,25 @@ class Registry:
         except BaseException as exc:
             await unit.rollback(exc)
             raise
-        # Whoever proposes may hold no turn that the proposal would wait for.
+        # A proposal has a transaction of its own, which must not wait for this one's write lock.
         await unit.commit()
         return answer
 
     async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
-        """Make the call where it destroys nothing now; else it waits for a person, as one that always does."""
+        """Makes the call if it destroys nothing now; else proposes it, like a call that is always destructive."""
         meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
         if not await call.services.approvals.has_proposal(call, arguments, meaning):
             try:
                 return await self._work(call, values, nested=False)
             except WouldDestroy:
-                # What it had changed has been taken back.
+                # Its changes have been rolled back.
                 pass
         call.effect = "destructive"
         await call.unit.commit()
         return await call.services.approvals.propose(call, arguments, meaning)
 
     async def _admit_call(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
-        """The validated arguments of a call that may be made."""
+        """Authorises, limits and validates a call, and returns its validated arguments."""
         tool = call.tool
         if not isinstance(call.caller, Anonymous) and not tool.names_fit(arguments):
             # Before any look-up: who misspells `app_id` must not be told that there is no such app.
@@ -345,7 +345,7 @@ class Registry:
             key_limits.check_limits(call.caller, tool, None if call.app is None else call.app.id)
         if tool.limit is not None and not nested and call.approved is None:
             allowance = tool.limit.spend(call, arguments)
-            # What is counted in this process is here already: no coroutine on the hot path.
+            # A limit that is counted in this process answers without a coroutine, on the hot path.
             if allowance is not None and not isinstance(allowance, Allowance):
                 allowance = await allowance
             call.allowance = allowance
@@ -402,7 +402,7 @@ def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def _unavailable_error(call: Call, message: str, reason: str) -> Unavailable:
-    """What the caller is told. The reason is for operators: a fault of our own may look like a store's, too."""
+    """Logs why a store did not answer, for operators, and builds the error for the caller."""
     fields = {"request_id": call.context.request_id, "tool": call.tool.name, "reason": reason}
     _log.warning("a store does not answer", extra=fields)
     return Unavailable(message)
@@ -415,7 +415,7 @@ def _damaged_error(call: Call, reason: str) -> Damaged:
 
 
 def _tenant(call: Call) -> str:
-    """For whom a call is: the organisation that it is at, or the address of a stranger."""
+    """The tenant of a call: the organisation, or the address of an anonymous caller."""
     if isinstance(call.caller, (Account, ScopedKey)):
         return call.caller.organisation_id
     if call.app is not None and not isinstance(call.caller, Anonymous):

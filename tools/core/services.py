@@ -1,4 +1,4 @@
-"""What tools work with, put together once by the composition and injected into every call."""
+"""The services that tools use, built once at start and injected into every call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class HttpClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an operator has decided and tools must know."""
+    """The settings that tools must know."""
 
     base_url: str
     base_domain: str
@@ -43,13 +43,13 @@ class Options:
     """The folder of the installation."""
     version: str
     ai_markup: int = 0
-    """Percent added to what providers charge."""
+    """The percentage added to the prices of providers."""
     ai_drop_params: bool = False
     ai_web_search: Literal["drop", "refuse", "allow"] = "drop"
     run_retention_days: int = 90
-    """For how long ended runs of agents are kept; 0 is for ever."""
+    """How many days ended runs of agents are kept; 0 keeps them for ever."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further names that clients may reach the server by."""
+    """Further host names by which clients may reach the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Services:
     credits: Credits
     http_client: HttpClient
     parts: Mapping[type, object] = field(default_factory=dict)
-    """What engines and domains bring beside these, by its class."""
+    """Further services of engines and domains, by class."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _own: dict[Any, Any] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Services:
         return found
 
     def of(self, kind: "Callable[[Services], T]") -> T:
-        """A domain's own service, such as a cache of its rules: made when first asked for, one for each house."""
+        """A domain's own service, such as a cache of its rules: built at first use, one for each application."""
         found: T | None = self._own.get(kind)
         if found is None:
             found = self._own[kind] = kind(self)

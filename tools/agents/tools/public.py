@@ -253,7 +253,7 @@ async def _require_token(call: Call, run_id: str, token: str, *, again: bool) ->
     named = [columns.digest == digest_token(token), columns.run_id == run_id, columns.expires_at > call.now]
     if not again:
         named.append(columns.opened_at.is_(None))
-    # Looked at before anything is written: strangers may send any token, and no turn of the app's is theirs to take.
+    # Checked before anything is written: anonymous callers may send any token, and must not take the write lock.
     async with call.stores.database.reading() as connection:
         if not token or (await connection.execute(select(columns.digest).where(*named))).first() is None:
             raise StreamTokenInvalid

@@ -1,4 +1,4 @@
-"""Who may call a tool: small objects, each asked once per call. None of them is a default; a tool names its own."""
+"""Who may call a tool. Each tool names one of these objects; it is asked once per call, and there is no default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauth
 
 @dataclass(frozen=True, slots=True)
 class Everybody:
-    """Public: nothing is asked."""
+    """Everyone may call, with or without a credential."""
 
     anonymous: bool = True
     credential: bool = False
@@ -108,7 +108,7 @@ class AppOwner:
 
 @dataclass(frozen=True, slots=True)
 class OfApp:
-    """Whoever runs an app, its keys, and its users. What each may do with which thing is asked of the thing."""
+    """Accounts of the app's organisation, keys of the app, and its users. The handler checks what each may do."""
 
     anonymous: bool = False
     credential: bool = True
@@ -146,7 +146,7 @@ def require_sign_in(call: Call) -> None:
 
 
 async def owner_role(call: Call) -> Role:
-    """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to.
+    """The role of an account or app key in the called app. Raises Forbidden for an app of another organisation.
 
     It is told apart from an app that does not exist (403, or 401 without a credential, against 404): every visitor of
     an app sends its id, so it is no secret, and a developer who misspelt it must not go looking for another key.

@@ -1,4 +1,4 @@
-"""Credentials: the texts that callers send, turned into callers. What was verified is remembered for a while."""
+"""Turns the credentials that requests carry into callers. Verified credentials are cached for a while."""
 
 import base64
 import binascii
@@ -48,12 +48,12 @@ class Credentials:
         self._callers: dict[bytes, tuple[float, Caller]] = {}
         self._used: dict[str, float] = {}
         self._changes = 0
-        # A verified token stays in force no longer than what it rests on; a change to that clears the lot.
+        # A cached caller depends on keys, apps, members and accounts: a change to any of them clears the cache.
         for topic in ("key", "app", "members", "account"):
             notices.subscribe(topic, self._forget_callers)
 
     def find_cached(self, authorization: bytes | None) -> Caller | None:
-        """The caller of a credential that was verified a moment ago; None when it must be looked at."""
+        """The cached caller of a credential; None when the credential must be verified."""
         if authorization is None:
             return None
         entry = self._callers.get(hashlib.sha256(authorization).digest())
@@ -67,7 +67,7 @@ class Credentials:
         organisation: bytes | None = None,
         as_user: bytes | None = None,
     ) -> Caller:
-        """The caller of a request, from its headers; Unauthenticated for a credential that does not count."""
+        """The caller of a request, from its headers. Raises Unauthenticated for a credential that is not valid."""
         if authorization is None:
             caller = await self._anonymous(anon_key)
         else:
@@ -83,7 +83,7 @@ class Credentials:
         self._callers.clear()
 
     async def flush(self, database: Database) -> None:
-        """Write down when keys were last used, at most once for each remembered use."""
+        """Stores when keys were last used, at most once for each cached credential."""
         await run_to_completion(self._flush(database))
 
     async def _flush(self, database: Database) -> None:
@@ -109,7 +109,7 @@ class Credentials:
             caller, expiry = await self._key(token)
             deadline = min(deadline, expiry)
         if changes != self._changes:
-            # Something was revoked while this was looked up, perhaps this very key: it must not be remembered.
+            # Something was revoked during the lookup, perhaps this key: the result must not be cached.
             return caller
         while len(self._callers) >= _REMEMBERED:
             del self._callers[next(iter(self._callers))]
@@ -117,7 +117,7 @@ class Credentials:
         return caller
 
     async def _key(self, token: str) -> tuple[Caller, float]:
-        """The caller of a key, and until when its text is good, in seconds since 1970."""
+        """The caller of a key, and when the key's text expires, in seconds since 1970."""
         if token.startswith(ANON_KEY):
             return await self._anonymous(token.encode()), math.inf
         key = await self._directory.key(hashlib.sha256(token.encode()).hexdigest())
@@ -185,7 +185,7 @@ def _bearer(authorization: bytes) -> str:
 
 
 def _unverified_issuer(token: str) -> str:
-    """Who a token says issued it: only to choose the key that must verify it."""
+    """The issuer that a token claims, unverified: it only chooses the key that must verify the token."""
     with _reject_malformed():
         claims = json.loads(_decode_segment(token.split(".")[1]))
         named = claims["iss"]
@@ -212,6 +212,6 @@ def _as_user(caller: Caller, as_user: bytes) -> Caller:
     user_id = as_user.decode("latin-1").lower()
     if not _UUID.match(user_id):
         raise BadRequest("X-Platform-As-User must be a user's id (uuid).")
-    # Acting for a user takes nothing off what the key is held to.
+    # The limits of the key apply also when it acts for a user.
     limits = caller.for_users if isinstance(caller, FunctionKey) else caller.limits
     return EndUser(caller.app_id, user_id, key_id=caller.key_id, limits=limits)

@@ -1,4 +1,4 @@
-"""Proposers: who made a call that waits, as it is kept, and as it acts again when the call is executed."""
+"""Proposers: who made a call that waits for approval, how that is stored, and how the caller is restored to execute it."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -26,7 +26,7 @@ def proposer_name(caller: Caller, step: Step | None = None) -> str:
 
 
 def kind_of(caller: Caller) -> str:
-    """Who acts, as one word; runs of agents say it as their `caller_kind`."""
+    """The kind of a caller as one word, which is also the `caller_kind` of runs."""
     match caller:
         case Account():
             return "dashboard"
@@ -40,7 +40,7 @@ def kind_of(caller: Caller) -> str:
 
 
 def encode_caller(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, Any]:
-    """What makes the caller again: who acts, apart from the key that vouches for them.
+    """Encodes a caller so that it can be restored: who acts, and separately the key that vouches for them.
 
     voucher: the account that has this done as a user, and the organisation that it must still belong to then.
     """
@@ -85,7 +85,7 @@ async def restore_caller(
 
 
 def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
-    """Forbidden where the row was written before it said who acts."""
+    """Builds the caller. Raises Forbidden for a row of an older version, which did not say who acts."""
     key_id = held["key_id"]
     match held.get("kind"):
         case "dashboard":
@@ -111,7 +111,7 @@ async def find_key_name(call: Call, held: dict[str, Any]) -> str | None:
 
 
 async def get_owner(call: Call) -> tuple[str, str]:
-    """The organisation and the account that a proposal belongs to."""
+    """The ids of the organisation and the account that a proposal belongs to."""
     caller = call.caller
     if call.context.step is not None:
         return call.context.step.organisation_id, call.context.step.account_id
