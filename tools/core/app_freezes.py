@@ -1,4 +1,4 @@
-"""Freezes: apps whose rows must not be written now, because they are being moved or are the copy that a move left behind.
+"""Freezes: apps whose rows must not be written now; they are being moved, or are a copy that a move left behind.
 
 Each family that keeps rows of apps freezes, thaws and erases its own, in the transactions in which it does so.
 """
@@ -40,7 +40,7 @@ class Freezes:
         return (await execute(select(_columns.app_id).where(self._of(app_id)))).first() is not None
 
     async def require_thawed(self, execute: Execute, app_id: str) -> None:
-        """Raises AppMigrating while the app is frozen. The answer holds to the end of a transaction with the write lock."""
+        """Raises AppMigrating while the app is frozen. Under the write lock, the answer holds to the end."""
         if await self.is_frozen(execute, app_id):
             raise AppMigrating
 

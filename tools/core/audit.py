@@ -85,7 +85,7 @@ class AuditLog:
             tally.last_at = self._clock.time()
 
     async def record_failure(self, call: Any, arguments: dict[str, Any], error: BaobabError) -> None:
-        """Adds the row of a call that its handler refused, in a transaction of its own: the call's has been rolled back.
+        """Adds the row of a call that its handler refused, in a transaction of its own: the call's was rolled back.
 
         What is counted when it succeeds is counted when it fails, but for families that keep their refusals themselves.
         """

@@ -151,7 +151,7 @@ class Tool:
         _ = self.input_schema, self.output_schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validates arguments into keyword arguments of the handler. Raises pydantic's ValidationError or a domain's error."""
+        """The handler's keyword arguments. Raises pydantic's ValidationError or a domain's own error."""
         validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
         further = validated.__pydantic_extra__
         if further and "call" in further:
@@ -368,7 +368,7 @@ class Call:
             await self.context.report(done, total, message)
 
     async def invoke(self, name: str, **arguments: Any) -> Any:
-        """Calls another tool as the same caller in the same unit of work; its effect must not be graver than this tool's."""
+        """Calls another tool as the same caller in the same unit of work. Its effect must not be graver."""
         tool = self.registry.find(name)
         if exceeds(tool.effect, self.tool.effect):
             raise RuntimeError(f"{self.tool.name}: {name} has a graver effect than its caller says it has")

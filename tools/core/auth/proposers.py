@@ -1,4 +1,4 @@
-"""Proposers: who made a call that waits for approval, how that is stored, and how the caller is restored to execute it."""
+"""Proposers: who made a call that waits for approval, how that is stored, and how the caller is restored."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
