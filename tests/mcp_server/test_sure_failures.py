@@ -93,6 +93,11 @@ async def test_what_is_no_counter_is_not_proposed_to_be_counted(baobab: Baobab) 
         ("kv_batch", {"ops": [{"op": "get", "key": "a"}]}, {"results": [{"value": 1}]}),
         (
             "kv_batch",
+            {"ops": [{"op": "del", "key": "missing"}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
+            {"results": [{"deleted": 0}, {"value": 1}, {"deleted": 0}]},
+        ),
+        (
+            "kv_batch",
             {"ops": [{"op": "rename", "key": "a"}, {"op": "set", "key": "a"}]},
             {"results": [{"error": "invalid op"}, {"error": "missing value"}]},
         ),
@@ -114,6 +119,7 @@ async def test_a_call_that_changes_nothing_is_answered_and_asks_nobody(
     [
         ("kv_delete", {"key": "a"}),
         ("kv_batch", {"ops": [{"op": "get", "key": "a"}, {"op": "del", "key": "a"}]}),
+        ("kv_batch", {"ops": [{"op": "del", "key": "missing"}, {"op": "set", "key": "b", "value": 1}]}),
         ("kv_batch", {"ops": [{"op": "none"}, {"op": "set", "key": "a", "value": 2}]}),
     ],
 )

@@ -159,9 +159,9 @@ agents answer `{{"error": CODE, "message", "remediation"}}`, the models `{{"erro
 
 ## Approvals: when a person must decide
 
-`APPROVAL_REQUIRED` means that nothing has been done yet: tell your person what waits (`details.summary`) and where
-they decide (`details.decide_at`). Then make the very same call again, with the same arguments: it answers the result,
-which is told once. `APPROVAL_REJECTED` is final; do not look for a way around it.
+`APPROVAL_REQUIRED` means that nothing has been done yet: tell your person what waits (`summary`) and where they decide
+(`decide_at`). Both are in `details`, or beside `error` where that is a text. Then make the very same call again, with
+the same arguments: it answers the result, which is told once. `APPROVAL_REJECTED` is final; do not look for a way around it.
 
 ## Good habits
 

@@ -268,3 +268,16 @@ async def test_looking_through_a_graph_warns_where_whoever_asks_also_decides(age
         assert "warnings" not in await agency.harness.call("agents_validate", agency.owner, **look, **more)
     named = {**look, "graph_spec": interrupt_graph(approvers="member")}
     assert "warnings" not in await agency.harness.call("agents_validate", agency.owner, **named, visibility="public")
+
+
+async def test_nothing_that_a_run_of_a_revoked_key_asked_for_is_made(agency: Agency) -> None:
+    await agency.create_agent("a", write_graph())
+    key = await agency.harness.call("api_keys_create", agency.owner, name="leaked")
+    holder = Account(agency.owner.account_id, agency.owner.organisation_id, key["key_id"])
+    run = await agency.run_agent("a", by=holder)
+    await agency.harness.call("api_keys_revoke", agency.owner, key_id=key["key_id"])
+    await agency.decide("a", run["id"], approved=True)
+    ended = await agency.wait_for_end("a", run["id"])
+    assert ended["status"] == "failed", ended
+    assert "revoked" in ended["error"]["message"]
+    assert await agency.get_key("k") is None

@@ -60,10 +60,28 @@ async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
     return "\n".join(lines)
 
 
-async def _answer_reads(call: Call, app_id: AppId, ops: list[Item]) -> BatchResult | None:
-    """Returns the result of a batch that sets and deletes nothing: it only reads, or the rest is refused. Else None."""
+async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> BatchResult | None:
+    """Returns the result of a batch that would change nothing, else None.
+
+    Such a batch sets no key, and no key that it deletes is there.
+    """
     planned = await _plan_all(call, ops)
-    return None if any(isinstance(op, Set | Delete) for op in planned) else await _run(call, app_id, planned)
+    # A deletion reads its key here: somebody could set it between a check and a deletion.
+    reads = [Get(op.key) for op in planned if isinstance(op, Get | Delete)]
+    if any(isinstance(op, Set) for op in planned):
+        return None
+    outcomes = iter(await call.stores.kv.batch(app_id, reads, quota(call)) if reads else ())
+    results: list[ItemResult] = []
+    for op in planned:
+        if isinstance(op, Get):
+            results.append(_result(op, next(outcomes)))
+        elif not isinstance(op, Set | Delete):
+            results.append(op)
+        elif next(outcomes) is None:
+            results.append({"deleted": 0})
+        else:
+            return None
+    return {"results": results}
 
 
 @kv.tool(
@@ -85,7 +103,7 @@ async def _answer_reads(call: Call, app_id: AppId, ops: list[Item]) -> BatchResu
             "varias operaciones a la vez, muchas claves, lote"
         )
     ),
-    guard=Guard(preview=_preview_batch, idle=_answer_reads),
+    guard=Guard(preview=_preview_batch, idle=_answer_unchanged),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails by itself, and its result is in its place.
