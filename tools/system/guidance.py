@@ -161,7 +161,8 @@ agents answer `{{"error": CODE, "message", "remediation"}}`, the models `{{"erro
 
 `APPROVAL_REQUIRED` means that nothing has been done yet: tell your person what waits (`summary`) and where they decide
 (`decide_at`). Both are in `details`, or beside `error` where that is a text. Then make the very same call again, with
-the same arguments: it answers the result, which is told once. `APPROVAL_REJECTED` is final; do not look for a way around it.
+the same arguments: it answers the result, which is told once. `APPROVAL_REJECTED` is final; do not look for a way
+around it.
 
 ## Good habits
 
