@@ -8,6 +8,8 @@ ON_ROWS := tests/tools tests/mcp_server tests/http tests/storage/test_database.p
 # Where hypothesis draws the examples.
 PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py" tests)
 BIN := $(VENV)/bin
+# Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 # In parallel (tests/conftest.py says how many). The crash suite runs by itself: its servers want the machine.
 PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --ignore tests/crash
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
