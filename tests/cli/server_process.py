@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from click.testing import CliRunner
 
+from baobab.cli import main
 from tests.ports import free_port
 
 TIMEOUT_SECONDS = 60
@@ -22,13 +25,22 @@ _READY = re.compile(r"curl -s .*\n")
 _INHERITED = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
 
 
-def run_baobab(
-    *arguments: object, settings: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS
-) -> subprocess.CompletedProcess[str]:
-    """Run a command of the command line to its end."""
-    return subprocess.run(
-        _command(arguments), env=_environment(settings), capture_output=True, text=True, timeout=timeout, check=False
-    )
+def run_baobab(*arguments: object, settings: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a command of the command line to its end.
+
+    It runs in this process, for starting another takes a second, and in a thread, for it has an event loop of its own.
+    """
+    texts = [str(argument) for argument in arguments]
+    hidden = dict.fromkeys(os.environ.keys() - _INHERITED.keys())
+    mask = os.umask(0o022)
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            done = threads.submit(CliRunner().invoke, main, texts, env={**hidden, **(settings or {})}).result()
+    finally:
+        os.umask(mask)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(texts, done.exit_code, done.stdout, done.stderr)
 
 
 @dataclass
