@@ -34,7 +34,7 @@ async def _send_in_two_messages(respond: Send, status: int, headers: Headers, bo
 
 async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs: str, headers: Headers) -> None:
     body = to_json(envelope_for(envelope, type(error)).render(error, docs))
-    headers += [(name.encode(), value.encode("latin-1")) for name, value in error.headers.items()]
+    headers += [(name.encode(), value.encode("latin-1")) for name, value in error.http_headers.items()]
     if error.status == 401 and "www-authenticate" not in error.headers:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, RateLimited):
@@ -57,7 +57,7 @@ def _policy_header(name: str, limit: int, window: int) -> tuple[bytes, tuple[byt
 
 
 def _exhausted_headers(error: RateLimited) -> Headers:
-    limit, wait = str(error.details["limit"]).encode(), str(error.retry_after).encode()
+    limit, wait = str(error.details["limit"]).encode(), error.http_headers["retry-after"].encode()
     return [
         (b"x-ratelimit-limit", limit),
         (b"x-ratelimit-remaining", b"0"),

@@ -147,7 +147,7 @@ class _Endpoint:
             response = await self.answer(self.sessions, request, context)
         except BaobabError as error:
             body = STRUCTURED.render(error, f"{base_url}/docs")
-            response = JSONResponse(body, error.status, {**_UNCACHED, **error.headers})
+            response = JSONResponse(body, error.status, {**_UNCACHED, **error.http_headers})
             if isinstance(error, Unauthenticated):
                 self.sessions.clear_cookie(response)
         await response(scope, receive, respond)

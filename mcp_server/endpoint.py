@@ -178,7 +178,7 @@ class McpEndpoint:
                     CALLER_REQUESTS.spend_of(client.caller, request.ip, self._registry.services.limits)
                 )
             except RateLimited as error:
-                wait = [(b"retry-after", b"%d" % error.retry_after)]
+                wait = [(b"retry-after", error.http_headers["retry-after"].encode())]
                 await refuse(respond, 429, error, wait, request_id=message.get("id"))
                 return
         if method == "initialize" and not self._sessions:

@@ -121,7 +121,7 @@ server there and add it again.</p>
 
 def _render_error(error: BaobabError) -> Response:
     kind = "temporarily_unavailable" if isinstance(error, RateLimited) or error.status >= 500 else "invalid_request"
-    return _build_error_response(error.status, kind, f"{error.message} {error.remedy}", error.headers)
+    return _build_error_response(error.status, kind, f"{error.message} {error.remedy}", error.http_headers)
 
 
 def _build_error_response(status: int, error: str, description: str, headers: dict[str, str] | None = None) -> Response:

@@ -1,6 +1,7 @@
 """The run toolbox: calls tools and models for a run, with the rights of whoever started it."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -197,7 +198,7 @@ class RunToolbox:
             try:
                 return await self.registry.run(tool, arguments, caller, context)
             except BaobabError as exc:
-                wait = _parse_wait(exc)
+                wait = _find_wait(exc)
                 if wait is None:
                     raise
                 must_pause = waited + wait > _LONGEST_WAIT_SECONDS
@@ -288,12 +289,13 @@ def _parse_message(answer: Mapping[str, Any]) -> Message:
     return parsed
 
 
-def _parse_wait(error: BaobabError) -> int | None:
+def _find_wait(error: BaobabError) -> int | None:
     """The seconds to wait after a rate limit or too many pending approvals; None for every other error."""
     if isinstance(error, TooManyPending):
         return _TOO_MANY_PENDING_SECONDS
-    wait = error.headers.get("retry-after", "")
-    return max(int(wait), 1) if error.status == _TOO_MANY_REQUESTS and wait.isascii() and wait.isdigit() else None
+    if error.status != _TOO_MANY_REQUESTS or error.retry_after is None:
+        return None
+    return max(math.ceil(error.retry_after), 1)
 
 
 def _decode_result(encoded: bytes) -> Any:

@@ -65,7 +65,7 @@ def build_refusal(
     words = _read_words(error, raw)
     safe_text = extract_safe_words(words, request, _hidden_words(upstream))
     failure = _classify_failure(status, error, words, safe_text, request)
-    failure.headers |= _build_wait_headers(status, headers or {})
+    failure.retry_after = _find_wait(status, headers or {})
     if isinstance(failure, UpstreamFailed) and (status in _BEFORE_WORK or isinstance(failure, UpstreamUnpaid)):
         failure.mark_unbilled()
     failure.__cause__ = ProviderRefusal(status, _mask_keys(words, upstream), safe_text)
@@ -165,18 +165,16 @@ def _hidden_words(upstream: Upstream | None) -> tuple[str, ...]:
     return (upstream.api_key, host, *parts)
 
 
-def _build_wait_headers(status: int, headers: Mapping[str, str]) -> dict[str, str]:
-    """Builds the headers that say how long to wait, from the provider's seconds, milliseconds or date."""
-    seconds = _parse_wait(headers)
-    if seconds is None:
-        return {"retry-after": "1"} if status == 429 else {}
+def _find_wait(status: int, headers: Mapping[str, str]) -> float | None:
+    """Returns the seconds that a provider asks to wait; None where its refusal is not about load."""
     if status < 429:
-        return {}
-    waits = {"retry-after": str(math.ceil(seconds))}
-    return waits if seconds == int(seconds) else {**waits, "retry-after-ms": str(math.ceil(seconds * 1000))}
+        return None
+    seconds = _parse_wait(headers)
+    return 1.0 if seconds is None and status == 429 else seconds
 
 
 def _parse_wait(headers: Mapping[str, str]) -> float | None:
+    """Parses the wait that a provider's headers give in seconds, in milliseconds or as a date."""
     retry_after, retry_after_ms = headers.get("retry-after"), headers.get("retry-after-ms")
     try:
         seconds = float(retry_after_ms) / 1000 if retry_after_ms else float(retry_after or "")

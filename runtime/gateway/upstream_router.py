@@ -78,8 +78,7 @@ class UpstreamRouter:
 
 def _requested_rest(error: UpstreamFailed) -> float:
     """Returns the seconds of a provider's `Retry-After`, 0.0 without one."""
-    wait = error.headers.get("retry-after", "")
-    return float(wait) if wait.isascii() and wait.isdigit() else 0.0
+    return error.retry_after or 0.0
 
 
 class _RouterFailure(Exception):

@@ -82,4 +82,4 @@ def _limit_error(limit: str, current: float, most: float, reset_at: datetime | N
         "max": most,
         "reset_at": None if reset_at is None else reset_at.isoformat(),
     }
-    return LimitExceeded(f"{limit} is {most:g}.", details=details, headers={"retry-after": str(max(wait, 1))})
+    return LimitExceeded(f"{limit} is {most:g}.", details=details, retry_after=max(wait, 1))

@@ -172,7 +172,7 @@ class Overloaded(Unavailable):
 
     def __init__(self) -> None:
         super().__init__(self.summary)
-        self.headers["retry-after"] = "10"
+        self.retry_after = 10
 
 
 class ToolServerExists(AlreadyExists):

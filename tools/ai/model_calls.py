@@ -398,6 +398,7 @@ def _upstream_denied(refused: UpstreamDenied) -> UpstreamDenied:
     return type(refused)(
         f"Your own key {problem} the model's provider{': ' if reason else ''}{reason}.",
         headers=refused.headers,
+        retry_after=refused.retry_after,
         remediation="Set a valid one, or take it back: the app's `byokKey`, or the organisation's key for this provider"
         " (op:provider_keys_set) or this server (op:model_servers_update).",
     )

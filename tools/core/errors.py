@@ -4,6 +4,7 @@ An error is a class: code, status and remedy are known before anything happens, 
 catalogue and docs/errors.md are made from them. Doors render; nothing else turns an error into bytes.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -52,13 +53,27 @@ class BaobabError(Exception):
         remediation: str | None = None,
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
     ) -> None:
+        """headers: of the HTTP answer. retry_after: the seconds after which the same call may succeed."""
         self.naming: Naming = str
         self.message = message or self.summary
         self.remedy = remediation or self.remediation
         self.details = dict(details or {})
         self.headers = dict(headers or {})
+        self.retry_after = retry_after
         super().__init__(self.message)
+
+    @property
+    def http_headers(self) -> dict[str, str]:
+        """The headers of the HTTP answer, with `retry_after` in seconds, and in milliseconds if it is a fraction."""
+        seconds = self.retry_after
+        if seconds is None:
+            return self.headers
+        waits = {"retry-after": str(math.ceil(seconds))}
+        if seconds != int(seconds):
+            waits["retry-after-ms"] = str(math.ceil(seconds * 1000))
+        return {**self.headers, **waits}
 
     @property
     def message(self) -> str:
@@ -270,9 +285,8 @@ class RateLimited(BaobabError):
         super().__init__(
             f"More than {limit} requests in {window} s.",
             details={"limit": limit, "window_seconds": window, "retry_after": retry_after},
-            headers={"retry-after": str(retry_after)},
+            retry_after=retry_after,
         )
-        self.retry_after = retry_after
 
 
 class BusyWithBodies(BaobabError):
@@ -282,7 +296,7 @@ class BusyWithBodies(BaobabError):
     remediation = "Wait for the seconds in Retry-After and try again, with a smaller body or fewer at once."
 
     def __init__(self) -> None:
-        super().__init__(headers={"retry-after": "2", "connection": "close"})
+        super().__init__(headers={"connection": "close"}, retry_after=2)
 
 
 class NoSocket(BaobabError):
@@ -319,7 +333,7 @@ class Unavailable(BaobabError):
     remediation = "Try again in a few seconds; read the state first where a change must not be made twice."
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message, headers={"retry-after": "2"})
+        super().__init__(message, retry_after=2)
 
 
 class AppMigrating(Unavailable):
@@ -329,4 +343,4 @@ class AppMigrating(Unavailable):
 
     def __init__(self) -> None:
         super().__init__()
-        self.headers["retry-after"] = "5"
+        self.retry_after = 5

@@ -204,7 +204,7 @@ async def test_what_is_no_list_of_vectors_is_no_answer_to_texts(answer: dict[str
 )
 async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str) -> None:
     headers = {} if theirs is None else {"retry-after": theirs}
-    assert build_refusal(429, b"", headers).headers == {"retry-after": told}
+    assert build_refusal(429, b"", headers).http_headers == {"retry-after": told}
 
 
 @pytest.mark.parametrize(

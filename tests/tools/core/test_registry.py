@@ -486,7 +486,7 @@ async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry: Any) 
         await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
     with pytest.raises(RateLimited) as refused:
         await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
-    assert refused.value.retry_after >= 1
+    assert (refused.value.retry_after or 0) >= 1
     assert (await registry.call("shelf_rare", {}, ANONYMOUS, elsewhere))["word"] == "rare"
 
 
