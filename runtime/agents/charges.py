@@ -58,9 +58,15 @@ class RunCharges:
         self.may_be_incomplete = False
 
 
-async def is_budget_spent(credits_: Credits, organisation_id: str, agent: Any) -> bool:
-    """Whether the runs of an agent have used up its budget of today. agent: its row."""
+async def find_spent_budget(credits_: Credits, organisation_id: str, agent: Any) -> int | None:
+    """Returns what the runs of an agent have cost today if that is its whole daily budget, else None.
+
+    It saves runs that would fail at once. What holds the budget is that each call of a model sets money aside.
+
+    agent: its row. Money is in nano-dollars.
+    """
     if agent.daily_budget is None:
-        return False
+        return None
     budget = await credits_.agent_budget(organisation_id, agent.id)
-    return (0 if budget is None else budget.spent_nanos) >= int(agent.daily_budget)
+    spent = 0 if budget is None else budget.spent_nanos
+    return None if spent < agent.daily_budget else spent

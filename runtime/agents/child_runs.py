@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 from sqlalchemy import select
 
-from baobab.runtime.agents.charges import is_budget_spent
+from baobab.runtime.agents.charges import find_spent_budget
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import ChildRunPending, RunFailed
 from baobab.runtime.agents.job_kinds import ADVANCE
@@ -93,6 +93,6 @@ class ChildRuns:
                 raise RunFailed("agent_not_found", f"There is no agent {name} any more.")
         if agent.status != "active":
             raise RunFailed("agent_disabled", f"The agent {name} is disabled.")
-        if await is_budget_spent(self._services.credits, run.organisation_id, agent):
+        if await find_spent_budget(self._services.credits, run.organisation_id, agent) is not None:
             raise RunFailed("daily_budget_usd", f"The agent {name} has used up its daily budget.")
         return agent

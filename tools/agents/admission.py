@@ -5,16 +5,17 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from baobab.runtime.agents.charges import find_spent_budget
 from baobab.runtime.agents.tables import UNENDED, counts, runs
 from baobab.storage.database import Database, Unit
 from baobab.storage.tables import build_upsert
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
 from baobab.tools.core.call import Call
+from baobab.tools.core.money import usd
 from baobab.tools.core.rate_limits import network
 
 _HOUR = 3600
 _MOST_QUEUED = 1000
-_NANOS = 10**9
 
 
 async def count_run(call: Call, agent: Any, who: str) -> None:
@@ -47,20 +48,14 @@ async def count_run(call: Call, agent: Any, who: str) -> None:
         raise refused
 
 
-async def find_spent_budget(call: Call, agent: Any) -> LimitExceeded | None:
-    """What a start is refused with where the agent's runs have cost today what they may.
-
-    It saves runs that would fail at once. What holds the budget is that each call of a model sets money aside.
-    """
-    if agent.daily_budget is None:
-        return None
-    budget = await call.services.credits.agent_budget(call.require_app().organisation_id, agent.id)
-    spent = 0 if budget is None else budget.spent_nanos
-    if spent < agent.daily_budget:
+async def find_budget_refusal(call: Call, agent: Any) -> LimitExceeded | None:
+    """Returns the error that a start is refused with if the agent's daily budget is spent, else None."""
+    spent = await find_spent_budget(call.services.credits, call.require_app().organisation_id, agent)
+    if spent is None:
         return None
     tomorrow = datetime.combine(call.now.date(), datetime.min.time(), UTC) + timedelta(days=1)
     wait = int((tomorrow - call.now).total_seconds())
-    return _limit_error("daily_budget_usd", spent / _NANOS, agent.daily_budget / _NANOS, None, wait)
+    return _limit_error("daily_budget_usd", usd(spent), usd(agent.daily_budget), None, wait)
 
 
 async def require_room(unit: Unit, agent: Any) -> None:

@@ -14,7 +14,7 @@ from baobab.runtime.agents.job_kinds import ADVANCE
 from baobab.runtime.agents.run_rows import build_run_row
 from baobab.runtime.agents.tables import runs
 from baobab.storage.database import Unit
-from baobab.tools.agents.admission import count_run, find_spent_budget, require_room
+from baobab.tools.agents.admission import count_run, find_budget_refusal, require_room
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.run_ownership import (
@@ -78,7 +78,7 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
         if earlier is not None:
             return earlier, False
         await count_run(call, agent, who)
-    is_spent = await find_spent_budget(call, agent)
+    is_spent = await find_budget_refusal(call, agent)
     async with writing(call) as unit:
         earlier = await _find_earlier_run(unit.execute, call, agent, who, request)
         if earlier is not None:

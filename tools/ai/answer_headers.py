@@ -5,6 +5,7 @@ import logging
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.tools.core.call import Call
+from baobab.tools.core.money import usd
 
 _log = logging.getLogger(__name__)
 
@@ -14,7 +15,7 @@ def set_answer_headers(call: Call, model: Model, *, cost: int | None = None, cac
     call.headers = [*(call.headers or ()), (b"x-baobab-model", model.id.encode())]
     if cost is not None:
         call.cost = cost
-        call.headers.append((b"x-baobab-cost-usd", f"{cost / 10**9:.9f}".encode()))
+        call.headers.append((b"x-baobab-cost-usd", f"{usd(cost):.9f}".encode()))
     if cache is not None:
         call.headers.append((b"x-baobab-cache", cache.encode()))
     call.audit.resource_id = model.id

@@ -16,6 +16,7 @@ from baobab.tools.ai.completion_events import CompletionAssembler
 from baobab.tools.ai.span_content import LARGEST, request_messages, response_messages
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.money import usd
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -98,7 +99,7 @@ class ModelSpan:
 
     def end(self, outcome: UsageMeter, cost: int) -> None:
         """Records the usage and ends the span. cost: the charge in nano-dollars."""
-        attributes: dict[str, Any] = {"baobab.cost_usd": cost / 10**9}
+        attributes: dict[str, Any] = {"baobab.cost_usd": usd(cost)}
         if outcome.served_model is not None:
             attributes["gen_ai.provider.name"] = _provider(outcome.served_model)
             attributes["baobab.upstream.model"] = outcome.served_model.upstream_name[:_LONGEST_NAME]

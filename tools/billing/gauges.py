@@ -5,9 +5,8 @@ from sqlalchemy import func, select
 from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.gauges import Reading
+from baobab.tools.core.money import usd
 from baobab.tools.core.services import Services
-
-_NANOS_A_DOLLAR = 10**9
 
 
 @billing.gauge("baobab_credits_reserved_usd")
@@ -16,4 +15,4 @@ async def read_reserved(services: Services) -> Reading:
     open_ = credit_reservations.c.ended_at.is_(None)
     async with services.database.reading() as connection:
         reserved = await connection.scalar(select(func.sum(credit_reservations.c.amount)).where(open_))
-    return {(): float(reserved or 0) / _NANOS_A_DOLLAR}
+    return {(): usd(int(reserved or 0))}

@@ -12,7 +12,7 @@ from baobab.runtime.agents.graph_schema import graph_schema
 from baobab.tools.agents.redaction import is_outsider, redact_failure
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.deciders import Approvers
-from baobab.tools.core.money import dollars
+from baobab.tools.core.money import dollars, usd
 from baobab.tools.core.types import Json, JsonObject, Text
 
 Name = Annotated[
@@ -38,7 +38,6 @@ Graph = Annotated[JsonObject, _GraphSchema(), Field(description=_GRAPH)]
 # The same to read, and told apart by whoever takes it.
 AnyGraph = Annotated[Json, _GraphSchema(), Field(description=_GRAPH)]
 Hourly = Annotated[int, Field(ge=1, le=1_000_000)]
-_NANOS = 10**9
 
 
 class Agent(TypedDict):
@@ -202,7 +201,7 @@ def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -
     if is_outsider(caller):
         shown["error"] = redact_failure(row.error)
     else:
-        usage["cost_usd"] = row.cost / _NANOS
+        usage["cost_usd"] = usd(row.cost)
     if delivery := shown.get("webhook_delivery"):
         at = delivery["delivered_at"]
         shown["webhook_delivery"] = delivery | {"delivered_at": at and datetime.fromisoformat(at)}

@@ -19,11 +19,10 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.days import Day, first_and_last
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.money import usd
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
-
-_NANOS = 10**9
 
 Models = Annotated[list[ModelName], Field(max_length=500)]
 MaxTokensPerRequest = Annotated[int, Field(ge=1, le=100_000)]
@@ -157,7 +156,7 @@ async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endD
         model_usage = by_model.setdefault(usage.model or "", {"tokens": 0, "cost": 0.0, "requests": 0})
         model_usage["tokens"] += usage.prompt_tokens + usage.completion_tokens
         model_usage["requests"] += usage.requests
-        model_usage["cost"] += 0 if usage.byok else usage.cost / _NANOS
+        model_usage["cost"] += 0 if usage.byok else usd(usage.cost)
     return {
         "totalTokens": sum(model["tokens"] for model in by_model.values()),
         "totalCost": sum(model["cost"] for model in by_model.values()),
