@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import hypothesis
 import pytest
+import pytest_asyncio
 
 from baobab.composition import Application
 from baobab.server import Server
@@ -113,12 +114,51 @@ def one_connection_at_a_time() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
-    data = tmp_path / "data"
+@contextlib.asynccontextmanager
+async def open_baobab(data: Path, settings: Mapping[str, str]) -> AsyncIterator[Baobab]:
     server = Server(load_settings({**settings, **prepare_data(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data))
     async with server.open() as application:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             yield Baobab(application, client)
     release_data(data)
+
+
+class SharedInstallations:
+    """The installations that the tests of one module share: one for each set of settings."""
+
+    def __init__(self, stack: contextlib.AsyncExitStack, folders: pytest.TempPathFactory) -> None:
+        self._stack = stack
+        self._folders = folders
+        self._open: dict[frozenset[tuple[str, str]], Baobab] = {}
+
+    async def find(self, settings: Mapping[str, str]) -> Baobab:
+        key = frozenset(settings.items())
+        if key not in self._open:
+            data = self._folders.mktemp("shared") / "data"
+            self._open[key] = await self._stack.enter_async_context(open_baobab(data, settings))
+        return self._open[key]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_installations(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedInstallations]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield SharedInstallations(stack, tmp_path_factory)
+
+
+@pytest.fixture
+async def baobab(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    settings: dict[str, str],
+    shared_installations: SharedInstallations,
+) -> AsyncIterator[Baobab]:
+    """An installation that the module's tests share, for starting one costs more than most tests.
+
+    A test that counts what is there, or leaves behind what others must not see, has the mark `own_installation`.
+    """
+    if request.node.get_closest_marker("own_installation") is None:
+        yield await shared_installations.find(settings)
+    else:
+        async with open_baobab(tmp_path / "data", settings) as own:
+            yield own

@@ -56,6 +56,7 @@ async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab
         {**PAGE, "sec-fetch-site": "same-site"},
     ],
 )
+@pytest.mark.own_installation
 async def test_other_sites_cannot_use_the_session(baobab: Baobab, headers: dict[str, str]) -> None:
     begun = await baobab.client.post("/session", json=await sign_up(baobab), headers=PAGE)
     kept = parse_cookie(begun)

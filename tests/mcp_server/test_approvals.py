@@ -181,6 +181,7 @@ async def test_a_person_who_does_not_look_leaves_the_call_waiting(baobab: Baobab
     assert await get_value(baobab, app_id, "visits") is None
 
 
+@pytest.mark.own_installation
 async def test_a_state_that_was_used_is_refused_and_nothing_runs_again(baobab: Baobab) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     answer = await request_approval(baobab, agent, app_id)

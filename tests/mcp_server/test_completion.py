@@ -50,6 +50,7 @@ async def test_names_complete_to_ids(baobab: Baobab, era: str, ref: dict[str, st
 
 
 @each_era
+@pytest.mark.own_installation
 async def test_at_most_a_hundred_are_answered_with_their_number(baobab: Baobab, era: str) -> None:
     await create_many_apps(baobab, 130)
     found = await fetch_completion(baobab, "one-of", era=era)

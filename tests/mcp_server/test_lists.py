@@ -244,6 +244,7 @@ async def test_a_call_cannot_go_round_in_circles(baobab: Baobab) -> None:
     assert (await send_message(baobab, "tools/call", {"name": "call_tool", "arguments": inner})).result["isError"]
 
 
+@pytest.mark.own_installation
 async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baobab.mcp_server.catalogue.PAGE", 10)
     path = "/mcp?toolsets=all"

@@ -25,6 +25,8 @@ from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
 from tests.people import Person, create_key, create_person
 
+pytestmark = pytest.mark.own_installation
+
 REDIRECT = "http://127.0.0.1:3000/callback"
 DOCUMENT = "https://client.example/oauth/client.json"
 ELSEWHERE = {"origin": "https://inspector.example"}

@@ -58,6 +58,7 @@ async def test_the_guide_is_a_resource(baobab: Baobab, era: str) -> None:
 
 
 @each_era
+@pytest.mark.own_installation
 async def test_an_account_is_listed_the_apps_of_its_organisation(baobab: Baobab, era: str) -> None:
     older, newer = await baobab.create_app(), await baobab.create_app()
     found = await list_resources(baobab, era=era)

@@ -22,6 +22,8 @@ from tests.installation import get_asgi_app
 from tests.jobs import run_due_jobs
 from tests.people import Person, create_key, create_person
 
+pytestmark = pytest.mark.own_installation
+
 PASSWORD = "correct Horse 7!"
 DOCUMENT = "https://client.example/client.json"
 

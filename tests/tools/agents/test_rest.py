@@ -237,6 +237,7 @@ async def test_an_event_that_a_run_has_not_come_to_is_taken_for_its_latest(app: 
     assert (ended.status_code, "id:" in ended.text) == (200, False)
 
 
+@pytest.mark.own_installation
 async def test_a_run_that_waits_for_nobody_any_more_says_so_at_once(app: App) -> None:
     await app.create_agent("asker", ASK)
     run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}})).json()["run_id"]

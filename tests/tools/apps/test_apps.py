@@ -9,6 +9,8 @@ import pytest
 from tests.conftest import Baobab
 from tests.people import create_key, create_person, get_first_organisation
 
+pytestmark = pytest.mark.own_installation
+
 
 async def init_app(baobab: Baobab, headers: Any = None, **body: Any) -> Any:
     return await baobab.client.post("/init", json=body, headers=headers or baobab.owner)

@@ -42,6 +42,8 @@ from baobab.tools.suggestions.tables import table as suggestions
 from tests.backends import database_url
 from tests.conftest import Baobab
 
+pytestmark = pytest.mark.own_installation
+
 ROOT = Path(__file__).parents[3]
 Word = Annotated[str, Text(20)]
 DOOR = RequestContext("test", "req-1", ip="192.0.2.1")

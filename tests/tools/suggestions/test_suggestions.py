@@ -13,6 +13,8 @@ from tests.installation import open_installation
 from tests.jobs import run_job
 from tests.people import create_key, create_person
 
+pytestmark = pytest.mark.own_installation
+
 SUGGESTION = {"category": "improvement", "description": "Say how many keys are left."}
 
 
