@@ -9,6 +9,8 @@ from tests.mcp_server.many_apps import create_many_apps
 from tests.mcp_server.mcp_requests import ERAS, send_message
 from tests.people import create_key, create_person
 
+pytestmark = pytest.mark.own_installation
+
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 PROMPT = {"type": "ref/prompt", "name": "quickstart"}
 TEMPLATE = {"type": "ref/resource", "uri": "baobab://apps/{app_id}"}
@@ -50,7 +52,6 @@ async def test_names_complete_to_ids(baobab: Baobab, era: str, ref: dict[str, st
 
 
 @each_era
-@pytest.mark.own_installation
 async def test_at_most_a_hundred_are_answered_with_their_number(baobab: Baobab, era: str) -> None:
     await create_many_apps(baobab, 130)
     found = await fetch_completion(baobab, "one-of", era=era)

@@ -11,6 +11,8 @@ from tests.mcp_server.many_apps import create_many_apps
 from tests.mcp_server.mcp_requests import ERAS, send_message
 from tests.people import create_key, create_person
 
+pytestmark = pytest.mark.own_installation
+
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 GUIDE = "baobab://llms.txt"
 
@@ -58,7 +60,6 @@ async def test_the_guide_is_a_resource(baobab: Baobab, era: str) -> None:
 
 
 @each_era
-@pytest.mark.own_installation
 async def test_an_account_is_listed_the_apps_of_its_organisation(baobab: Baobab, era: str) -> None:
     older, newer = await baobab.create_app(), await baobab.create_app()
     found = await list_resources(baobab, era=era)

@@ -7,6 +7,8 @@ import pytest
 from tests.conftest import Baobab
 from tests.mcp_server.mcp_requests import ERAS, call_tool, read_refusal
 
+pytestmark = pytest.mark.own_installation
+
 RUN = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 
 NEEDS_NONE = {"oauth_programs_revoke"}
@@ -135,7 +137,6 @@ async def test_a_call_that_may_change_something_still_waits(
 
 
 @pytest.mark.parametrize(("name", "arguments", "code"), HOPELESS_ELSEWHERE, ids=str)
-@pytest.mark.own_installation
 async def test_a_call_outside_of_apps_about_what_is_not_there_asks_nobody(
     baobab: Baobab, name: str, arguments: dict[str, Any], code: str
 ) -> None:
@@ -144,7 +145,6 @@ async def test_a_call_outside_of_apps_about_what_is_not_there_asks_nobody(
     assert await list_pending(baobab) == []
 
 
-@pytest.mark.own_installation
 async def test_an_organisation_that_cannot_be_deleted_is_not_proposed_for_it(baobab: Baobab) -> None:
     me = (await baobab.client.get("/platform/me", headers=baobab.owner)).json()
     organisation = (await call_tool(baobab, "call_tool", {"name": "organisations_list"}))["structuredContent"]

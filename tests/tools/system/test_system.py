@@ -21,6 +21,8 @@ from baobab.tools.core.stores import Stores
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
 
+pytestmark = pytest.mark.own_installation
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -134,7 +136,6 @@ async def test_llms_txt_says_what_the_contract_asks_of_it(baobab: Baobab) -> Non
 
 
 class TestMetrics:
-    @pytest.mark.own_installation
     async def test_who_reads_the_data_folder_reads_them(self, baobab: Baobab) -> None:
         await baobab.client.get("/v1/regions")
         await baobab.client.get("/apps")
