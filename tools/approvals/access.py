@@ -1,4 +1,4 @@
-"""Who comes to decide. Whether they may about this very call, is asked of the call (deciders.py)."""
+"""Who may use the tools of approvals. Who may decide about one call is in core/auth/deciders.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _ACCOUNT = AnyAccount()
 
 @dataclass(frozen=True, slots=True)
 class ApprovalReader:
-    """Whoever may have proposed a call, or be asked about one."""
+    """Callers who may have proposed a call, or may be asked to decide about one."""
 
     anonymous: bool = False
     credential: bool = True
@@ -34,7 +34,7 @@ class ApprovalReader:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecider:
-    """An account, a key of an app or a user of an app: whatever is held to approval itself decides nothing."""
+    """An account, a key of an app or a user of an app. A credential that needs approval itself decides nothing."""
 
     anonymous: bool = False
     credential: bool = True
@@ -49,7 +49,7 @@ class ApprovalDecider:
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         if call.caller.limits is not None:
-            # Before its policy is asked: else it would propose the decision.
+            # Refused before its policy is applied, which would propose the decision for approval.
             raise NotYoursToDecide
         if not isinstance(call.caller, (AppKey, EndUser)):
             await _ACCOUNT.authorise(call, arguments)

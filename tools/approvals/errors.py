@@ -1,4 +1,4 @@
-"""What can go wrong with an approval."""
+"""The errors of approvals."""
 
 from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
 

@@ -1,8 +1,8 @@
-"""The executor: runs what was approved, once, on whichever worker gets to it and however often one is killed.
+"""The executor: runs approved calls, each exactly once, on any worker and however often a worker is killed.
 
-Each execution is a durable job. The row turns `executed` in the transaction of the call's own effects, and only while
-the job is this attempt's, so that of several attempts one counts; what a call does to a key-value store is kept with
-its result there, and repeated by no later attempt.
+Each execution is a durable job. The row becomes `executed` in the transaction of the call's own effects, and only while
+this attempt holds the job, so one of several attempts counts. A key-value store keeps the results of what a call did
+there, and a later attempt does not repeat it.
 """
 
 import json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 JOB = "approvals_execute"
 MOST_ATTEMPTS = 10
-"""After so many that each ended with their server, the call itself may be what ends them."""
+"""After so many attempts that ended with their server, the call itself is taken for the reason."""
 # Shorter than a store keeps the results of an attempt (storage/kv/idempotency.py).
 GOOD_FOR = timedelta(days=1)
 _PATIENCE = timedelta(minutes=2)
@@ -39,24 +39,24 @@ _PAUSE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class ApprovedCall:
-    """One attempt at an approved call. `id` is also the idempotency key of every effect that the call has outside."""
+    """One attempt at an approved call. `id` is also the idempotency key of every effect outside of our own stores."""
 
     id: str
     job: Job
     run_id: str | None = None
     meaning: str | None = None
-    """What the arguments name, as it was when the call was proposed."""
+    """The digest of what the arguments refer to, from when the call was proposed."""
     _stores: dict[str, Stores] = field(default_factory=dict)
 
     def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
-        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
+        """Returns the stores of a region, in which a later attempt does not repeat what an earlier one did."""
         if region not in self._stores:
             self._stores[region] = replace(stores, kv=stores.kv.for_attempt(self.id))
         return self._stores[region]
 
 
 def job_id_of(approval_id: str) -> str:
-    """The id of the job that makes an approved call."""
+    """Returns the id of the job that executes an approved call."""
     return f"approval:{approval_id}"
 
 
@@ -68,12 +68,12 @@ class Executor:
         self._base_url = base_url
 
     async def ask(self, call: "Call", approval_id: str, organisation_id: str) -> None:
-        """Have an approved call made when the decision is committed."""
+        """Enqueues the execution of an approved call; it begins when the decision is committed."""
         asked = {"approval_id": approval_id}
         await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_id_of(approval_id), tenant=organisation_id)
 
     async def execute(self, job: Job, approval_id: str) -> None:
-        """One attempt; JobLost where another has taken over, Again where a later one may do better."""
+        """Makes one attempt. Raises JobLost if another has taken over, RetryLater if a later one may succeed."""
         wanted = (approvals.c.id == approval_id, approvals.c.status == "approved")
         async with self._database.reading() as connection:
             row = (await connection.execute(select(approvals).where(*wanted))).first()
@@ -82,7 +82,7 @@ class Executor:
         try:
             await self._attempt(job, row)
         except (Unavailable, Internal) as error:
-            # A move takes as long as it takes; while it does, nothing is done.
+            # However long a move of the app takes, the call waits for its end.
             if isinstance(error, AppMigrating) or self._clock.now() <= row.decided_at + _PATIENCE:
                 raise RetryLater(_PAUSE_SECONDS, error.message) from error
             await self._fail(job, row, error)
@@ -90,7 +90,7 @@ class Executor:
             await self._fail(job, row, error)
 
     async def finish(self, call: "Call", result: Any) -> None:
-        """Mark an execution done, in the transaction of its effects; JobLost where it is not this attempt's now."""
+        """Marks a call as executed, in the transaction of its effects. Raises JobLost if another attempt took over."""
         approved = call.approved
         assert isinstance(approved, ApprovedCall)
         encoded = "null" if result is None else call.tool.encode(result).decode()
@@ -133,7 +133,7 @@ class Executor:
             "code": error.code,
             "message": error.message,
             "remediation": error.remedy,
-            # Doors render what a JSON column would not take, such as moments.
+            # Details may hold values that a JSON column does not take, such as datetimes.
             "details": from_json(to_json(error.details)),
         }
         values = {

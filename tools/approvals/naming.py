@@ -1,4 +1,4 @@
-"""Names: what an approval is about and who asks, in words for the person who decides."""
+"""Labels of approvals: what a call is about and who proposed it, in words for the person who decides."""
 
 import re
 from typing import Any
@@ -17,14 +17,14 @@ _MOST = 120
 
 
 class ApprovalLabels:
-    """Looks each name up once in a call."""
+    """Writes the labels of approvals. It looks each name up only once in a call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self._known: dict[tuple[str, str], str | None] = {}
 
     def title(self, row: Any) -> str:
-        """What would happen: the tool's first clause, and its most telling argument."""
+        """Returns a title: the first clause of the tool's description and the argument that says most."""
         tool = self._call.registry.tools.get(row.tool)
         fields = dict(service_of(self._call.services).render_fields(row, tool))
         if row.tool == "interrupt":
@@ -45,7 +45,7 @@ class ApprovalLabels:
             return None
 
     async def asker(self, row: Any) -> str:
-        """Who asks: a visitor, a user, a person or a key; for a run, on behalf of whom."""
+        """Says who proposed the call: a visitor, a user, a person or a key. For a run, also who started it."""
         held, account = row.caller, await self._account(row.account_id)
         kind, key_id = held.get("kind"), held.get("key_id")
         if kind == "end_user" or (kind is None and "user_id" in held):

@@ -1,4 +1,4 @@
-"""What the tools of approvals take and answer."""
+"""The schemas of the approval tools' arguments and answers."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

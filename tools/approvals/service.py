@@ -1,6 +1,7 @@
-"""Approval: a call above its credential's policy waits as a row until a person decides, and then runs exactly once.
+"""Approvals: a call that its credential's policy does not allow at once waits as a row until a person decides.
 
-The row is bound to who proposed the call, the tool, the tool's version and the arguments. Its states:
+An approved call runs exactly once. The row is bound to who proposed the call, to the tool and its version, and to the
+arguments. Its states:
 
     pending -> approved -> executed | failed
     pending -> rejected | expired
@@ -49,12 +50,12 @@ if TYPE_CHECKING:
 
 LIFETIME = timedelta(hours=24)
 COLLECTABLE = timedelta(hours=24)
-"""How long a decision's outcome waits for the call that asked; after that the same call is a new one."""
+"""How long an outcome is kept for the caller who proposed the call; after that, the same call is a new proposal."""
 MOST_PENDING = 1000
 MOST_PENDING_OF_ONE = 100
 MOST_BYTES = 4 * 2**20
 MOST_BYTES_PENDING = 64 * 2**20
-"""Sealed arguments of all calls of an organisation that wait."""
+"""How many bytes of sealed arguments all waiting calls of an organisation may hold."""
 _KEPT = timedelta(days=90)
 _ID_LENGTH = 24
 _LOOK_SECONDS = 0.5
@@ -62,7 +63,7 @@ _FINISHED = ("executed", "failed", "rejected")
 
 
 class ApprovalService:
-    """Keeps proposals, records what is decided about them, and tells their outcome to whoever made the call."""
+    """Keeps proposed calls, records the decisions about them, and returns their outcomes to whoever proposed them."""
 
     def __init__(
         self, database: Database, clock: Clock, ids: Ids, vault: Vault, audit_log: AuditLog, jobs: Jobs, base_url: str
@@ -77,18 +78,18 @@ class ApprovalService:
         self.executor = Executor(database, clock, self._seals, base_url)
 
     def approval_url(self, approval_id: str) -> str:
-        """Where a person decides."""
+        """Returns the address of the page on which a person decides."""
         return f"{self._base_url}/approvals/{approval_id}"
 
     def arguments(self, row: Any) -> dict[str, Any]:
-        """What the call was proposed with; nothing once it can no longer be executed."""
+        """Returns the arguments of the call; an empty object once it can no longer be executed."""
         found: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         return found
 
     def render_fields(self, row: Any, tool: "Tool | None") -> Fields:
-        """The arguments of a row as a person reads them; none where nobody knows any more which are secrets.
+        """Returns the arguments of a row as a person reads them.
 
-        tool: None for one that is gone.
+        tool: None if it no longer exists. Then nobody knows which arguments are secret, and the list is empty.
         """
         if row.fields is not None:
             fields: Fields = json.loads(self._seals.open(row.id, "fields", row.fields))
@@ -96,11 +97,11 @@ class ApprovalService:
         return [] if tool is None else render_fields(tool, self.arguments(row))
 
     def summarise(self, row: Any, tool: "Tool | None") -> str:
-        """What the call of a row would do, as it will be made, or was. tool: None for one that is gone."""
+        """Describes what the call of a row will do, or did. tool: None if it no longer exists."""
         return _describe_row(tool, row, self.render_fields(row, tool))
 
     def summarise_asked(self, row: Any, tool: "Tool | None") -> str | None:
-        """What was asked, where whoever approved it changed the arguments."""
+        """Describes the call as it was proposed, if whoever approved it changed the arguments; else None."""
         if row.asked_fields is None:
             return None
         return _describe_row(tool, row, json.loads(self._seals.open(row.id, "asked_fields", row.asked_fields)))
@@ -109,13 +110,13 @@ class ApprovalService:
         return self._seals.seal(approval_id, column, json.dumps(fields, separators=(",", ":")))
 
     async def propose(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
-        """The result of this very call, where it was approved and has run since; else ApprovalRequired.
+        """Returns the result of this call if it was proposed before, approved, and has run. Else it is proposed.
 
-        ApprovalRejected where a person refused it, CallFailed where it failed. Each of these is told once: the same
-        call made again after that is a new proposal. A step of a run is told as often as it asks, and ApprovalExpired
-        where nobody decided.
+        Raises ApprovalRequired while the call waits, ApprovalRejected if a person refused it, CallFailed if it failed.
+        An outcome is handed out once: the same call made again after that is a new proposal. A step of a run gets its
+        outcome as often as it asks, and ApprovalExpired if nobody decided.
 
-        meaning: a digest of what the arguments only name.
+        meaning: a digest of what the arguments refer to, for tools whose arguments only name it.
         """
         asked = json.dumps(arguments, separators=(",", ":"))
         if len(asked) > MOST_BYTES:
@@ -131,7 +132,7 @@ class ApprovalService:
                 summary = _describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
                 refusal: BaobabError = self._approval_error(values["id"], "pending", summary, values["expires_at"])
             elif row.status in _FINISHED:
-                # Read before it is erased: what cannot be read stays.
+                # The outcome is read before it is erased: one that cannot be read is kept.
                 result, refused = self._read_outcome(call, row)
                 told = {"collected_at": self._clock.now(), "result": None}
                 await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**told))
@@ -151,9 +152,9 @@ class ApprovalService:
         return result
 
     async def wait_for_outcome(self, approval_id: str, caller: Caller, seconds: float) -> str | None:
-        """The status of a proposal of this very caller, once it has an outcome or the time is over.
+        """Waits until one of the caller's own proposals has an outcome, at most for `seconds`, and returns its status.
 
-        None where there is no such proposal, or its outcome has been told.
+        None if the caller has no such proposal, or its outcome has been handed out.
         """
         status = await self._status(approval_id, caller)
         for _ in range(int(seconds / _LOOK_SECONDS)):
@@ -164,7 +165,7 @@ class ApprovalService:
         return status
 
     async def _status(self, approval_id: str, caller: Caller) -> str | None:
-        """Where a proposal of this very caller stands; None where there is none, or its outcome has been told."""
+        """Returns the status of a proposal of the caller's; None if there is none or its outcome was handed out."""
         theirs = (
             approvals.c.id == approval_id,
             approvals.c.proposer == proposers.proposer_name(caller),
@@ -186,12 +187,12 @@ class ApprovalService:
         reason: str | None,
         edit: Edit | None = None,
     ) -> Literal["decided", "waits", "lost"]:
-        """Decide a pending approval in the caller's transaction.
+        """Decides a pending approval in the caller's transaction.
 
-        `lost` where somebody else has, or it expired; `waits` where another person must approve it, too.
-        NotYoursToDecide, NotAnApprover, NeedsAnother, EditsTakeOne.
+        Returns `lost` if somebody else has decided it or it has expired, and `waits` if another person must approve it,
+        too. Raises NotYoursToDecide, NotAnApprover, NeedsAnother or EditsTakeOne.
         """
-        # Whoever decides at the same time waits here, and then counts what this one has said.
+        # Somebody who decides at the same time waits here for the lock, and then sees this decision.
         query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
         row: Any = (await call.execute(query)).one()
         decider.require(gate := PendingDecision.of_approval(row))
@@ -241,7 +242,7 @@ class ApprovalService:
         return "decided"
 
     async def read_decision(self, run_id: str, request_id: str) -> Decision | None:
-        """What was decided about a step of a run; None where nobody has."""
+        """Returns the decision about a step of a run; None if nobody has decided."""
         query = select(approvals).where(
             approvals.c.proposer == f"run:{run_id}",
             approvals.c.request_id == request_id,
@@ -255,13 +256,13 @@ class ApprovalService:
         return Decision(row.id, approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), used)
 
     def used_arguments(self, row: Any) -> dict[str, Any] | None:
-        """What whoever approved a call put in place of what was asked; None where they changed nothing."""
+        """Returns the arguments that the approver changed; None if they changed nothing."""
         return None if row.used is None else json.loads(self._seals.open(row.id, "used", row.used))
 
     async def withdraw_exempt(self, call: "Call", key_id: str, policy: Policy) -> None:
-        """Withdraw what a key proposed and need not ask for any more.
+        """Withdraws the pending proposals of a key that the key no longer needs approval for.
 
-        The key now makes those calls by itself; one that still waited would be done a second time.
+        The key now makes such calls at once; one that still waited would be made a second time.
         """
         effects = [effect for effect in get_args(Effect) if not needs_approval(effect, policy)]
         theirs = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
@@ -279,7 +280,7 @@ class ApprovalService:
             await call.execute(update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values))
 
     async def abandon(self, run_id: str) -> None:
-        """Withdraw what a run proposed, and nobody has decided or begun to make: the run has ended."""
+        """Withdraws the proposals of a run that has ended, unless they were rejected or their call has begun."""
         theirs = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
         columns = (approvals.c.id, approvals.c.status)
         async with self._database.reading() as connection:
@@ -287,7 +288,7 @@ class ApprovalService:
         if not waiting:
             return
         async with self._database.writing() as connection:
-            # As they stand now: one that waits is decided in this moment, perhaps.
+            # They are read again under a lock: somebody may have decided one in the meantime.
             held = select(*columns).where(*theirs).order_by(approvals.c.id).with_for_update()
             for approval_id, status in (await connection.execute(held)).all():
                 if status == "approved" and not await self._jobs.withdraw(connection.execute, job_id_of(approval_id)):
@@ -311,7 +312,7 @@ class ApprovalService:
             return (await connection.execute(select(approvals.c.id).where(*ended).limit(1))).first() is not None
 
     async def list_pending_of_runs(self, call: "Call", run_ids: Sequence[str]) -> Sequence[Any]:
-        """The rows that these runs wait for, oldest first, as the caller's transaction sees them."""
+        """Lists the pending approvals of runs, oldest first, as the caller's transaction sees them."""
         if not run_ids:
             return []
         pending = select(approvals).where(
@@ -323,29 +324,29 @@ class ApprovalService:
         return (await call.execute(pending.order_by(approvals.c.created_at, approvals.c.id))).all()
 
     async def list_runs_that_wait(self, after: str, most: int) -> list[str]:
-        """The ids of runs with a pending proposal, in order, from the first one behind `after`."""
+        """Lists the ids of runs with a pending proposal, in order: at most `most`, all greater than `after`."""
         waiting = select(approvals.c.run_id).where(approvals.c.status == "pending", approvals.c.run_id > after)
         query = waiting.distinct().order_by(approvals.c.run_id).limit(most)
         async with self._database.reading() as connection:
             return list((await connection.execute(query)).scalars())
 
     async def list_approved_of_app(self, app_id: str) -> list[str]:
-        """The ids of an app's calls that were approved, and are not finished yet."""
+        """Lists the ids of an app's calls that were approved and have not finished."""
         query = select(approvals.c.id).where(approvals.c.app_id == app_id, approvals.c.status == "approved")
         async with self._database.reading() as connection:
             return list((await connection.execute(query)).scalars())
 
     async def erase_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> None:
-        """Delete what runs proposed, but for what nobody has decided yet, in the caller's transaction."""
+        """Deletes the proposals of runs in the caller's transaction, except those that are still pending."""
         ended = (approvals.c.run_id.in_(run_ids), approvals.c.status != "pending")
         await execute(delete(approvals).where(*ended))
 
     async def finish(self, call: "Call", result: Any) -> None:
-        """Mark an approved call as made, in the transaction of its effects."""
+        """Marks an approved call as executed, in the transaction of its effects."""
         await self.executor.finish(call, result)
 
     async def tend(self) -> None:
-        """Expire what nobody decided, erase and forget what is past."""
+        """Expires overdue proposals, erases results that nobody fetched, and deletes old rows."""
         now = self._clock.now()
         overdue = select(approvals.c.id).where(approvals.c.status == "pending", approvals.c.expires_at <= now)
         async with self._database.reading() as connection:
@@ -365,18 +366,18 @@ class ApprovalService:
         await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
 
     async def has_proposal(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
-        """Whether this very call was proposed before, and waits still or has an outcome to tell."""
+        """Whether this call was proposed before and still waits, or has an outcome that was not handed out yet."""
         query = select(approvals.c.id).where(*self._match_conditions(call, _digest(call, arguments, meaning))).limit(1)
         async with self._database.reading() as connection:
             return (await connection.execute(query)).first() is not None
 
     def _match_conditions(self, call: "Call", digest: str) -> tuple[Any, ...]:
-        """What is true of the row that a call belongs to."""
+        """Builds the conditions that select the row of this call, if it was proposed before."""
         same = self._digest_conditions(call, digest)
         if call.context.step is not None:
             return same
         now = self._clock.now()
-        # An outcome is told whatever has become of the tool since; to be approved still, it must be the same tool.
+        # An outcome is handed out even if the tool has changed since. A call that still waits is of the same version.
         waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
         return (
             *same,
@@ -396,7 +397,7 @@ class ApprovalService:
         )
 
     async def _find_proposal(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
-        """The row that the call belongs to, of all that were proposed by it before; None where it is a new one."""
+        """Returns the row in which this call was proposed before; None if the call is new."""
         belonging = self._match_conditions(call, digest)
         if call.context.step is not None:
             return await self._step_row(connection, select(approvals).where(*belonging), self._clock.now())
@@ -467,7 +468,7 @@ class ApprovalService:
             raise TooManyPending(details={"limit": most})
 
     async def _require_bytes(self, connection: AsyncConnection, organisation: str, more: int) -> None:
-        """TooManyPending where the sealed arguments of an organisation's waiting calls leave no room for one more."""
+        """Raises TooManyPending if an organisation's waiting calls hold too many bytes of arguments to add `more`."""
         waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
         size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)
         used = int((await connection.execute(select(size).where(*waiting))).scalar_one())
@@ -476,7 +477,7 @@ class ApprovalService:
             raise TooManyPending(told, details={"limit": MOST_BYTES_PENDING, "current": used})
 
     def _read_outcome(self, call: "Call", row: Any) -> tuple[Any, BaobabError | None]:
-        """What became of a proposal: a result, or a refusal."""
+        """Returns the outcome of a proposal: its result, or the error that it is refused with."""
         if row.status == "rejected":
             return None, ApprovalRejected(row.reason, details={"approval_id": row.id})
         if row.status == "failed":
@@ -502,22 +503,23 @@ class ApprovalService:
 
 
 def _describe_row(tool: "Tool | None", row: Any, fields: Fields) -> str:
-    """What the call of a row would do, with the arguments as a person reads them."""
+    """Describes what the call of a row does, with the arguments as a person reads them."""
     user_id = row.caller.get("user_id") if row.caller.get("kind") == "end_user" else None
     return describe_call(tool, fields, effect=row.effect, tainted=bool(row.tainted), user_id=user_id)
 
 
 def _decided_by(caller: Caller) -> str | None:
-    """Who decided: the account, or the app's user."""
+    """Returns the id of the account or of the app's user who decided."""
     if isinstance(caller, (Account, AppKey)):
         return caller.account_id
     return caller.user_id[:36] if isinstance(caller, EndUser) else None
 
 
 def _digest(call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> str:
-    """What makes two calls of one tool the same: a key that acts for one user must not collect another's.
+    """Computes the digest that is equal for two calls of a tool if they are the same call.
 
-    A run may want the same thing twice: its steps are told apart by their own ids.
+    It contains the caller: a key that acts for one user must not get the outcome of another's call. A run may make the
+    same call twice: its steps differ by their own ids.
     """
     step = call.context.step
     asking: Any = proposers.encode_caller(call.caller)

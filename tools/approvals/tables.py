@@ -15,7 +15,7 @@ approvals = Table(
     Column("organisation_id", String(36), nullable=False),
     Column("account_id", String(36), nullable=False),
     Column("app_id", String(36)),
-    # Who proposed it, as `key:<id>`; such a credential never decides.
+    # The credential that proposed the call, as `key:<id>`. It never decides about the call.
     Column("proposer", String(60), nullable=False),
     Column("caller", Json, nullable=False),
     Column("tool", String(128), nullable=False),
@@ -26,7 +26,7 @@ approvals = Table(
     # Erased as soon as the call can no longer be executed.
     Column("arguments", Sealed, nullable=False),
     Column("arguments_digest", String(64), nullable=False),
-    # The arguments as whoever decides reads them, without secrets and cut: what a summary is made of when it is read.
+    # The arguments as the approver reads them: without secrets, long ones cut. Summaries are made from them on read.
     Column("fields", Sealed),
     Column("status", String(20), nullable=False),
     Column("created_at", Instant, nullable=False),
@@ -36,32 +36,32 @@ approvals = Table(
     Column("decided_with", String(60)),
     Column("reason", LongText),
     Column("finished_at", Instant),
-    # Erased when it has been told, and after a day.
+    # Erased when it was handed out, or after a day.
     Column("result", Sealed),
     Column("error", Json),
     Column("collected_at", Instant),
-    # The run of an agent that goes on when this has its outcome.
+    # The agent's run that continues when this call has an outcome.
     Column("run_id", String(36)),
     Column("tainted", Boolean),
     Column("agent", String(100)),
-    # Whether whoever approved it changed the arguments.
+    # Whether the approver changed the arguments.
     Column("edited", Boolean),
-    # Who may decide (deciders.py), how many of them must agree, who of them has, and who started the run.
+    # Who may decide (deciders.py), how many of them must agree, who has agreed, and who started the run.
     Column("approvers", String(120)),
     Column("persons", Integer),
     Column("agreed", Json),
     Column("starter", String(100)),
-    # What whoever approved it put in place of what was asked, without its secrets; kept as long as the row.
+    # The arguments that the approver changed, without secrets; kept as long as the row.
     Column("used", Sealed),
-    # What the arguments only name, as it was when the call was proposed (Tool.meaning).
+    # The digest of what the arguments refer to, from when the call was proposed (Tool.meaning).
     Column("meaning", String(64)),
-    # `fields`, as they were asked.
+    # `fields` of the call as it was proposed, if the approver changed the arguments.
     Column("asked_fields", Sealed),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
     Index("ix_approvals_run_id", "run_id"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),
     Index("ix_approvals_proposer_request_id", "proposer", "request_id"),
-    # The same call proposed twice at once is one row.
+    # A call that is proposed twice at the same time is one row.
     Index(
         "uq_approvals_pending",
         "proposer",
@@ -77,7 +77,7 @@ approvals = Table(
 
 @dataclass(frozen=True, slots=True)
 class FieldCipher:
-    """What only the vault can read, bound to its row and column."""
+    """Encrypts columns of approvals. A ciphertext can be read only in its own row and column."""
 
     vault: Vault
 
@@ -88,5 +88,5 @@ class FieldCipher:
         return self.vault.open(value, f"approvals.{column}:{approval_id}").decode()
 
     def without_arguments(self, approval_id: str) -> dict[str, str]:
-        """What takes the arguments out of a row; the column is never empty, so that every key rotation can read it."""
+        """Returns the values that erase the arguments of a row; key rotation expects that the column is never empty."""
         return {"arguments": self.seal(approval_id, "arguments", "{}")}

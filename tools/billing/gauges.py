@@ -11,7 +11,7 @@ from baobab.tools.core.services import Services
 
 @billing.gauge("baobab_credits_reserved_usd")
 async def read_reserved(services: Services) -> Reading:
-    """Credits that are set aside for calls under way, of all organisations together, in US dollars."""
+    """Credits that are reserved for calls under way, of all organisations together, in US dollars."""
     open_ = credit_reservations.c.ended_at.is_(None)
     async with services.database.reading() as connection:
         reserved = await connection.scalar(select(func.sum(credit_reservations.c.amount)).where(open_))

@@ -1,4 +1,4 @@
-"""What billing does by itself: money that was set aside for calls whose process is gone comes back."""
+"""The jobs of billing: reservations of processes that died are released."""
 
 from baobab.tools.billing.ledger.budgets import BudgetPeriod
 from baobab.tools.billing.ledger.credits import Credits
@@ -9,7 +9,7 @@ from baobab.tools.core.jobs import Event
 
 @billing.job(every=30)
 async def credits_sweep(job: Job) -> None:
-    """Release reservations that are past their time."""
+    """Releases expired reservations."""
     await job.services.part(Credits).sweep()
 
 
@@ -18,7 +18,7 @@ _PERIODS: tuple[BudgetPeriod, ...] = ("day", "month")
 
 @billing.job(on="app.deleted")
 async def billing_forget_app(job: Job, event: Event) -> None:
-    """Delete the budgets of an app that is gone."""
+    """Deletes the budgets of an app that was deleted."""
     assert event.app_id is not None
     organisation: str | None = event.data.get("organization_id")
     if organisation is not None:

@@ -1,4 +1,4 @@
-"""Standing: in which organisation a call is made, and whether its caller may."""
+"""Standing: the organisation that a call is about, and whether the caller has the role for it."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ OrganizationId = Annotated[Uuid, Field(description="Another organisation that yo
 
 
 async def resolve_organisation(call: Call, org_id: str | None, needed: Role = "member") -> str:
-    """The organisation that is asked for, else the caller's; Forbidden without the role in it.
+    """Returns the organisation that the call names, else the caller's. Raises Forbidden without the role in it.
 
     The directory is asked: what only looks at credits needs no transaction of its own.
     """

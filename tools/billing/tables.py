@@ -22,16 +22,16 @@ credit_accounts = Table(
     "credit_accounts",
     metadata,
     Column("organisation_id", _ID, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
-    # The first day of the month that `allowance_used` is about.
+    # The first day of the month to which `allowance_used` belongs.
     Column("month", Date, nullable=False),
     Column("allowance_used", BigInteger, nullable=False),
-    # Of an allowance that is given once instead.
+    # What was used of an allowance that is given only once.
     Column("once_used", BigInteger, nullable=False),
-    # What was topped up and not spent; below zero it is owed.
+    # What was topped up and not spent; negative if more was used.
     Column("credits", BigInteger, nullable=False),
     # The sum of the open reservations.
     Column("reserved", BigInteger, nullable=False),
-    # Terms of its own; null is what the plan says.
+    # The organisation's own terms; null: those of the plan.
     Column("allowance", BigInteger),
     Column("floor", BigInteger),
 )
@@ -43,18 +43,18 @@ credit_reservations = Table(
     _of_account(),
     Column("app_id", String(36)),
     Column("key_id", _ID),
-    # The run of an agent that it is for, and the ids of the agents whose runs that is part of, with spaces between.
+    # The agent's run that it is for, and the ids of the agents whose runs that run is part of, separated by spaces.
     Column("run_id", _ID),
     Column("agent_ids", Text),
     Column("purpose", String(40), nullable=False),
     Column("amount", BigInteger, nullable=False),
-    # Open until it has an end; ended with a cost it was settled, without one released.
+    # Null while it is open. It was settled if it has a cost, else released.
     Column("cost", BigInteger),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),
     Column("ended_at", Instant),
 )
-# Each holds its own rows only: a reservation is in one of them, and not in the other.
+# Two partial indexes: a reservation is in one of them, and not in the other.
 _OPEN, _ENDED = credit_reservations.c.ended_at.is_(None), credit_reservations.c.ended_at.is_not(None)
 Index("ix_credit_reservations_open", credit_reservations.c.expires_at, sqlite_where=_OPEN, postgresql_where=_OPEN)
 Index("ix_credit_reservations_ended", credit_reservations.c.ended_at, sqlite_where=_ENDED, postgresql_where=_ENDED)
@@ -65,13 +65,13 @@ credit_budgets = Table(
     "credit_budgets",
     metadata,
     _of_account(primary_key=True),
-    # `app`, `key` or `agent`, and its id. Every agent that spends has one for the day, whether it is bounded or not.
+    # `app`, `key` or `agent`, and its id. Every agent that spends has a row for the day, with or without a limit.
     Column("subject", String(10), primary_key=True),
     Column("subject_id", _ID, primary_key=True),
     # `day` or `month`.
     Column("period", String(10), primary_key=True),
     Column("most", BigInteger, nullable=False),
-    # The first day of the period that `spent` is about.
+    # The first day of the period to which `spent` belongs.
     Column("since", Date, nullable=False),
     Column("spent", BigInteger, nullable=False),
     Column("reserved", BigInteger, nullable=False),
@@ -87,7 +87,7 @@ BUDGETED = (
     .correlate(api_keys)
     .label("budgeted")
 )
-"""Beside the columns of a key: whether it has a budget."""
+"""A column for queries of keys: whether the key has a budget."""
 
 credit_top_ups = Table(
     "credit_top_ups",
@@ -103,11 +103,11 @@ credit_usage = Table(
     metadata,
     _of_account(primary_key=True),
     Column("day", Date, primary_key=True),
-    # Empty where there was none: a primary key takes no nulls.
+    # Empty if there is none: a primary key takes no nulls.
     Column("app_id", String(36), primary_key=True),
     Column("key_id", _ID, primary_key=True),
     Column("model", Text, primary_key=True),
-    # Paid for by the customer's own contract with the provider; its cost is told and was not charged.
+    # Whether the customer's own provider key paid for it. Its cost is reported and was not charged.
     Column("byok", Boolean, primary_key=True),
     Column("requests", BigInteger, nullable=False),
     Column("prompt_tokens", BigInteger, nullable=False),

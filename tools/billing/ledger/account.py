@@ -1,4 +1,4 @@
-"""One organisation's account: its terms, and what it has used of them."""
+"""The account of one organisation: its terms, and what it has used of them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ _OPEN = """
 
 @dataclass(slots=True)
 class Account:
-    """One organisation's money, as its row says."""
+    """The money of one organisation, as in its row."""
 
     organisation_id: str
     terms: Terms
     month: date
     used: int
-    """Of this month's allowance."""
+    """What was used of this month's allowance."""
     once_used: int
-    """Of an allowance that is given once."""
+    """What was used of an allowance that is given only once."""
     credits: int
     reserved: int
 
     def roll(self, today: date) -> None:
-        """Begin the month of this day. Never backwards: another machine's clock may be ahead."""
+        """Begins the month of this day; never an earlier one, for another machine's clock may be ahead."""
         month = today.replace(day=1)
         if month > self.month:
             self.month, self.used = month, 0
@@ -41,7 +41,7 @@ class Account:
         return Balance(left, self.credits, self.reserved, self.terms.floor)
 
     def debit(self, cost: int) -> None:
-        """From the allowance, then from what was topped up, then owed: what was used has been used."""
+        """Charges an amount: to the allowance, then to the top-ups, whose balance may become negative."""
         left = self.balance.allowance
         allowed = cost if left is None else min(left, cost)
         if self.terms.once:
@@ -52,7 +52,7 @@ class Account:
 
 
 def open_accounts(statements: Statements, organisation_ids: Iterable[str], month: date) -> None:
-    """Make the accounts of organisations that have none yet.
+    """Creates the accounts of organisations that have none yet.
 
     In a transaction of its own: one that holds locks may not wait for another that is just making the same account.
     """
@@ -60,7 +60,7 @@ def open_accounts(statements: Statements, organisation_ids: Iterable[str], month
 
 
 def terms_of(plan: str, allowance: int | None, floor: int | None) -> Terms:
-    """The terms of a plan, or an organisation's own where it has them."""
+    """Returns the terms of a plan, or an organisation's own if it has them."""
     terms = TERMS[plan]
     if allowance is None and floor is None:
         return terms

@@ -28,7 +28,7 @@ class Budget:
     reserved: int
 
     def roll(self, today: date) -> None:
-        """Begin the period of this day. Never backwards: another machine's clock may be ahead."""
+        """Begins the period of this day; never an earlier one, for another machine's clock may be ahead."""
         since = first_day(self.period, today)
         if since > self.since:
             self.since, self.spent_nanos = since, 0
@@ -43,7 +43,7 @@ class Budget:
         return datetime(following.year, following.month, following.day, tzinfo=UTC)
 
     def as_details(self) -> dict[str, Any]:
-        """The fields of an answer, in dollars."""
+        """Returns the fields of an answer, in dollars."""
         return {
             "subject": self.subject,
             "subject_id": self.subject_id,

@@ -1,8 +1,8 @@
-"""Credits: what an organisation has, what is set aside for work under way, and what was used.
+"""Credits: the balance of an organisation, what is reserved for work under way, and what was used.
 
-Whoever is about to spend reserves first and settles after: so what many do at once never spends more than there is, and
-a process that dies leaves nothing behind but a reservation, which the sweeper gives back. docs/credits.md is the page
-for those who use it.
+A caller reserves money before it spends and settles afterwards. So concurrent calls together never spend more than the
+balance, and a process that dies leaves only a reservation, which `sweep` releases. docs/credits.md explains credits to
+users.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,9 @@ from baobab.tools.core.money import MOST
 T = TypeVar("T")
 
 REMEMBERED = timedelta(days=3)
-"""How long a settled reservation is known, so that to settle it twice is to settle it once."""
+"""How long a settled reservation is kept, so that settling it again has no effect."""
 LATE = timedelta(days=35)
-"""How long after its release a reservation can still be settled; and how long what a run of an agent cost is known."""
+"""How long a released reservation can still be settled, and how long the cost of an agent's run is kept."""
 _ROUND = 500
 
 _SET_TERMS = "UPDATE credit_accounts SET allowance = ?, floor = ? WHERE organisation_id = ?"
@@ -51,13 +51,14 @@ _RESERVED = """
 
 
 class Credits:
-    """Every amount is integer nano-dollars, at most a million dollars; ValueError where it is not.
+    """The credits of all organisations.
 
-    Every method may raise DatabaseUnavailable. To settle, release or top up once more is then safe; what was reserved
-    without anybody hearing of it comes back by itself.
+    Amounts are integer nano-dollars, at most a million dollars; any other amount raises ValueError. Every method may
+    raise DatabaseUnavailable. Settling, releasing or topping up again is then safe; a reservation that nobody knows of
+    is released when it expires.
 
-    unit: what is changed becomes a part of it, to stand or fall with whatever else it does; it has its turn then, and
-    calls nothing else here that writes before it is committed.
+    unit: a transaction that the change becomes part of. It then holds the write lock, and must not call another method
+    here that writes before it is committed.
     """
 
     budgeted_column = BUDGETED
@@ -69,17 +70,17 @@ class Credits:
         self._writer = CreditWriter(database, clock)
 
     async def close(self) -> None:
-        """Returns when everything asked before has its outcome."""
+        """Waits until all operations that were requested before are finished."""
         await self._writer.close()
 
     async def open_account(self, execute: Execute, organisation: Mapping[str, Any]) -> None:
-        """Begin one without an allowance where the organisation is nobody's personal one, in the caller's transaction.
+        """Creates the credit account of a shared organisation, without an allowance, in the caller's transaction.
 
-        organisation: its row. Any other account is made when it is first needed.
+        organisation: its row. The account of a personal organisation is created when it is first needed.
         """
         if organisation["personal"] or TERMS[organisation["plan"]].allowance is None:
             return
-        # One allowance for each account: organisations are made for nothing.
+        # Only personal organisations have an allowance: anybody could create more organisations to get more of it.
         nothing = dict.fromkeys(("allowance_used", "once_used", "credits", "reserved", "allowance"), 0)
         month = first_day("month", organisation["created_at"].date())
         await execute(insert(credit_accounts), {"organisation_id": organisation["id"], "month": month, **nothing})
@@ -96,12 +97,12 @@ class Credits:
         least: int | None = None,
         spender: Spender | None = None,
     ) -> Reservation:
-        """Set money aside. CreditsExhausted, BudgetExhausted (both 402), NoCreditAccount (404).
+        """Reserves money. Raises CreditsExhausted, BudgetExhausted (both 402) or NoCreditAccount (404).
 
-        amount: 0 where nothing will be charged (a free model, the customer's own key); that is never refused.
-        least: where less will do, the least that is of use: what is set aside is then at most a quarter of what is left
-            in the balance and in each budget, and never less than this.
-        ttl_seconds: after which the sweeper gives it back; what is settled later is charged all the same.
+        amount: 0 if nothing will be charged (a free model, the customer's own key); that is never refused.
+        least: the smallest amount that is of use, if less than `amount` will do. What is reserved is then at most a
+            quarter of what is left in the balance and in each budget, and never less than this.
+        ttl_seconds: how long until `sweep` releases it. A reservation that is settled later is still charged.
         spender: the run of an agent that it is for; it counts against the day's budgets of its agents.
         """
         _require_amount(amount)
@@ -116,7 +117,7 @@ class Credits:
         return made
 
     async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
-        """Hold it for so long from now; nothing happens where it has ended."""
+        """Makes a reservation expire `ttl_seconds` from now; does nothing if it has ended."""
         columns = credit_reservations.c
         mine = (columns.id == reservation.id, columns.ended_at.is_(None))
         until = self._clock.now() + timedelta(seconds=ttl_seconds)
@@ -124,20 +125,20 @@ class Credits:
             await connection.execute(update(credit_reservations).where(*mine).values(expires_at=until))
 
     async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
-        """Charge what it cost, give back the rest, count the usage: once, however often it is called.
+        """Charges the cost, releases the rest and counts the usage; has no effect when it is called again.
 
-        cost: may be more than was reserved; what is not there is owed. With `usage.byok` it is counted, not charged.
-        Raises UnknownReservation.
+        cost: may be more than was reserved; the balance may become negative. With `usage.byok` it is counted, not
+            charged. Raises UnknownReservation.
         """
         _require_amount(cost)
         await self._writer.execute(Settle(reservation.id, reservation.organisation_id, cost, usage))
 
     async def release(self, reservation: Reservation) -> None:
-        """Give everything back; nothing happens where that is done or it was settled."""
+        """Releases the whole reservation; does nothing if it was released or settled before."""
         await self._writer.execute(Release(reservation.id, reservation.organisation_id))
 
     async def sweep(self) -> int:
-        """Release what is past its time, forget what ended long ago; how many were released."""
+        """Releases expired reservations, deletes those that ended long ago, and returns how many were released."""
         released = 0
         columns = credit_reservations.c
         while True:
@@ -158,7 +159,7 @@ class Credits:
         return released
 
     async def account(self, organisation_id: str) -> Account:
-        """An organisation's terms and what it has used of them, as they stand in this month. NoCreditAccount (404)."""
+        """Returns an organisation's terms and what it has used of them this month. Raises NoCreditAccount (404)."""
         query = (
             select(organisations.c.plan, credit_accounts)
             .join(credit_accounts, credit_accounts.c.organisation_id == organisations.c.id, isouter=True)
@@ -178,13 +179,13 @@ class Credits:
         return account
 
     async def balance(self, organisation_id: str) -> Balance:
-        """NoCreditAccount (404)."""
+        """Returns an organisation's balance. Raises NoCreditAccount (404)."""
         return (await self.account(organisation_id)).balance
 
     async def top_up(self, organisation_id: str, amount: int, reference: str, *, unit: Unit | None = None) -> Balance:
-        """Add money, once for each reference. TopUpConflict (409), NoCreditAccount (404).
+        """Adds money, once for each reference. Raises TopUpConflict (409) or NoCreditAccount (404).
 
-        reference: names the payment, up to 200 characters.
+        reference: the name of the payment, up to 200 characters.
         """
         _require_amount(amount)
         if not amount:
@@ -213,9 +214,10 @@ class Credits:
         floor: int | None = None,
         unit: Unit | None = None,
     ) -> None:
-        """Terms of its own: each month's allowance, and how far below zero it may go; None: what its plan says.
+        """Sets an organisation's own terms in place of its plan's. Raises NoCreditAccount (404).
 
-        floor: at most 0. NoCreditAccount (404).
+        allowance: of each month; None: that of the plan.
+        floor: the lowest balance, at most 0; None: that of the plan.
         """
         _require_amount(allowance or 0)
         _require_amount(-(floor or 0))
@@ -236,9 +238,9 @@ class Credits:
         *,
         unit: Unit | None = None,
     ) -> Budget:
-        """Bound what an app or a key may spend in each day or month; what it has spent in this one counts.
+        """Limits what an app or a key may spend in each day or month, including what it has spent in the current one.
 
-        NoCreditAccount (404). Whether the app or the key is the organisation's is for the caller to know.
+        Raises NoCreditAccount (404). The caller has checked that the app or the key belongs to the organisation.
         """
         _require_amount(most)
         _require_text(subject_id, 36)
@@ -264,7 +266,7 @@ class Credits:
         *,
         unit: Unit | None = None,
     ) -> bool:
-        """Whether there was one."""
+        """Deletes a budget and returns whether there was one."""
         columns = credit_budgets.c
         gone = delete(credit_budgets).where(
             columns.organisation_id == organisation_id,
@@ -285,7 +287,7 @@ class Credits:
         *,
         unit: Unit | None = None,
     ) -> list[Budget]:
-        """Those that are set for an organisation's apps and keys, or those of one subject, as they stand today."""
+        """Lists the budgets of an organisation's apps and keys, or those of one subject, as of today."""
         query = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)
         if subject is None:
             query = query.where(credit_budgets.c.subject != "agent")
@@ -300,11 +302,11 @@ class Credits:
         return budgets
 
     async def agent_budget(self, organisation_id: str, agent_id: str) -> Budget | None:
-        """What the runs of an agent have cost today; None where none of them has cost anything for days."""
+        """Returns an agent's daily budget with what its runs have cost today; None if they cost nothing for days."""
         return next(iter(await self.budgets(organisation_id, "agent", agent_id)), None)
 
     async def run_cost(self, run_id: str) -> int:
-        """What was charged for the calls that a run of an agent made, without those of the runs below it."""
+        """Returns what was charged for the calls of an agent's run, without those of its child runs."""
         columns = credit_reservations.c
         query = select(func.coalesce(func.sum(columns.cost), 0)).where(columns.run_id == run_id)
         async with self._database.reading() as connection:
@@ -321,7 +323,7 @@ class Credits:
         by: Sequence[UsagePart] = ("model",),
         most: int | None = None,
     ) -> list[UsageLine]:
-        """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`. most: rows."""
+        """Returns what was settled in the days (UTC) from `first` to `last`, both included, in at most `most` rows."""
         async with self._database.reading() as connection:
             return await read_usage(
                 connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most

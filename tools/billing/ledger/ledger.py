@@ -1,4 +1,4 @@
-"""What one transaction of credits has locked, read and changed."""
+"""The ledger: the accounts that one transaction of credits has locked, with what it reads and changes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
@@ -10,7 +10,7 @@ from baobab.tools.billing.ledger.account import Account, terms_of
 from baobab.tools.billing.ledger.budgets import Budget, BudgetSubject
 from baobab.tools.core.credits import Usage
 
-# Everybody locks in one order, so nobody waits in a circle.
+# All transactions lock in the same order, so they cannot deadlock.
 _LOCKED = """
     SELECT locked.organisation_id, month, allowance_used, once_used, credits, reserved, allowance, floor, plan
     FROM credit_accounts locked JOIN organisations ON organisations.id = locked.organisation_id
@@ -53,7 +53,7 @@ _SAVE_BUDGET = """
 
 @dataclass(slots=True)
 class ReservationRow:
-    """A reservation, as its row says."""
+    """The row of a reservation."""
 
     id: str
     organisation_id: str
@@ -63,21 +63,21 @@ class ReservationRow:
     cost: int | None = None
     is_open: bool = True
     is_overdue: bool = False
-    """Past its time, open or not."""
+    """Whether its time is over, open or not."""
     run_id: str | None = None
     agent_ids: str | None = None
-    """The agents for whose runs it is, with spaces between."""
+    """The ids of the agents whose runs it is for, separated by spaces."""
 
     @property
     def subjects(self) -> list[tuple[BudgetSubject, str]]:
-        """What it counts against beside its organisation."""
+        """The app, key and agents whose budgets it counts against."""
         named: list[tuple[BudgetSubject, str | None]] = [("app", self.app_id), ("key", self.key_id)]
         agents: list[tuple[BudgetSubject, str]] = [("agent", one) for one in (self.agent_ids or "").split()]
         return [(subject, id_) for subject, id_ in named if id_] + agents
 
 
 class Ledger:
-    """Holds the locks of its accounts; what is changed in it is written by `save`."""
+    """Holds the locks of its accounts and collects changes, which `save` writes."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
@@ -93,7 +93,7 @@ class Ledger:
         self._usage: dict[tuple[Any, ...], list[int]] = {}
 
     def lock(self, organisation_ids: Iterable[str], now: Callable[[], datetime]) -> None:
-        """Lock the accounts that are there; `now` is asked for the time when that is done, not before it waits."""
+        """Locks the accounts that exist. now: called for the time after the locks are held, not before the wait."""
         found = self._statements.rows(_LOCKED, sorted(set(organisation_ids)))
         self.now = now()
         self.today = self.now.date()
@@ -104,7 +104,7 @@ class Ledger:
             self.accounts[organisation_id] = account
 
     def read(self, reservations: list[str], references: list[str], subjects: set[str]) -> None:
-        """Read what the operations will look at: after the locks, so nobody changes it before they have."""
+        """Reads the rows that the operations need. It comes after the locks, so that nobody changes the rows."""
         rows = self._statements.rows
         if reservations:
             for row in rows(_HELD, self.now, reservations):
@@ -124,7 +124,7 @@ class Ledger:
                 self._budgets.setdefault((organisation_id, subject_id), []).append(budget)
 
     def budgets(self, held: ReservationRow) -> list[Budget]:
-        """Those that a reservation counts against."""
+        """Returns the budgets that a reservation counts against."""
         if not self._budgets:
             return []
         found = []
@@ -134,7 +134,7 @@ class Ledger:
         return found
 
     def bound_agent(self, organisation_id: str, agent_id: str, most: int) -> None:
-        """Have a budget of the day for an agent, as it is bounded now."""
+        """Sets the daily budget of an agent, with its present limit."""
         there = self._budgets.setdefault((organisation_id, agent_id), [])
         budget = next((one for one in there if one.subject == "agent"), None)
         if budget is None:
@@ -143,7 +143,7 @@ class Ledger:
         budget.most = most
 
     def hold(self, held: ReservationRow, purpose: str, until: datetime) -> None:
-        """Add a reservation: to the account's reserved money and to that of the budgets it counts against."""
+        """Adds a reservation: to the reserved money of the account and of its budgets."""
         self.accounts[held.organisation_id].reserved += held.amount
         for budget in self.budgets(held):
             budget.reserved += held.amount
@@ -151,7 +151,7 @@ class Ledger:
         self._reserved.append((*whose, purpose, held.amount, self.now, until, held.run_id, held.agent_ids))
 
     def end(self, held: ReservationRow, cost: int | None) -> None:
-        """Give back what is reserved, unless that was done before, and charge what it cost, if it did."""
+        """Releases what is reserved, unless that was done before, and charges the cost, if there is one."""
         account = self.accounts[held.organisation_id]
         budgets = self.budgets(held)
         if held.is_open:
@@ -193,7 +193,7 @@ class Ledger:
             budgets = [budget for some in self._budgets.values() for budget in some]
             if kept := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
                 each(_SAVE_BUDGET, kept)
-            # Those of agents come and go by themselves.
+            # Budgets of agents are created here; those of apps and keys exist already.
             if made := [astuple(budget) for budget in budgets if budget.subject == "agent"]:
                 each(_SAVE_AGENT_BUDGET, made)
 
@@ -209,5 +209,5 @@ def _budget_row(budget: Budget) -> tuple[Any, ...]:
 
 
 def _day(kept: date | str) -> date:
-    """A day as the database has it: SQLite keeps text."""
+    """Returns the date that a database column holds; SQLite stores it as text."""
     return date.fromisoformat(kept) if isinstance(kept, str) else kept

@@ -17,23 +17,23 @@ from baobab.tools.core.credits import Reservation, Spender, UnknownReservation, 
 from baobab.tools.core.money import MOST
 
 _SHARES = 4
-"""The part of what is left that one call is given at most, where it names no limit of its own."""
+"""The largest part of what is left that one call may reserve if it names no limit of its own."""
 
 
 class Operation(ABC):
-    """What is to be done; many of them are done by one ledger, in the order in which they were asked."""
+    """One change to an account. A ledger applies many of them, in the order in which they were requested."""
 
     __slots__ = ()
     organisation_id: str
     durable: ClassVar[bool] = False
-    """Whether the disk must have it before anybody is told (docs/decisions/0019-credits-durability.md)."""
+    """Whether it must be on the disk before its caller gets the result (docs/decisions/0019-credits-durability.md)."""
 
     @abstractmethod
     def apply(self, ledger: Ledger) -> Any:
-        """Change the ledger, or raise and leave it as it was."""
+        """Changes the ledger, or raises and leaves it unchanged."""
 
     def undo(self, result: Any) -> "Operation | None":
-        """What makes up for it when nobody waits for its result any more; None: it is right as it is."""
+        """Returns the operation that undoes this one if its caller has gone; None if nothing needs to be undone."""
         return None
 
 
@@ -47,7 +47,7 @@ class Reserve(Operation):
     purpose: str
     ttl: timedelta
     least: int | None = None
-    """Where less than `amount` will do, the least of it that is of use."""
+    """The smallest amount that is of use, if less than `amount` will do."""
     spender: Spender | None = None
 
     def apply(self, ledger: Ledger) -> Reservation:
@@ -58,7 +58,7 @@ class Reserve(Operation):
         held = ReservationRow(self.id, self.organisation_id, self.app_id, self.key_id, amount)
         if self.spender is not None:
             held.run_id, held.agent_ids = self.spender.run_id, " ".join(id_ for id_, _ in self.spender.agents)
-        # What costs nothing is refused to nobody.
+        # A reservation of nothing is never refused.
         if amount:
             for agent_id, most in self.spender.agents if self.spender else ():
                 ledger.bound_agent(self.organisation_id, agent_id, MOST if most is None else most)
@@ -66,7 +66,7 @@ class Reserve(Operation):
             if self.least is not None:
                 left = [budget.most - budget.spent_nanos - budget.reserved for budget in budgets]
                 left += [] if balance.available is None else [balance.available]
-                # Others come, too.
+                # Something is left for other calls.
                 amount = max(self.least, min([amount, *(room // _SHARES for room in left)]))
             if balance.available is not None and balance.available < amount:
                 raise describe_exhausted_credits(balance, amount)
@@ -103,10 +103,10 @@ class Release(Operation):
     reservation_id: str
     organisation_id: str
     expired: bool = False
-    """Only if it is past its time."""
+    """Whether only a reservation whose time is over is released."""
 
     def apply(self, ledger: Ledger) -> bool:
-        """Whether it was open until now."""
+        """Returns whether the reservation was open."""
         held = ledger.held.get(self.reservation_id)
         if held is None or not held.is_open or held.organisation_id != self.organisation_id:
             return False

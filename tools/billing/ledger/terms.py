@@ -1,4 +1,4 @@
-"""What an organisation may spend, in nano-dollars."""
+"""The terms of an organisation: what it may spend, in nano-dollars."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +21,17 @@ TERMS = {
     "certified": Terms(15 * USD),
     "enterprise": Terms(None),
 }
-"""By plan (contract, document 4, B5)."""
+"""The terms by plan (contract, document 4, B5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What an organisation has at one moment, in nano-dollars."""
+    """The balance of an organisation at one moment, in nano-dollars."""
 
     allowance: int | None
-    """What is left of the allowance; None is without a cap."""
+    """What is left of the allowance; None if it has no cap."""
     credits: int
-    """What is left of the top-ups; below zero it is owed."""
+    """What is left of the top-ups; negative if more was used."""
     reserved: int
     floor: int
 
@@ -41,11 +41,11 @@ class Balance:
 
     @property
     def available(self) -> int | None:
-        """What may be reserved; below zero where more was used than there was."""
+        """What may be reserved; negative if more was used than there was."""
         return None if self.total is None else self.total - self.floor - self.reserved
 
     def as_details(self) -> dict[str, Any]:
-        """The fields of an answer, in dollars."""
+        """Returns the fields of an answer, in dollars."""
         return {
             "balance_usd": _optional_usd(self.total),
             "credit_floor_usd": usd(self.floor),

@@ -1,4 +1,4 @@
-"""What was used: counted by day (UTC), app, key and model when a reservation is settled."""
+"""Usage: counted by day (UTC), app, key and model when a reservation is settled."""
 
 from collections.abc import Sequence
 from datetime import date

@@ -1,7 +1,8 @@
-"""The one who writes credits in a process.
+"""The writer of credits, one in each process.
 
-Whatever is asked in one turn of the event loop, and while a transaction is under way, goes into one transaction: a
-commit costs about the same for one operation and for hundreds. A single caller waits for nothing but its own.
+All operations that are requested in one iteration of the event loop, or while a transaction is under way, share the
+next transaction: a commit costs about the same for one operation and for hundreds. An operation that comes alone is
+committed at once.
 """
 
 import asyncio
@@ -21,10 +22,10 @@ from baobab.tools.core.errors import BaobabError
 
 T = TypeVar("T")
 
-# Bounds the time that one transaction takes of the event loop, or holds its accounts against other processes.
+# It bounds how long one transaction occupies the event loop and locks its accounts against other processes.
 _LARGEST_GROUP = 128
 _LONE = 15
-"""Operations that are done at once after one that nobody joined: the next one is waited with, to see who joins it."""
+"""How many operations are committed at once after a group of one; the next is queued, to see whether others join."""
 
 
 class _QueuedOperation(NamedTuple):
@@ -46,7 +47,7 @@ class CreditWriter:
         self._lone = 0
 
     async def execute(self, operation: Operation) -> Any:
-        """The operation's result, committed; what it refused with, or DatabaseUnavailable."""
+        """Commits an operation and returns its result. Raises its refusal, or DatabaseUnavailable."""
         if self._lone and not self._queue and not operation.durable and (self._task is None or self._task.done()):
             self._lone -= 1
             with contextlib.suppress(DatabaseBusy):
@@ -55,7 +56,7 @@ class CreditWriter:
         try:
             return await future
         except asyncio.CancelledError:
-            # Both in the same turn of the loop: it is done, and nobody will hear of it.
+            # It was committed and cancelled in the same iteration of the loop: nobody gets its result.
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._undo(operation, future.result())
             raise
@@ -73,11 +74,11 @@ class CreditWriter:
         return self._transactions.run_now(work)
 
     async def execute_all(self, operations: Iterable[Operation]) -> list[Any]:
-        """The same of several, which share a transaction as far as they fit."""
+        """Commits several operations, which share transactions, and returns their results."""
         return await asyncio.gather(*[self._enqueue(operation) for operation in operations])
 
     async def run_locked(self, wanted: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True) -> T:
-        """Call `work` in a transaction that holds the locks of these accounts, those that can be made made."""
+        """Calls `work` in a transaction that holds the locks of these accounts; missing ones are created first."""
         missing: set[str] = set()
 
         def first(statements: Statements) -> T | None:
@@ -108,7 +109,7 @@ class CreditWriter:
         return await run_in_unit(unit, work_in_unit)
 
     async def close(self) -> None:
-        """Returns when everything asked before has its outcome."""
+        """Waits until all operations that were requested before are finished."""
         while self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
         await self._transactions.close()
@@ -122,7 +123,7 @@ class CreditWriter:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.append(_QueuedOperation(future, operation))
         if self._task is None or self._task.done():
-            # It begins when all who are ready now have asked.
+            # It starts after all tasks that are ready now have enqueued their operations.
             self._task = asyncio.create_task(self._run(), name="credit-writer")
         return future
 
@@ -132,11 +133,11 @@ class CreditWriter:
             try:
                 outcomes = await self._commit_group([waiting.operation for waiting in group])
             except DatabaseUnavailable as exc:
-                # One each: many raise it at once.
+                # Each waiter gets a copy: an exception must not be raised by several tasks.
                 outcomes = [_Result(None, _copy_error(exc)) for _ in group]
             except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
                 outcomes = [_Result(None, exc) for _ in group]
-            # Whoever comes alone is likely to come alone again: that needs no task, and no future.
+            # After a group of one, the next operation is likely to come alone, too: it needs no task and no future.
             self._lone = _LONE if len(group) == 1 else 0
             self._resolve(group, outcomes)
 
@@ -164,7 +165,7 @@ class CreditWriter:
     def _undo(self, operation: Operation, result: Any) -> None:
         undoing = operation.undo(result)
         if undoing is not None:
-            # Nobody waits for this either; if it fails, the sweeper does it later.
+            # Nobody waits for this either. If it fails, `sweep` releases the reservation later.
             self._enqueue(undoing).add_done_callback(_consume_exception)
 
 
