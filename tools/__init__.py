@@ -25,6 +25,6 @@ DOMAINS = (
 
 
 def toolsets() -> Iterator[Toolset]:
-    """The families of every domain; importing a domain registers its tools."""
+    """The toolsets of every domain; importing a domain registers its tools."""
     for domain in DOMAINS:
         yield from import_module(f"baobab.tools.{domain}").TOOLSETS

@@ -4,6 +4,6 @@ from baobab.tools.accounts import tools
 from baobab.tools.accounts.tools import accounts
 
 TOOLSETS = (accounts,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (tools,)
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

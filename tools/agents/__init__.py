@@ -6,7 +6,7 @@ from baobab.tools.agents.tools import deletion, forks, interrupts, public, runs,
 from baobab.tools.agents.toolset import agents
 
 TOOLSETS = (agents,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     gauges,
     jobs,
@@ -19,4 +19,4 @@ MODULES = (
     tool_servers,
     webhooks,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

@@ -148,7 +148,7 @@ async def agents_orphans(job: Job, run_id: str) -> None:
 
 
 async def _advance(services: Services, database: Database, run_id: str, why: str, tenant: str) -> None:
-    """Ask for another segment of a run, once for each reason."""
+    """Enqueues the job that continues a run, once for each reason."""
     async with database.writing_unit() as unit:
         await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}", tenant=tenant)
 

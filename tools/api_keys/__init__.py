@@ -4,6 +4,6 @@ from baobab.tools.api_keys import tools
 from baobab.tools.api_keys.tools import api_keys
 
 TOOLSETS = (api_keys,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (tools,)
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

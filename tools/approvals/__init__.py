@@ -4,10 +4,10 @@ from baobab.tools.approvals import gauges, jobs, tools
 from baobab.tools.approvals.toolset import approvals
 
 TOOLSETS = (approvals,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     gauges,
     jobs,
     tools,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

@@ -10,10 +10,10 @@ TOOLSETS = (
     apps,
     config,
 )
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     jobs,
     apps_tools,
     config_tools,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

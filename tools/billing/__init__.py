@@ -5,7 +5,7 @@ from baobab.tools.billing.tools import budgets, statement, usage
 from baobab.tools.billing.toolset import billing
 
 TOOLSETS = (billing,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     gauges,
     jobs,
@@ -13,4 +13,4 @@ MODULES = (
     statement,
     usage,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

@@ -4,11 +4,11 @@ from baobab.tools.kv.tools import administration, batches, entries, expose_rules
 from baobab.tools.kv.toolset import kv
 
 TOOLSETS = (kv,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     administration,
     batches,
     entries,
     expose_rules,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

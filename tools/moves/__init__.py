@@ -4,9 +4,9 @@ from baobab.tools.moves import jobs, tools
 from baobab.tools.moves.toolset import moves
 
 TOOLSETS = (moves,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     jobs,
     tools,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

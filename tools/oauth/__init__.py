@@ -4,9 +4,9 @@ from baobab.tools.oauth import jobs, tools
 from baobab.tools.oauth.toolset import oauth
 
 TOOLSETS = (oauth,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     jobs,
     tools,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""

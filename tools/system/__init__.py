@@ -4,9 +4,9 @@ from baobab.tools.system import gauges, tools
 from baobab.tools.system.toolset import system
 
 TOOLSETS = (system,)
-"""The families of this domain, in the order in which catalogues show them."""
+"""The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     gauges,
     tools,
 )
-"""Importing these registers the tools, jobs and gauges of the families."""
+"""Importing these registers the tools, jobs and gauges of the toolsets."""
