@@ -1,4 +1,4 @@
-"""Agents: graphs that call models and tools, their runs, and the people whom those wait for."""
+"""Agents: graphs that call models and tools, and their runs, which can wait for people."""
 
 from baobab.tools.agents import gauges, jobs
 from baobab.tools.agents.tools import agents as agents_tools

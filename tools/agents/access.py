@@ -12,7 +12,7 @@ from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauth
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """Anybody who has the app's public anon key, its users, and those who run it."""
+    """Callers with the app's public anon key, the app's users, and the people and keys that run the app."""
 
     anonymous: bool = True
     credential: bool = True

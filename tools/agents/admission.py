@@ -1,4 +1,4 @@
-"""How many runs an agent takes: hours, budgets, and how many at once. Exact: each is counted in a transaction."""
+"""Admission of runs: limits by the hour, budgets and concurrent runs. Each is counted exactly, in a transaction."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ _MOST_QUEUED = 1000
 
 
 async def count_run(call: Call, agent: Any, who: str) -> None:
-    """One more start in this hour, for its user, its address and the app, though it may be refused; LimitExceeded."""
+    """Counts a start, even one that is refused, for its user, address and app in this hour. Raises LimitExceeded."""
     hour = int(call.services.clock.time() // _HOUR)
     limits = {
         "max_runs_per_user_per_hour": (who, agent.max_runs_per_user_per_hour),
@@ -33,7 +33,7 @@ async def count_run(call: Call, agent: Any, who: str) -> None:
     database: Database = call.stores.database
     async with database.writing() as connection:
         for limit, (subject, most) in asked.items():
-            # The same address may be the user, too.
+            # The subject begins with the limit: one address may be counted as the user, too.
             row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
             adding = build_upsert(database.dialect, counts).values(row)
             counted = adding.on_conflict_do_update(

@@ -1,4 +1,4 @@
-"""Approvers as arguments: a key that is held to limits does not choose who decides."""
+"""Approvers as arguments: a key with limits does not choose who decides."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,17 +9,17 @@ from baobab.tools.core.errors import KeyLimited
 
 
 def are_others(value: Any) -> bool:
-    """Whether approvers are named who are not the admins: these decide about whatever waits anyway."""
+    """Whether approvers other than admins are named. Admins may decide about every call anyway."""
     return value is not None and Approvers.parse(value).of != ADMIN
 
 
 def names_others(graph: Any) -> bool:
-    """Whether a node of a graph names such approvers."""
+    """Whether a node of a graph names approvers other than admins."""
     return any(named != ADMIN for named in _node_approvers(graph).values())
 
 
 def check_graph(caller: Caller, before: Any, after: Any) -> None:
-    """KeyLimited where a caller with limits gives a graph in which others decide about a node than before."""
+    """Raises KeyLimited if a caller with limits changes who decides about a node."""
     if caller.limits is None:
         return
     was, now = _node_approvers(before), _node_approvers(after)

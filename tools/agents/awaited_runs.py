@@ -1,4 +1,4 @@
-"""Which runs below a run it waits for, and who decides there."""
+"""The child runs that a run waits for, and who decides about their calls."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from baobab.tools.core.call import Call
 
 
 async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
-    """The runs below a run that have not ended, those nearest to it first. run: its row."""
+    """Lists the child runs of a run that have not ended, the nearest first. run: its row."""
     below = await list_descendant_runs(call, run)
     asked: dict[str, list[Decision]] = {}
     for row in await call.services.approvals.list_pending_of_runs(call, [row.id for row in below]):
@@ -37,7 +37,7 @@ async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
 
 
 async def list_descendant_runs(call: Call, run: Any) -> list[Any]:
-    """The rows of runs below a run that have not ended, those nearest to it first."""
+    """Returns the rows of the child runs of a run that have not ended, the nearest first."""
     if run.finished_at is not None or not has_agent_nodes(run.graph_spec):
         return []
     found: list[Any] = []

@@ -1,4 +1,4 @@
-"""What is kept of an app's agents: it is moved with the app, and goes with it. Runs go on where the app has gone."""
+"""The data of an app's agents: it is moved and erased with the app. Runs continue where the app has moved."""
 
 from collections.abc import Callable
 
@@ -27,9 +27,9 @@ FREEZES = Freezes("agents")
 
 
 async def stop_runs(execute: Execute, app_id: str) -> None:
-    """From here on no worker has any of the app's runs: whatever it is about to write is refused."""
+    """Takes the app's runs away from all workers: what a worker writes afterwards is refused."""
     under_way = (runs.c.app_id == app_id, UNENDED)
-    # In the order in which those do it who write to several: from below upwards.
+    # Child runs are locked before their parents, as everywhere, so that nobody deadlocks.
     await execute(select(runs.c.id).where(*under_way).order_by(runs.c.depth.desc()).with_for_update())
     await execute(update(runs).where(*under_way).values(job_id=FROZEN))
 

@@ -19,7 +19,7 @@ from baobab.tools.core.errors import AppMigrating
 
 
 async def get_cancellable_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
-    """The row of a run that the caller may cancel. RunNotFound, RunEnded, and what a decider is refused with."""
+    """Returns the row of a run that the caller may cancel. Raises RunNotFound, RunEnded or a decider's refusal."""
     row = await get_run_row(call, app_id, run_id, agent)
     if call.caller.limits is None or person(call.caller) != starter_of(row):
         Decider(call.caller, call.role).require(PendingDecision.of_run(row))
@@ -29,7 +29,7 @@ async def get_cancellable_run(call: Call, app_id: str, run_id: str, agent: str |
 
 
 async def cancel_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> RunState:
-    """The run as it is then: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
+    """Cancels a run: `cancelled` at once if no worker has it, else `cancelling`. Raises RunNotFound or RunEnded."""
     row = await get_cancellable_run(call, app_id, run_id, agent)
     call.audit.resource_id = run_id
     status: Any = await request_cancel(call.services, call.stores.database, row)
@@ -52,7 +52,7 @@ async def resume_run(
     reason: str | None,
     agent: str | None = None,
 ) -> RunState:
-    """Decide about one call that the run waits for, or one below it.
+    """Decides about one call that the run, or a child run of it, waits for.
 
     RunNotFound, NotPaused, TokenInvalid, NotAnApprover, Forbidden.
     """
@@ -61,7 +61,7 @@ async def resume_run(
     found = await _read_waiting(call, app_id, run_id)
     decider = Decider(call.caller, call.role)
     asked = any(decider.may(PendingDecision.of_approval(row)) for row in found)
-    # Whoever is asked about a call of a run may answer, whoever's run it is.
+    # Whoever may decide about a call may answer, even if the run is somebody else's.
     run = await get_run_row(call, app_id, run_id, agent, asked=asked)
     if run.status in ENDED:
         raise RunEnded(details={"status": run.status})
@@ -87,7 +87,7 @@ async def resume_run(
 
 
 async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
-    """The calls that the run waits for, and those that runs below it do: their tokens are told at all of these."""
+    """Lists the calls that a run and its child runs wait for. Their tokens are valid at each of these runs."""
     query = select(runs).where(runs.c.id == run_id, runs.c.app_id == app_id)
     async with call.reading() as execute:
         run = (await execute(query)).first()
@@ -98,7 +98,7 @@ async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
 
 
 async def _continue_run(call: Call, run_id: str) -> None:
-    """It waits for nobody any more. Where it lies in another database, it says so when it is taken up in a moment."""
+    """Marks the run as running if its row is in this database; else the job that continues it does so."""
     if call.unit.database is call.stores.database:
         paused = (runs.c.id == run_id, runs.c.status == "paused", runs.c.job_id.is_(None))
         await call.execute(update(runs).where(*paused).values(status="running", paused_until=None))

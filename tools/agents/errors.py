@@ -1,4 +1,4 @@
-"""What goes wrong with agents and runs, and how this family says it (documents 3 and 4, F3)."""
+"""The errors of agents and runs, and their envelope (documents 3 and 4, F3)."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ from baobab.tools.core.errors import (
 )
 
 _TEXTS = {"agent_disabled": "Agent is disabled"}
-"""What the contract says in other words than the code."""
+"""The texts of the contract that differ from the code."""
 
 
 def _path(field: str) -> list[str | int]:
-    """A field as the path to it; the body itself has none."""
+    """Returns the path of a field as text; empty for the body itself."""
     return [int(part) if part.isdigit() else part for part in field.split(".")] if field != "body" else []
 
 
 class AgentsEnvelope(Envelope):
-    """`{error, message, code, remediation, ...details}`: `error` is the contract's text, which is mostly the code."""
+    """`{error, message, code, remediation, ...details}`: `error` is the contract's text, usually the code."""
 
     name = "AgentsError"
 
@@ -157,7 +157,7 @@ class NotYourRun(Forbidden):
 
 
 class LimitExceeded(BaobabError):
-    """`limit` names which; `details` say how far."""
+    """A limit of an agent is reached: `limit` names it, the other details say its value and what was counted."""
 
     code = "rate_limit_exceeded"
     status = 429

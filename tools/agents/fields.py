@@ -1,4 +1,4 @@
-"""What callers send about runs, each field with its bounds and its meaning, whichever door of the family takes it."""
+"""The fields of requests about runs, each with its bounds and description, for all tools that take it."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from baobab.tools.core.secret import NotSecret, Secret
 from baobab.tools.core.types import JsonObject, Text, Uuid
 
 PAGE = 500
-"""Events in one answer at most."""
+"""The largest number of events in one answer."""
 
 RunId = Annotated[Uuid, Field(description="The run: the `run_id` that its start answered.")]
 
@@ -21,10 +21,10 @@ def _shallow(value: dict[str, Any]) -> dict[str, Any]:
 
 
 ShallowObject = Annotated[JsonObject, AfterValidator(_shallow)]
-"""What a run holds from then on."""
+"""The state from which a fork goes on."""
 Input = Annotated[ShallowObject, Field(description="What the graph calls `input`.", max_length=1000)]
 UserId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)]
-"""A user of the app by its id, or, where that is said, a visitor by what it holds."""
+"""A user of the app by id or, where the description says so, a visitor by the id that it was given."""
 IdempotencyKey = Annotated[
     str,
     Text(128, min_length=1),

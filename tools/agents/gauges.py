@@ -10,7 +10,7 @@ from baobab.tools.core.services import Services
 
 @agents.gauge("baobab_agent_runs", labels=("status",))
 async def read_runs(services: Services) -> Reading:
-    """Runs that have not ended, by status."""
+    """Counts the runs that have not ended, by status."""
     counted: dict[tuple[str, ...], float] = {(status,): 0.0 for status in ("queued", "running", "paused")}
     asked = select(runs.c.status, func.count()).where(UNENDED).group_by(runs.c.status)
     for database in {stores.database for stores in services.regions.values()}:

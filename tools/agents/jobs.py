@@ -1,4 +1,4 @@
-"""The jobs of agents: segments of runs, and what follows from decisions."""
+"""The jobs of agents: they execute runs, continue them after decisions, end overdue ones and send webhooks."""
 
 import base64
 import contextlib
@@ -37,14 +37,14 @@ _MADE = func.coalesce(runs.c.job_id, "") != FROZEN
 
 @agents.job(attempts=1000)
 async def agents_advance(job: Job, run_id: str) -> None:
-    """Make a segment of a run. However often its worker is killed, the run is taken up again."""
+    """Executes a run until it ends or pauses. If its worker is killed, another continues the run."""
     with contextlib.suppress(RunTakenOver):
         await RunExecutor(job, run_id).execute_run()
 
 
 @agents.job(on=APPROVAL_ENDED)
 async def agents_decided(job: Job, event: Event) -> None:
-    """Go on with a run that has the outcome of a call it waited for."""
+    """Continues a run after a call that it waited for has an outcome."""
     services = job.services
     run_id, approval_id = event.data["run_id"], event.data["approval_id"]
     try:
@@ -56,7 +56,7 @@ async def agents_decided(job: Job, event: Event) -> None:
 
 @agents.job(every=3)
 async def agents_expire(job: Job) -> None:
-    """End the runs that nobody has decided about in time."""
+    """Ends paused runs about which nobody has decided in time."""
     services = job.services
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         overdue = select(runs.c.id, runs.c.organisation_id).where(
@@ -65,13 +65,13 @@ async def agents_expire(job: Job) -> None:
         async with database.reading() as connection:
             late = (await connection.execute(overdue.limit(_ROUND))).all()
         for run in late:
-            # Anew in each round: a worker whose clock is behind may have found that there is time left.
+            # The id is new in each round: a worker whose clock is behind may have decided that there is time left.
             await _advance(services, database, run.id, f"late:{job.id}", run.organisation_id)
 
 
 @agents.job(every=30)
 async def agents_tend(job: Job) -> None:
-    """Go on with the runs that have come with a move, and end those whose jobs were given up.
+    """Continues runs that came with a move of their app, and ends those whose jobs used up their attempts.
 
     Erase those that have been kept for as long as they are to be.
     """
@@ -85,9 +85,9 @@ async def agents_tend(job: Job) -> None:
 
 
 async def _withdraw_orphaned(services: Services, databases: Sequence[Database]) -> None:
-    """Nobody decides about calls of runs that are no more: a worker that stood still may have proposed late."""
+    """Withdraws proposals of runs that have ended; a worker that stood still may have made one late."""
     last = ""
-    # All of them: those whose runs go on may be many, and come first.
+    # It goes through all pages: the first may hold only runs that go on.
     while True:
         few = await services.approvals.list_runs_that_wait(last, _ROUND)
         if not few:
@@ -103,7 +103,7 @@ async def _withdraw_orphaned(services: Services, databases: Sequence[Database]) 
 
 @agents.job(on=MOVE_ENDED)
 async def agents_moved(job: Job, event: Event) -> None:
-    """Go on with the runs of an app that is not moved any more, wherever it is now."""
+    """Continues the runs of an app after its move has ended, in the region where it now is."""
     services = job.services
     try:
         app = await services.directory.app(event.app_id)
@@ -113,7 +113,7 @@ async def agents_moved(job: Job, event: Event) -> None:
 
 
 async def _resume_runs(services: Services, database: Database) -> None:
-    """Those that wait too: what they wait for may have been decided on the way."""
+    """Continues all runs of an app that have not ended; those that wait may have been decided during the move."""
     theirs = (runs.c.id, runs.c.organisation_id)
     resting = select(*theirs).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
     async with database.reading() as connection:
@@ -127,7 +127,7 @@ async def _resume_runs(services: Services, database: Database) -> None:
 
 
 async def _fail_lost_runs(services: Services, database: Database) -> None:
-    """End the runs whose job has used up its attempts: none would ever go on with them."""
+    """Ends the runs whose job has used up its attempts."""
     first = and_(runs.c.status == "queued", jobs.c.id == "run:" + runs.c.id)
     given_up = and_(jobs.c.finished_at.is_not(None), jobs.c.error.is_not(None))
     lost = select(runs).join(jobs, or_(jobs.c.id == runs.c.job_id, first)).where(UNENDED, given_up, _MADE)
@@ -139,7 +139,7 @@ async def _fail_lost_runs(services: Services, database: Database) -> None:
 
 @agents.job()
 async def agents_orphans(job: Job, run_id: str) -> None:
-    """End the runs that were steps of one which has ended."""
+    """Ends the child runs of runs that have ended."""
     theirs = select(runs).where(UNENDED, runs.c.parent_run_id == run_id)
     async with job.database.reading() as connection:
         orphans = (await connection.execute(theirs)).all()
@@ -160,7 +160,7 @@ _AGAIN_SECONDS = 1.0
 async def agents_erase(
     job: Job, app_id: str, person: str, until: str, agent_id: str | None = None, thread_id: str | None = None
 ) -> None:
-    """Erase a person's runs that had begun by then; those under way are cancelled, and erased when they have ended."""
+    """Erases a person's runs that began before a moment. Those under way are cancelled and erased when they end."""
     services, theirs = (
         job.services,
         _deletion_filter(app_id, person, agent_id, thread_id, datetime.fromisoformat(until)),
@@ -204,7 +204,7 @@ _OUTSIDERS = ("end_user", "anonymous")
 
 @agents.job()
 async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
-    """Tell whoever asked for it that a run has ended, up to five times with growing pauses."""
+    """Sends the webhook of a run that has ended, in up to five attempts with growing pauses."""
     async with job.database.reading() as connection:
         row: Any = (await connection.execute(select(runs).where(runs.c.id == run_id))).first()
         if row is None or row.webhook_url is None:
@@ -229,20 +229,20 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
     async with job.writing(last=True) as unit:
         await _note(unit, run_id, event_id, tried, status, sent_at if taken else None)
         if not taken and tried < _TRIES:
-            # A job of its own: what is put off is not counted.
+            # A postponed job does not count as an attempt, so each attempt is a job of its own.
             again, pause = {"run_id": run_id, "tried": tried}, min(2**tried, _LONGEST_PAUSE_SECONDS)
             await services.jobs.enqueue(unit, WEBHOOK, again, job_id=f"{job.id}:{tried}", delay=pause)
 
 
 def sign(secret: str, headers: Mapping[str, str], body: bytes) -> str:
-    """One signature of a webhook. headers: with its id and timestamp."""
+    """Computes one signature of a webhook. headers: with the webhook's id and timestamp."""
     signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
     key = base64.b64decode(secret.removeprefix(_PREFIX))
     return "v1," + _text(hmac.new(key, signed, sha256).digest())
 
 
 def _event(run: Any, event_id: str) -> dict[str, Any]:
-    """What is told: to users of the app and visitors as they see their runs."""
+    """Builds the body of a webhook; users and visitors get their run as they may see it."""
     told = {"event_id": event_id, "type": f"run.{run.status}", "app_id": run.app_id, "agent": run.agent}
     told |= {"run_id": run.id, "status": run.status, "finished_at": run.finished_at}
     if run.status == "completed":
@@ -253,14 +253,14 @@ def _event(run: Any, event_id: str) -> dict[str, Any]:
 async def _note(
     unit: Unit, run_id: str, event_id: str, tried: int, status: int | None, delivered_at: datetime | None
 ) -> None:
-    """Write down how far it has come."""
+    """Records how far the delivery has come."""
     told = {"event_id": event_id, "attempts": tried, "status": status}
     told["delivered_at"] = None if delivered_at is None else delivered_at.isoformat()
     await unit.execute(update(runs).where(runs.c.id == run_id).values(webhook_delivery=told))
 
 
 def _secrets(vault: Vault, held: Any, now: datetime) -> list[str]:
-    """Those that sign now, the newest first."""
+    """Returns the secrets that sign now, the newest first."""
     if held is None:
         return []
     secrets = [vault.open(held.secret, _context("secret", held.app_id)).decode()]
@@ -270,7 +270,7 @@ def _secrets(vault: Vault, held: Any, now: datetime) -> list[str]:
 
 
 def _context(column: str, app_id: str) -> str:
-    """What a sealed secret is bound to."""
+    """Returns the context that a sealed secret is bound to."""
     return f"{webhook_secrets.name}.{column}:{app_id}"
 
 

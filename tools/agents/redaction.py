@@ -1,4 +1,4 @@
-"""What users and visitors of an app see of a run: what they said and were told, and not what the app pays or holds."""
+"""Redaction: users and visitors see what they said and were answered, but not the app's costs and data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,12 +15,12 @@ _NEUTRAL = {
 
 
 def is_outsider(caller: Caller) -> bool:
-    """Whether a caller is a user or a visitor of the app, and none of the people and keys that run it."""
+    """Whether a caller is a user or a visitor of the app, not one of the people and keys that run it."""
     return isinstance(caller, (EndUser, Anonymous))
 
 
 def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
-    """An event as a caller may see it.
+    """Returns an event as the caller may see it.
 
     Tools of the registry act with the caller's own rights, so that their arguments and results are the caller's to see.
     All other calls are made with the app's own credentials, and runs below may be the app's internal parts.
@@ -33,9 +33,9 @@ def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
     if event["type"] == "run_failed" and "quotes" in payload:
         return event | {"payload": _without(payload, {"quotes"}) | {"error": _neutral_message(payload["type"])}}
     if event["type"] == "run_resumed":
-        # It may be of a call of either kind.
+        # The event may belong to a call of a tool server or of a built-in tool.
         return event | {"payload": _without(payload, {"args"})}
-    # Whoever decides about a call sees what it is about.
+    # Whoever may decide about a call sees its arguments.
     if payload.get("tool_source", "builtin") == "builtin" or "approval_token" in payload:
         return event
     shown = _without(payload, _HELD)
@@ -47,7 +47,7 @@ def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def redact_failure(error: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Why a run failed, without the words of tool servers and providers: those may say what the app holds."""
+    """Returns why a run failed, without texts of tool servers and providers, which may contain the app's data."""
     if error is None or "quotes" not in error:
         return error
     return {"message": _neutral_message(error["type"]), "type": error["type"]}

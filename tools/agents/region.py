@@ -1,4 +1,4 @@
-"""Where an app's agents lie: in the database of its region."""
+"""The region of an app's agents: their rows are in its database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from baobab.tools.core.call import Call
 
 @asynccontextmanager
 async def writing(call: Call) -> AsyncIterator[Unit]:
-    """A transaction there: the call's own where that is the same database, so that its audit row goes with it.
+    """Opens a transaction there: the call's own if it is the same database, so that the audit row is committed with it.
 
     AppMigrating while the app is being moved.
     """

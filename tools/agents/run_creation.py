@@ -1,4 +1,4 @@
-"""Starting a run: who may, whether it is one that was started already, and its row and first job."""
+"""Creates runs: checks who may start one, finds repeated starts, inserts the row and the first job."""
 
 import json
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, E
 from baobab.tools.core.call import Call
 
 _MOST_NAMESAKES = 100
-"""Runs of one address and idempotency key that are looked at."""
+"""How many earlier runs of one address and idempotency key are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What somebody wants to have run."""
+    """A request to start a run."""
 
     input: Mapping[str, Any]
     idempotency_key: str | None = None
@@ -54,7 +54,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForkOrigin:
-    """Where a fork goes on from. state: what was given in place of what the run held."""
+    """The step from which a fork goes on. state: replaces values of the run's state."""
 
     run: Any
     point: Any
@@ -62,7 +62,10 @@ class ForkOrigin:
 
 
 async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, bool]:
-    """The run's row, and whether it is a new one. AgentDisabled, NotYourRun, LimitExceeded, RunConflict, KeyReused."""
+    """Returns the run's row and whether it is new.
+
+    Raises AgentDisabled, NotYourRun, LimitExceeded, RunConflict or KeyReused.
+    """
     caller = _acting_caller(call, request)
     if not is_agent_available(agent.visibility, call.caller):
         raise NotYourRun
@@ -72,7 +75,7 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
     if agent.status != "active":
         raise AgentDisabled
     if isinstance(call.caller, (EndUser, Anonymous)):
-        # A start that was made before does not count.
+        # A repeated start does not count against the limits.
         async with call.reading() as execute:
             earlier = await _find_earlier_run(execute, call, agent, who, request)
         if earlier is not None:
@@ -108,13 +111,13 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
     }
     if request.origin is not None:
         run, point = request.origin.run, request.origin.point
-        # Its state is of that graph.
+        # A fork keeps the graph to which its state belongs.
         values |= {"graph_spec": run.graph_spec, "model": run.model, "forked_from": run.id, "forked_step": point.step}
         values |= {"tainted": point.is_tainted, "taint_checks": agent.taint_checks or run.taint_checks}
         values |= {"approvers": agent.approvers or run.approvers}
         await point.save_to_run(unit, run_id)
     await unit.execute(insert(runs), values)
-    # Of the app's organisation, whoever starts it: many strangers have no more turns than one.
+    # The tenant is the app's organisation, so that many visitors get no more of the workers than one.
     asked, tenant = {"run_id": run_id}, app.organisation_id
     await call.services.jobs.enqueue(unit, ADVANCE, asked, job_id=f"run:{run_id}", tenant=tenant)
     call.audit.resource_id, call.audit.data["agent"] = run_id, agent.name
@@ -122,7 +125,7 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
 
 
 async def _find_earlier_run(execute: Any, call: Call, agent: Any, who: str, request: RunRequest) -> Any:
-    """The run that this start is a repetition of."""
+    """Finds the run that this start repeats."""
     stranger = isinstance(call.caller, Anonymous)
     theirs = select(runs).where(runs.c.agent_id == agent.id).order_by(runs.c.created_at.desc())
     if stranger and request.visitor_id is not None:
@@ -132,43 +135,43 @@ async def _find_earlier_run(execute: Any, call: Call, agent: Any, who: str, requ
     if request.idempotency_key is not None:
         query = theirs.where(runs.c.idempotency_key == request.idempotency_key)
     elif agent.dedupe_window and request.origin is None and not stranger:
-        # Visitors share addresses: what one of them sends says nothing about another's run.
+        # Visitors share addresses: one visitor's body must not match another's run.
         since = call.now - timedelta(seconds=agent.dedupe_window)
-        # Neither a fork nor a step of another run was started with a body.
+        # Forks and child runs were not started with a body.
         own = (runs.c.forked_from.is_(None), runs.c.parent_run_id.is_(None))
         query = theirs.where(runs.c.idempotency_key.is_(None), runs.c.created_at > since, *own)
     else:
         return None
     found = (await execute(query.limit(_MOST_NAMESAKES if stranger else 1))).all()
     if stranger and request.visitor_id is None:
-        # One that came with an id of its own is known by that, and not by an address.
+        # A visitor with an id of its own is known by that id and not by its address.
         vault = call.services.vault
         found = [row for row in found if row.person == visitor_owner(derive_visitor_id(vault, row.id))]
     row = found[0] if found else None
     if row is None or row.payload_hash == request.digest:
         return row
     refused = RunConflict if request.idempotency_key is None else KeyReused
-    # Whoever shares an address with it must not learn the id of a stranger's run, which is all that guards it.
+    # The id is all that guards a visitor's run: others at the same address must not learn it.
     raise refused(details={} if isinstance(call.caller, Anonymous) else {"existing_run_id": row.id})
 
 
 def _acting_caller(call: Call, request: RunRequest) -> Caller:
-    """Whom the run acts as: whoever runs the app may have it act as one of the app's users."""
+    """Returns the user as whom the run acts: those who run the app may name one of its users."""
     if request.origin is not None and request.origin.run.caller_kind == "anonymous":
-        # What a stranger has said is in it: it must not be heeded with the rights of whoever looks into it.
+        # The state contains text of a stranger, which must not act with the rights of whoever forks the run.
         return Anonymous(call.require_app().id)
     if request.as_user is None:
         return call.caller
     if isinstance(call.caller, EndUser):
         raise NotYourRun("Only those who run the app start runs for its users.")
     key_id = call.caller.key_id if isinstance(call.caller, (Account, AppKey)) else None
-    # A fork of a user's run acts as that user did.
+    # A fork of a user's run acts as that user.
     role = "user" if request.origin is None else request.origin.run.caller.get("role", "user")
     return EndUser(call.require_app().id, request.as_user, role, key_id, call.caller.limits)
 
 
 def _voucher(call: Call, caller: Caller) -> tuple[str, str] | None:
-    """The account that has the run act as one of the app's users, and the organisation in which it may do so."""
+    """Returns the account that lets the run act as one of the app's users, and the account's organisation."""
     if not isinstance(caller, EndUser) or not isinstance(call.caller, Account):
         return None
     return call.caller.account_id, call.require_app().organisation_id

@@ -1,4 +1,4 @@
-"""Events of runs: as a list, and as a stream that goes on while the run does."""
+"""Events of runs: as a list, and as a stream that ends with the run."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -29,7 +29,7 @@ _PATIENCE_SECONDS = 2.0
 async def read_events(
     services: Services, database: Database, run: Any, after: int, limit: int, reader: Decider
 ) -> list[dict[str, Any]]:
-    """Events behind a seq, oldest first. Approval tokens are for readers who may decide. run: its row."""
+    """Lists events after a seq, oldest first, with approval tokens only for readers who may decide. run: its row."""
     query = select(events).where(events.c.run_id == run.id, events.c.seq > after).order_by(events.c.seq).limit(limit)
     async with database.reading() as connection:
         rows = (await connection.execute(query)).all()
@@ -48,7 +48,7 @@ async def read_events(
 async def follow_events(
     services: Services, database: Database, run: Any, after: int, reader: Decider
 ) -> AsyncGenerator[Any, None]:
-    """Events behind a seq, and those to come, to the run's end; None where there is nothing to tell for a while.
+    """Yields the events after a seq until the run ends; None after a while without events.
 
     A seq that the run has not reached is taken for its latest: after a failure of power it may stand behind what was
     told.
@@ -59,7 +59,7 @@ async def follow_events(
         while True:
             news.clear()
             try:
-                # Before its events: one that ended in between has told all of them.
+                # Read before the events: if the run ends in between, all its events are read.
                 ended, latest = await _read_run_state(database, run.id)
                 after, known = after if known else min(after, latest), True
                 while found := await read_events(services, database, run, after, PAGE, reader):
@@ -79,7 +79,7 @@ async def follow_events(
 
 
 async def encode_sse(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]:
-    """The same as server-sent events, whose id is the seq."""
+    """Yields the events as server-sent events, whose id is the seq."""
     try:
         yield b"retry: 1000\n\n"
         async for event in events:
@@ -92,7 +92,7 @@ async def encode_sse(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes,
 
 
 async def encode_json_frames(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]:
-    """The same as JSON texts."""
+    """Yields the events as JSON texts."""
     try:
         async for event in events:
             if event is not None:
@@ -108,28 +108,28 @@ async def list_events(call: Call, run: Any, after: int, limit: int) -> Events:
 
 
 def stream_events(call: Call, run: Any, last_event_id: str | None, reader: Decider, since_seq: int = 0) -> str:
-    """Server-sent events behind the one that a client names in the header, else in the query; else all of them."""
+    """Streams server-sent events after the seq that the client names in the header or the query; else all of them."""
     named = last_event_id or ""
     after = int(named) if named.isascii() and named.isdigit() else since_seq
     return cast(str, Stream(encode_sse(_follow_visible(call, run, after, reader)), subject=run.id))
 
 
 def stream_socket(call: Call, run: Any, after: int, reader: Decider) -> str:
-    """The frames of a WebSocket."""
+    """Yields the frames of a WebSocket."""
     return cast(
         str, Stream(encode_json_frames(_follow_visible(call, run, after, reader)), "application/json", subject=run.id)
     )
 
 
 async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> AsyncGenerator[Any, None]:
-    """What `following` tells; to strangers for as long as the agent is public, and the app asks nobody to sign in."""
+    """Yields the events of `following`; to visitors only while the agent is public and the app asks for no sign-in."""
     database, visitor = call.stores.database, is_visitor(run, reader)
     stranger = visitor or isinstance(call.caller, Anonymous)
     loop = asyncio.get_running_loop()
     async with aclosing(follow_events(call.services, database, run, after, reader)) as events:
         looked = loop.time()
         async for event in events:
-            # Where nothing happens there is a beat, so that this is looked at every 15 seconds at the latest.
+            # Without events there is a heartbeat, so that this is checked every 15 seconds at the latest.
             if stranger and (event is None or loop.time() - looked > _BEAT_SECONDS):
                 if await _is_closed(database, run.id, visitor=visitor):
                     return
@@ -138,12 +138,12 @@ async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> 
 
 
 def is_visitor(run: Any, reader: Decider) -> bool:
-    """Whether events of a visitor's run are read in the visitor's place, by whoever has its stream token."""
+    """Whether somebody reads a visitor's run with the visitor's stream token."""
     return run.caller_kind == "anonymous" and isinstance(reader.caller, Anonymous)
 
 
 async def _is_closed(database: Database, run_id: str, *, visitor: bool) -> bool:
-    """Whether the agent of a run is gone or open to people who sign in only, or its app is and a visitor reads."""
+    """Whether the reader has lost access: the agent is deleted or no longer public, or a visitor must now sign in."""
     query = select(agents.c.visibility, apps.c.access_mode).join(runs, runs.c.agent_id == agents.c.id)
     query = query.join(apps, apps.c.id == runs.c.app_id).where(runs.c.id == run_id)
     async with database.reading() as connection:
@@ -153,10 +153,10 @@ async def _is_closed(database: Database, run_id: str, *, visitor: bool) -> bool:
 
 def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[str, Any]:
     payload = dict(row.payload)
-    # Of an earlier release's pauses nobody has said who decides.
+    # Pauses of an earlier release do not say who decides.
     default = ADMIN if payload.get("tool_source") == "mcp" else STARTER
     if row.type == "run_paused" and reader.may(PendingDecision.of_run(run, payload.get("approvers", default))):
-        # What waits may be a call of a run below this one: it is decided there.
+        # The call may belong to a child run, which says who decides.
         asking = payload.get("run_id", row.run_id)
         payload["approval_token"] = approval_token(services.vault, asking, payload["approval_id"])
     if row.type == "run_paused":
@@ -166,7 +166,7 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
 
 
 async def _read_run_state(database: Database, run_id: str) -> tuple[bool, int]:
-    """Whether the run has ended, and the seq of its latest event."""
+    """Returns whether the run has ended, and the seq of its latest event."""
     query = select(runs.c.status, runs.c.last_seq).where(runs.c.id == run_id)
     async with database.reading() as connection:
         row = (await connection.execute(query)).first()

@@ -1,4 +1,4 @@
-"""Whose a run is. One user never sees another's."""
+"""Ownership of runs: one user never sees the runs of another."""
 
 import hmac
 from hashlib import sha256
@@ -18,14 +18,14 @@ _ID_LENGTH = 40
 
 
 def caller_subject(caller: Caller, ip: str) -> str:
-    """Who it is, as one word: runs of one subject are told apart from all others'."""
+    """Returns the caller's subject: a text that differs for any two callers who must not share runs."""
     if isinstance(caller, EndUser):
         return f"user:{caller.user_id}"[:80]
     return f"ip:{network(ip)}"[:80] if isinstance(caller, Anonymous) else proposers.proposer_name(caller)[:80]
 
 
 def conversation_owner(caller: Caller) -> str:
-    """Whose conversations they are, whichever credential they come with; a visitor's are by the id that it holds."""
+    """Returns the owner of the caller's conversations, whatever credential is used. A visitor is known by its id."""
     match caller:
         case EndUser():
             return f"user:{caller.user_id}"[:80]
@@ -37,18 +37,18 @@ def conversation_owner(caller: Caller) -> str:
 
 
 def visitor_owner(visitor_id: str) -> str:
-    """The person that a visitor is. The id itself is its credential, and so is kept nowhere."""
+    """Returns the owner for a visitor's id. The id is a credential, so only a digest of it is stored."""
     return f"visitor:{digest_token(visitor_id)}"[:80]
 
 
 def derive_visitor_id(vault: Vault, run_id: str) -> str:
-    """The id of a visitor who came without one: it is reckoned from the first run."""
+    """Derives the id of a visitor who came without one from the first run."""
     mac = hmac.new(vault.derive("visitor"), run_id.encode(), sha256)
     return "vis_" + mac.hexdigest()[:_ID_LENGTH]
 
 
 async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = None, *, asked: bool = False) -> Any:
-    """The run, where it is the caller's business.
+    """Returns a run that the caller may see.
 
     RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
     asked: whether the caller is asked to decide about it.
@@ -67,7 +67,7 @@ async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = 
 
 
 def is_agent_available(visibility: str, caller: Caller) -> bool:
-    """Whether an agent is there for a caller."""
+    """Whether the caller may see an agent."""
     match caller:
         case EndUser():
             return visibility in ("authenticated", "public")
@@ -82,5 +82,5 @@ def is_run_visible(caller: Caller, row: Any) -> bool:
             return True
         case EndUser():
             return bool(row.subject == caller_subject(caller, ""))
-    # Whoever started it without a credential has nothing to show but its id.
+    # A run that was started without a credential is read with its id alone.
     return bool(row.caller_kind == "anonymous")

@@ -1,4 +1,4 @@
-"""Tokens of runs: one names a call that waits, the other opens one stream of events."""
+"""Tokens of runs: an approval token names a call that waits, a stream token opens one stream of events."""
 
 import hmac
 from hashlib import sha256
@@ -10,13 +10,13 @@ _LENGTH = 40
 
 
 def approval_token(vault: Vault, run_id: str, approval_id: str) -> str:
-    """What decides about one waiting call of one run. It is reckoned and never kept; it is void with the decision."""
+    """Returns the token with which a waiting call is decided: computed, never stored, void after the decision."""
     mac = hmac.new(vault.derive("approval token"), f"{run_id}\0{approval_id}".encode(), sha256)
     return "appr_" + mac.hexdigest()[:_LENGTH]
 
 
 def find_matching_row(vault: Vault, waiting: list[Any], token: str) -> Any:
-    """The one of the waiting approvals that a token names."""
+    """Returns the waiting approval that a token names."""
     for row in waiting:
         if hmac.compare_digest(approval_token(vault, row.run_id, row.id).encode(), token.encode()):
             return row

@@ -1,4 +1,4 @@
-"""The family of agents."""
+"""The toolset of agents."""
 
 from baobab.tools.agents.data import APP_TABLES, stop_runs
 from baobab.tools.agents.errors import ENVELOPE

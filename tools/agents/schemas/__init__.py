@@ -1,1 +1,1 @@
-"""What the tools of agents take and answer."""
+"""The schemas of the agents' tools: their arguments and answers."""

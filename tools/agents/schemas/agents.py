@@ -27,7 +27,7 @@ RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "f
 
 
 class _GraphSchema:
-    """The schema that a graph is described by; it is read by `issues_of`, which says more about what is wrong."""
+    """The JSON Schema that describes a graph. `issues_of` validates graphs, for it reports faults in more detail."""
 
     def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return graph_schema()
@@ -35,7 +35,7 @@ class _GraphSchema:
 
 _GRAPH = "The graph; `docs_read` with the name `graph-spec` explains it."
 Graph = Annotated[JsonObject, _GraphSchema(), Field(description=_GRAPH)]
-# The same to read, and told apart by whoever takes it.
+# The same for tools that report themselves what is wrong with any JSON value.
 AnyGraph = Annotated[Json, _GraphSchema(), Field(description=_GRAPH)]
 Hourly = Annotated[int, Field(ge=1, le=1_000_000)]
 
@@ -107,7 +107,7 @@ class Decision(TypedDict):
 
 
 class Awaited(TypedDict):
-    """A run that is a step of this one, or of one below it, and goes on."""
+    """A child run, at any depth, that has not ended."""
 
     run_id: str
     agent: str
@@ -157,7 +157,7 @@ class RunState(TypedDict):
 
 
 class Runs(TypedDict):
-    """Newest first; `next_cursor` where there are more."""
+    """Newest first; `next_cursor` is set if there are more."""
 
     runs: list[Run]
     next_cursor: NotRequired[str]
@@ -192,7 +192,7 @@ def agent_of(row: Any) -> Agent:
 
 
 def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -> Run:
-    """A run as a caller may see it."""
+    """Renders a run as the caller may see it."""
     shown = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
     usage: dict[str, Any] = {
         "input_tokens": row.prompt_tokens,
@@ -211,7 +211,7 @@ def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -
 
 
 class Validity(TypedDict):
-    """`warnings` do not keep a graph from being used."""
+    """The result of a validation. A graph with `warnings` can be used."""
 
     valid: bool
     issues: NotRequired[list[Issue]]
@@ -220,7 +220,7 @@ class Validity(TypedDict):
 
 class Erasing(TypedDict):
     runs: int
-    """How many runs are being erased."""
+    """The number of runs that are being erased."""
 
 
 class Answered(TypedDict):

@@ -32,7 +32,7 @@ class BearerToken(TypedDict):
 
 @with_config(ConfigDict(extra="forbid", strict=True))
 class ClientCredentials(TypedDict):
-    """A token is fetched with them when one is needed (OAuth 2, client credentials)."""
+    """Credentials with which a token is fetched when one is needed (OAuth 2, client credentials)."""
 
     type: Literal["oauth"]
     client_id: Annotated[str, Text(500, min_length=1, pattern="^[!-~]+$")]
@@ -64,7 +64,7 @@ Acl = Annotated[dict[ToolName, Rule], Field(max_length=256)]
 
 
 class Before(TypedDict):
-    """A tool as it was accepted, where its server describes it otherwise now."""
+    """A tool as it was accepted, if its server now describes it differently."""
 
     description: str
     input_schema: dict[str, Any]
@@ -84,7 +84,7 @@ class RemoteTool(TypedDict):
 
 
 class McpServer(TypedDict):
-    """A tool server. Of its credential only the kind is shown, and what is no secret."""
+    """A tool server. Only the kind and the public parts of its credential are shown."""
 
     id: str
     app_id: str

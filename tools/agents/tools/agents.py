@@ -1,4 +1,4 @@
-"""Agents: made, read, changed, removed, and their graphs looked through."""
+"""Tools for agents: create, read, change, delete and validate them."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ _EXAMPLE = {
     },
 }
 
-# Arguments that say which agent is meant, and not what it shall be.
+# Arguments that name the agent and are not settings of it.
 _NAMING = frozenset(["call", "app_id", "name"])
 _COLUMNS = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "dedupe_window"}
 
@@ -75,7 +75,7 @@ DisplayName = Annotated[str, NameText(200)]
 Window = Annotated[int, Field(ge=0, le=3600)]
 Days = Annotated[int, Field(ge=1, le=3650)]
 PUBLIC_AT_ONCE = 10
-"""Runs of a public agent that are under way together, where nobody has said how many may be."""
+"""How many runs of a public agent may be under way if its settings do not say."""
 Concurrent = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -87,7 +87,7 @@ _WIDENS: dict[str, Widens] = {
 
 
 async def agent_meaning(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
-    """A digest of what an agent is now: whoever approves something by its name has approved this."""
+    """Returns a digest of the agent's present state, which an approval of a call that names the agent is bound to."""
     row = await get_agent_row(call, app_id, name)
     names = ("id", "graph_spec", "default_model", "visibility", "status", "taint_checks", "approvers")
     meant = json.dumps([getattr(row, column) for column in names], sort_keys=True, separators=(",", ":"))
@@ -304,7 +304,7 @@ async def agents_update(
             check_graph(call.caller, row.graph_spec, graph)
             call.declare_destructive()
         if graph_spec is not OMITTED:
-            # Only then: an agent can be disabled though a tool of its graph is no more, or has changed.
+            # Only then: an agent can be disabled even if a tool of its graph was deleted or has changed.
             await _require_valid(call, name, graph)
             await _require_room(call, unit, graph, beside=row.id)
         public = values.get("visibility", row.visibility) == "public"
@@ -341,7 +341,7 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     async with writing(call) as unit:
         row = await _get_agent_row(unit.execute, app_id, name)
         call.audit.resource_id, call.audit.data["name"] = row.id, name
-        # Runs have the graph that they began with; what nobody reads any more takes no room.
+        # Runs have their own copy of the graph, so the agent's is deleted.
         gone = {"deleted_at": call.now, "status": "disabled", "graph_spec": {}}
         await unit.execute(update(rows).where(rows.c.id == row.id).values(**gone))
 
@@ -417,7 +417,7 @@ async def agents_validate(
 
 
 def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What an agent shall be, by column. given: the arguments of a call, of which some may be left out."""
+    """Returns the values of an agent by column. given: the arguments of a call, some of which may be left out."""
     shall = {field: value for field, value in given.items() if field not in _NAMING and value is not OMITTED}
     if isinstance(shall.get("approvers"), str | BaseModel):
         shall["approvers"] = Approvers.parse(shall["approvers"]).as_column
@@ -431,14 +431,14 @@ def _render_changed(row: Any, spec: GraphSpec, offers: ToolOffers) -> ChangedAge
 
 
 def _warnings(spec: GraphSpec, visibility: str, approvers: Any, offers: ToolOffers) -> list[Issue]:
-    """Calls about which whoever starts a run decides themselves, though anybody may start one."""
+    """Warns about calls that whoever starts a run decides about, in an agent that anybody may run."""
     if visibility == "private" or approvers is not None:
         return []
     return [{"path": list(issue.path), "message": issue.message} for issue in find_self_approvals(spec, offers)]
 
 
 async def describe_agent(call: Call, row: Any) -> str:
-    """What an agent can do, for whoever decides whether it may."""
+    """Describes what an agent can do, for the person who decides about it."""
     spec, offers = GraphSpec.model_validate(row.graph_spec), await _load_offers(call)
     lines = [f"The agent {row.name} ({row.visibility}) has {len(spec.nodes)} nodes."]
     for ref in dict.fromkeys((ref.source, ref.server_id, ref.name) for ref in _refs(spec)):
@@ -474,9 +474,9 @@ async def _get_agent_row(execute: Any, app_id: str, name: str) -> Any:
 
 
 async def _validate_graph(call: Call, name: str, graph: Any) -> tuple[GraphSpec | None, list[Issue]]:
-    """A graph, if there is nothing to say against it, and all that there is to say."""
+    """Returns the graph if it is valid, and all issues and warnings."""
     offers = await _load_offers(call)
-    # Schemas in it take their time, and others wait for the event loop.
+    # Checking its schemas takes time: it is done in a thread, off the event loop.
     spec, issues = await asyncio.to_thread(find_issues, graph, offers)
     if spec is not None:
         issues += await _find_agent_issues(call, name, spec, whole=not issues)
@@ -485,7 +485,7 @@ async def _validate_graph(call: Call, name: str, graph: Any) -> tuple[GraphSpec 
 
 
 async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: bool) -> list[Found]:
-    """What there is to say about the agents that an agent of this name runs.
+    """Returns the issues with the agents that an agent of this name runs.
 
     whole: whether there is nothing else to say against the graph.
     """
@@ -519,7 +519,7 @@ async def _load_offers(call: Call) -> ToolOffers:
 
 
 async def _writing_tools(call: Call, spec: GraphSpec) -> list[str]:
-    """The tools that a graph uses and that change something."""
+    """Returns the tools of a graph that change something."""
     offers = await _load_offers(call)
     found = ((ref.name, offers.get_offer(ref)) for ref in _refs(spec))
     return sorted({name for name, offer in found if isinstance(offer, str) or narrow_offer(offer).mode == "read_write"})
@@ -537,7 +537,7 @@ def _refs(spec: GraphSpec) -> list[ToolRef]:
 
 
 async def _require_room(call: Call, unit: Unit, graph: Mapping[str, Any], beside: str = "") -> None:
-    """PlanLimitReached where the app's plan has no room for the graph. beside: the agent whose graph it replaces."""
+    """Raises PlanLimitReached if the plan has no room for the graph. beside: the agent whose graph it replaces."""
     plan = call.require_app().plan
     if plan.agents is None and plan.agent_bytes is None:
         return

@@ -1,4 +1,4 @@
-"""Deleting runs, threads, and all that agents have of one person."""
+"""Tools that erase runs, threads, and everything that agents keep about one person."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
 
 
 async def _get_ended_family(call: Call, app_id: str, name: str, run_id: str) -> list[str]:
-    """The ids of a run and of those that were steps of it; RunUnderWay where one has not ended."""
+    """Returns the ids of a run and its child runs. Raises RunUnderWay if one has not ended."""
     row = await get_run_row(call, app_id, run_id, name)
     ids, found = [run_id], [run_id]
     async with call.reading() as execute:

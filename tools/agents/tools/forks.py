@@ -1,4 +1,4 @@
-"""Forks: runs that go on from a step of an earlier one."""
+"""The tool for forks: runs that go on from a step of an earlier run."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -98,7 +98,7 @@ async def agents_runs_fork(
 
 
 def _require_known(graph: Mapping[str, Any], state: Mapping[str, Any] | None) -> None:
-    """BadRequest where a key of the state is none that a node of the graph writes: nothing would ever read it."""
+    """Raises BadRequest if no node of the graph writes a key of the state, for nothing would read it."""
     written = {node["output_key"] for node in graph["nodes"].values() if node.get("output_key")}
     if unknown := sorted(set(state or ()) - written):
         raise BadRequest(
@@ -108,7 +108,7 @@ def _require_known(graph: Mapping[str, Any], state: Mapping[str, Any] | None) ->
 
 
 async def _require_undecided(call: Call, run: Any, step: int) -> None:
-    """What a person decided was for that run: a user does not go on behind it once more, nor behind a fork of it."""
+    """Raises NotYourRun if somebody was asked before this step: their decision was made for that run only."""
     run_id: str | None = run.id
     while run_id is not None:
         asked = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
@@ -118,7 +118,7 @@ async def _require_undecided(call: Call, run: Any, step: int) -> None:
             before = (await execute(origin)).first()
         if before is None:
             raise NotYourRun("What came before this run was deleted: only those who run the app go on behind it.")
-        # A call of a run below has the number of a step there.
+        # The number of a child run's call is a step of that run: such a call counts as asked before every step.
         steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
         if any(asked_at <= step for asked_at in steps):
             raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")

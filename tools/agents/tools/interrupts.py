@@ -1,4 +1,4 @@
-"""The tool by which a graph asks a person: it does nothing, and nothing goes on before it is approved."""
+"""The tool with which a graph asks a person: it does nothing but wait for the approval."""
 
 from typing import Annotated
 

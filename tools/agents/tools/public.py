@@ -1,4 +1,4 @@
-"""Runs of public agents, for whoever has the app's anon key, and for its users."""
+"""Tools for runs of public agents, for callers with the app's anon key and for its users."""
 
 from datetime import timedelta
 from typing import Any
@@ -79,7 +79,7 @@ async def agents_public_run(
     """
     agent = await get_agent_row(call, app_id, name)
     if agent.visibility == "private" and isinstance(call.caller, Anonymous):
-        # A stranger is not told which names there are.
+        # Strangers do not learn which agents exist.
         raise NotYourRun
     row, new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, visitor_id=visitor_id))
     call.audit.nothing_done = not new
@@ -235,25 +235,25 @@ async def _run(call: Call, app_id: str, run_id: str) -> Any:
 
 
 def _require_open(call: Call, run: Any) -> None:
-    """Unauthenticated for a visitor's token where the app has come to ask everybody to sign in."""
+    """Raises Unauthenticated for a visitor's token if the app now asks everybody to sign in."""
     if is_visitor(run, _reader(run)) and call.require_app().access_mode == "authenticated":
         raise Unauthenticated("This app requires sign-in.", remediation="Send a token of one of the app's users.")
 
 
 def _reader(run: Any) -> Decider:
-    """Whoever has a stream token stands for the visitor or user whose run it is; for a person of the app, nobody."""
+    """Returns whom a stream token stands for: the visitor or user whose run it is; for other runs, nobody."""
     if run.caller_kind == "end_user":
         return Decider(EndUser(run.app_id, run.caller_user_id))
     return Decider(Anonymous(run.app_id if run.caller_kind == "anonymous" else None))
 
 
 async def _require_token(call: Call, run_id: str, token: str, *, again: bool) -> None:
-    """It opens one stream. again: whether the reader names what it has received, and so is the one that opened it."""
+    """Marks the token as used. again: whether the reader names the last event it received, so that it may reconnect."""
     columns = stream_tokens.c
     named = [columns.digest == digest_token(token), columns.run_id == run_id, columns.expires_at > call.now]
     if not again:
         named.append(columns.opened_at.is_(None))
-    # Checked before anything is written: anonymous callers may send any token, and must not take the write lock.
+    # Checked before anything is written: anonymous callers may send any token and must not take the write lock.
     async with call.stores.database.reading() as connection:
         if not token or (await connection.execute(select(columns.digest).where(*named))).first() is None:
             raise StreamTokenInvalid

@@ -1,4 +1,4 @@
-"""Runs, for those who run the app and for its users."""
+"""Tools for runs, for the people and keys that run the app and for its users."""
 
 from datetime import datetime
 from typing import Annotated, Any

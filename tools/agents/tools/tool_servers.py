@@ -234,7 +234,7 @@ async def mcp_servers_probe(
         accepted = _accepted_tools(server, seen, accept)
         asked["accepted"] = {name: tool.row for name, tool in accepted.items()}
     async with writing(call) as unit:
-        # Of two who probe at once the later one's answer stands: what it accepted, somebody has been shown.
+        # If two probe at once, the later answer stands: somebody was shown what it accepted.
         changed = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(asked))
         if changed.rowcount == 0:
             raise ToolServerNotFound
@@ -292,7 +292,7 @@ async def mcp_servers_call(
 
 
 async def _get_pinned_server(call: Call, app_id: str, server_id: str, tool: str, digest: str) -> ToolServer:
-    """The server, where what is accepted of the tool is what somebody was shown who let it be called."""
+    """Returns the server if the accepted description of the tool is the one that the approver was shown."""
     server = ToolServer.from_row(await _row(call, app_id, server_id))
     if server.get_tool(tool).digest != digest:
         raise ToolChanged(
@@ -303,9 +303,9 @@ async def _get_pinned_server(call: Call, app_id: str, server_id: str, tool: str,
 
 
 async def _probe_server(call: Call, server: ToolServer) -> tuple[dict[str, Any], BaobabError | None]:
-    """What a row says of a server that was asked for its tools, and why it did not answer where it did not."""
+    """Returns the columns of a server after a probe, and why it did not answer, if it did not."""
     if not call.nested:
-        # No transaction stays open while somebody else's server thinks.
+        # No transaction stays open while another server answers.
         await call.unit.commit()
     now = {"last_health": call.now, "updated_at": call.now}
     try:
@@ -320,9 +320,9 @@ async def _probe_server(call: Call, server: ToolServer) -> tuple[dict[str, Any],
 def _accepted_tools(
     server: ToolServer, seen: Mapping[str, ToolDescription], accept: bool | list[str]
 ) -> Mapping[str, ToolDescription]:
-    """The tools that may be called from now on; ToolChanged where a digest is of none of them."""
+    """Returns the tools that may be called from now on. Raises ToolChanged if a digest fits none of them."""
     if server.seen is None:
-        # The first that is shown.
+        # The first tool is shown in the error.
         return seen
     shown = {tool.digest for tool in server.seen.values()} if isinstance(accept, bool) else set(accept)
     now = {tool.digest for tool in seen.values()}

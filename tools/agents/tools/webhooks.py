@@ -1,4 +1,4 @@
-"""Webhooks: telling whoever asked for it that a run has ended, signed as standardwebhooks.com says."""
+"""Tools for webhooks, which report that a run has ended, signed as standardwebhooks.com specifies."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -116,7 +116,7 @@ async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) 
 
 
 async def _get_webhook_run(call: Call, app_id: str, name: str, run_id: str) -> Any:
-    """The row of a run that has ended and has a webhook."""
+    """Returns the row of a run that has ended and has a webhook."""
     row = await get_run_row(call, app_id, run_id, name)
     if row.webhook_url is None:
         raise NoWebhook
