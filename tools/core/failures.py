@@ -74,7 +74,7 @@ class Failures:
         since: datetime | None = None,
         to: datetime | None = None,
     ) -> Sequence[RowMapping]:
-        """The newest first, those of this process that are not written yet included.
+        """Lists the newest first, including those of this process that are not written yet.
 
         since, to: only those from this moment on, and before that one.
         """
@@ -96,7 +96,7 @@ class Failures:
             return (await connection.execute(query)).mappings().all()
 
     async def flush(self) -> None:
-        """Write what has come; DatabaseUnavailable when a region's database did not take it, which is kept then."""
+        """Writes what was collected. Raises DatabaseUnavailable if a region's database is away; its part is kept."""
         refused: DatabaseUnavailable | None = None
         for region in self._pending:
             try:

@@ -1,4 +1,4 @@
-"""Gauges: what a domain tells operators about its state, each read anew whenever `/metrics` is asked for."""
+"""Gauges: the state of a domain for operators, computed at each request for `/metrics`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The guides: the pages of `docs/`, which come with the package, as text for whoever serves them."""
+"""The guides: the pages of `docs/`, which are part of the package, as text."""
 
 import difflib
 import re
@@ -49,7 +49,7 @@ class Guide:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The page from its beginning to its end, divided at its headings."""
+        """Returns the whole page, divided at its headings."""
         return tuple(_parts(self.text))
 
     def section(self, slug: str | None) -> tuple[str, str | None]:
@@ -73,14 +73,14 @@ class Guide:
 
 
 def build_not_found(what: str, name: str, known: list[str]) -> GuideNotFound:
-    """The error for a page or a section that is not there, with the names that are."""
+    """Builds the error for a page or section that does not exist, with the names of those that do."""
     near = difflib.get_close_matches(name, known, 1)
     meant = f" Did you mean `{near[0]}`?" if near else ""
     return GuideNotFound(f"There is no {what} `{name[:100]}`.{meant}", details={"known": known})
 
 
 def find_guide(name: str) -> Guide:
-    """The page of a name, with or without `.md`; GuideNotFound where there is none."""
+    """Returns a page by its name, with or without `.md`. Raises GuideNotFound."""
     guide = guides().get(name.removesuffix(".md"))
     if guide is None:
         raise build_not_found("page", name, list(guides()))
@@ -89,7 +89,7 @@ def find_guide(name: str) -> Guide:
 
 @cache
 def guides() -> Mapping[str, Guide]:
-    """Every page by its name, the index first."""
+    """Returns all pages by name, the index first."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
     described = {name: " ".join(text.split()) for name, text in _INDEXED.findall(texts["index"])}
     described["index"] = "Every page, and what is in it"
@@ -98,20 +98,20 @@ def guides() -> Mapping[str, Guide]:
 
 
 class Slugs:
-    """What links to the headings of one page end with: made from their words, as elsewhere, too."""
+    """Makes the slugs of the headings of one page from their words."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
     def of(self, heading: str) -> str:
-        """The slug of the next heading; a second one of the same words has a number behind it."""
+        """Returns the slug of the next heading; a repeated one gets a number."""
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         number = self._taken[slug] = self._taken.get(slug, -1) + 1
         return f"{slug}-{number}" if number else slug
 
 
 def _strip_unserved(text: str, known: Mapping[str, str]) -> str:
-    """A page without remarks for those who change it, and without links to what is not served beside it."""
+    """Returns a page without remarks for its editors and without links to files that are not served."""
 
     def keep(link: re.Match[str]) -> str:
         words, target = link[1], link[2]
@@ -146,7 +146,7 @@ def _parts(text: str) -> list[Part]:
 
 
 def _pieces(lines: list[str]) -> list[str]:
-    """The text of lines in pieces of at most MAX_PART, as far as lines are no longer."""
+    """Splits lines into pieces of at most MAX_PART characters; a longer line is a piece of its own."""
     pieces = [""]
     for line in lines:
         if pieces[-1] and len(pieces[-1]) + len(line) > MAX_PART:

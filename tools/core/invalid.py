@@ -1,4 +1,4 @@
-"""What pydantic found wrong, told so that a caller can mend it: which field, what about it, what to send."""
+"""Invalid arguments: turns pydantic's faults into errors that say which field is wrong and what to send."""
 
 import re
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ _MOST = 10
 
 
 _BRANCH = re.compile(r"[\[(]|^(?:constrained-)?(?:str|int|float|bool|list|dict|none)$")
-"""What pydantic puts into a path for a branch of a union: no field is called so."""
+"""Parts of pydantic's paths that name a branch of a union and no field."""
 
 
 def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
-    """One error for all faults; the first decides its code. Values are never repeated."""
+    """Builds one error for all faults; the first decides its code. It never contains values."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     fields = [{"field": _path(fault["loc"]), "problem": _problem(fault)} for fault in faults[:_MOST]]
     first, kind = fields[0], faults[0]["type"]
@@ -31,25 +31,25 @@ def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
 
 
 Location = tuple[str | int, ...]
-"""Where something stands in the arguments of a call."""
+"""The path of a value in the arguments of a call."""
 
 
 def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
-    """The fields, at any depth, that are known, were refused, and are null."""
+    """Returns the paths of known fields, at any depth, that were refused and are null."""
     faults = error.errors(include_url=False, include_input=False)
     found = (_follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
     return {place for place, value in found if value is None and place and isinstance(place[-1], str)}
 
 
 def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
-    """The fields, at any depth, that must be there and are not."""
+    """Returns the paths of required fields, at any depth, that are missing."""
     faults = error.errors(include_url=False, include_input=False)
     missing = [fault["loc"] for fault in faults if fault["type"] == "missing"]
     return {(*_follow(arguments, location)[0], location[-1]) for location in missing}
 
 
 def leave_out(value: Any, places: set[Location], path: Location = ()) -> Any:
-    """The same value without what stands at some places."""
+    """Returns a copy of a value without the parts at some paths."""
     if isinstance(value, Mapping):
         kept = {name: item for name, item in value.items() if (*path, name) not in places}
         return {name: leave_out(item, places, (*path, name)) for name, item in kept.items()}
@@ -59,7 +59,7 @@ def leave_out(value: Any, places: set[Location], path: Location = ()) -> Any:
 
 
 def _follow(value: Any, location: Location) -> tuple[Location, Any]:
-    """How far a fault's location leads, and what is there. Branches of unions are no steps of it."""
+    """Returns the path of a fault as far as it exists, and the value there. Branches of unions are skipped."""
     path: list[str | int] = []
     for part in location:
         within = isinstance(value, Mapping) and part in value
@@ -72,7 +72,7 @@ def _follow(value: Any, location: Location) -> tuple[Location, Any]:
 def _field_names_error(
     kind: str, missing: list[str], unknown: list[str], model: type[BaseModel], fields: list[dict[str, Any]]
 ) -> BadRequest:
-    """An error that names the fields that are missing and those that are unknown: often they are misspelt."""
+    """Builds an error that names both missing and unknown fields: often one is the other misspelt."""
     said = [f"{_quote_names(missing)} {'is' if len(missing) == 1 else 'are'} missing."] if missing else []
     if len(unknown) == 1:
         said.append(f"{_quote_names(unknown)} is not a field of this operation.")

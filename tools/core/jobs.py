@@ -18,15 +18,15 @@ from baobab.tools.core.errors import Unavailable
 
 MOST_ATTEMPTS = 8
 OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable, Unavailable)
-"""What ends by itself, and is nobody's fault. Other refusals of a store would come again and again."""
+"""Errors that end by themselves. Other errors of a store would come again at each attempt."""
 
 
 class JobLost(Exception):
-    """Another attempt has taken the job over; what this one was about to write is undone."""
+    """Raised when another attempt has taken the job over; the writes of this one are rolled back."""
 
 
 class RetryLater(Exception):
-    """Raised by a job that found no fault and is to be attempted once more, so many seconds from now."""
+    """Raised by a job to be attempted again after some seconds, without counting as a failure."""
 
     def __init__(self, seconds: float, why: str = "") -> None:
         super().__init__(why)
@@ -35,7 +35,7 @@ class RetryLater(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that has happened, written down in the transaction in which it happened."""
+    """An event, recorded in the transaction in which it happened."""
 
     id: str
     type: str
@@ -45,7 +45,7 @@ class Event:
 
 
 class Jobs(Protocol):
-    """Where jobs are asked for."""
+    """The port through which jobs are enqueued."""
 
     async def enqueue(
         self,
@@ -73,7 +73,7 @@ class Jobs(Protocol):
         ...
 
     def wake(self) -> None:
-        """Look for something to do now."""
+        """Wakes the job runner to look for due jobs now."""
         ...
 
     async def emit(

@@ -1,4 +1,4 @@
-"""The life of one server process: which of its parts have been loaded, and whether it is being stopped."""
+"""Lifecycle of a server process: which parts are loaded, and whether it is shutting down."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,7 +8,7 @@ PartState = Literal["starting", "ok", "failed"]
 
 @dataclass(slots=True)
 class Lifecycle:
-    """What `/health/ready` tells beside the state of the stores."""
+    """What `/health/ready` reports beside the state of the stores."""
 
     parts: dict[str, PartState] = field(default_factory=dict)
     """By name. A request for a part that is `starting` waits for it; one that is `failed` answers 503."""

@@ -1,4 +1,4 @@
-"""Money: integer nano-dollars everywhere; decimal dollars, exactly, as people write them, and as they are shown."""
+"""Money: integer nano-dollars, and their exact conversion from and to decimal dollars."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 USD = 10**9
 """One dollar in nano-dollars."""
 MOST = 1_000_000 * USD
-"""More than any single amount: what is added up stays far within 64 bits."""
+"""The largest single amount, so that sums stay far within 64 bits."""
 
 _PLACES = 9
 _WRITTEN = r"^([0-9]{1,7})(\.[0-9]{1,9})?$"
 
 
 def nanos(written: str) -> int:
-    """Nano-dollars of a text such as `12.50`; ValueError for what is no amount from nothing to a million dollars."""
+    """Parses a text such as `12.50`. Raises ValueError unless it is an amount from 0 to a million dollars."""
     found = re.fullmatch(_WRITTEN, written)
     amount = int(found[1] + (found[2] or ".")[1:].ljust(_PLACES, "0")) if found else -1
     if not 0 <= amount <= MOST:
@@ -27,12 +27,12 @@ def nanos(written: str) -> int:
 
 
 def usd(nanos: int) -> float:
-    """Dollars, to be shown and never to be reckoned with."""
+    """Returns dollars as a float: to be shown, never to be calculated with."""
     return nanos / USD
 
 
 def dollars(amount: int) -> str:
-    """The exact decimal text of nano-dollars, with two decimals or as many as it takes: `12.50`."""
+    """Returns the exact decimal text of nano-dollars with at least two decimals: `12.50`."""
     whole, places = divmod(abs(amount), USD)
     decimals = f"{places:0{_PLACES}d}".rstrip("0").ljust(2, "0")
     return f"{'-' if amount < 0 else ''}{whole}.{decimals}"

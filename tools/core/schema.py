@@ -11,13 +11,13 @@ _SHORT_FORMATS = frozenset({"date", "date-time", "duration", "ipv4", "ipv6", "ti
 
 
 def portable(schema: Schema) -> Schema:
-    """The same schema with `$ref` put in place, titles dropped, and `null` dropped where absence says the same."""
+    """Returns the schema with `$ref` resolved, without titles, and without `null` for optional arguments."""
     definitions = schema.get("$defs", {})
     return _object(_inline(schema, definitions))
 
 
 def find_unbounded(schema: Schema, path: str = "") -> Iterator[str]:
-    """The places that take a text or a list of any size."""
+    """Returns the paths of strings and lists without a maximum size."""
     needed = _BOUNDS.get(schema.get("type", ""))
     if needed and not any(word in schema for word in needed) and schema.get("format") not in _SHORT_FORMATS:
         yield path or "the result"
@@ -77,7 +77,7 @@ def lean_input(schema: Schema) -> Schema:
 
 
 def lean_output(schema: Any) -> Any:
-    """A result's schema as a list of tools shows it: its shape. What it promises of values is checked here anyway."""
+    """Returns the shape of a result's schema for lists of tools, without constraints on values."""
     if isinstance(schema, list):
         return [lean_output(item) for item in schema]
     if not isinstance(schema, dict):
@@ -106,7 +106,7 @@ def _lean_argument(schema: Schema) -> Schema:
 
 
 def _lean_inside(schema: Any, word: str) -> Any:
-    """What stands within an argument: without bounds of length, which whoever writes it hardly meets."""
+    """Returns the schema of what is inside an argument, without limits of length, which callers hardly reach."""
     if isinstance(schema, list):
         return [_lean_inside(item, "") for item in schema]
     if not isinstance(schema, dict) or word in ("default", "enum", "const"):

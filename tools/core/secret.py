@@ -18,7 +18,7 @@ _WORDS = frozenset({"key", "secret", "token", "password", "passphrase", "credent
 
 
 class SecretText(str):
-    """The text of a secret. What prints it for people to look at prints `(hidden)`."""
+    """The text of a secret. Texts for people show `(hidden)` in its place."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ def _is_text(hint: Any) -> bool:
 
 
 def _leaves(hint: Any) -> Iterator[Any]:
-    """The types that a hint is made of, without what is said of them."""
+    """Yields the types that a type hint consists of, without their annotations."""
     origin = get_origin(hint)
     if origin is Annotated:
         yield from _leaves(get_args(hint)[0])
@@ -89,7 +89,7 @@ def _leaves(hint: Any) -> Iterator[Any]:
 
 
 def _marks(hint: Any) -> Iterator[Any]:
-    """What is said of a type, at any depth but that of an object's fields."""
+    """Yields the annotations of a type at any depth, except those of an object's fields."""
     if get_origin(hint) is Annotated:
         yield from hint.__metadata__
     if get_origin(hint) is not None:

@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class HttpClient(Protocol):
-    """The one guarded client for requests that leave the platform."""
+    """The guarded client for all outgoing requests."""
 
     async def request(self, method: str, url: str, **options: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that tools must know."""
+    """The settings that tools need."""
 
     base_url: str
     base_domain: str

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 ENDED = "approval.ended"
-"""The event of a step's approval that has its outcome: it tells `approval_id` and `run_id`."""
+"""The event that a step's approval has an outcome; its data are `approval_id` and `run_id`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Which call of which run it is: made again after a crash it is the same call, and has the same outcome.
+    """Identifies a call of a run: if it is made again after a crash, it is the same call with the same outcome.
 
     organisation_id, account_id: whose approval it needs, where it needs one; patience: and for how long it waits.
     """

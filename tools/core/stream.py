@@ -1,4 +1,4 @@
-"""A result that comes piece by piece, where the door can pass it on so."""
+"""Streams: results that come piece by piece, over doors that can pass them on."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The pieces are sent as they come. Who reads them closes them, whether at their end or before."""
+    """A result in pieces. The reader closes it, at its end or before."""
 
     pieces: AsyncGenerator[bytes, None]
     media_type: str = "text/event-stream"

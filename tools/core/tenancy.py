@@ -1,4 +1,4 @@
-"""On whose behalf the work of the moment is done: what is shared is shared fairly between these."""
+"""Tenancy: for whom the current task works. Shared resources are divided fairly between tenants."""
 
 from contextvars import ContextVar
 
@@ -14,5 +14,5 @@ def current_tenant() -> str:
 
 
 def set_tenant(tenant: str) -> None:
-    """Name who the work of this task, and of all that it starts, is for."""
+    """Sets the tenant of this task and of all tasks that it starts."""
     _tenant.set(tenant)

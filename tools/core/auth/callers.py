@@ -1,4 +1,4 @@
-"""Who is calling. A door turns a credential into one of these; access objects ask them; audit rows name them."""
+"""Callers. A door turns a credential into one of these; access objects check it, and audit rows name it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,22 +9,22 @@ from baobab.tools.core.effects import Policy
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a key is held to, beside what its account may: chosen when the key was made."""
+    """The limits of a key, beside those of its account: chosen when the key was created."""
 
     toolsets: frozenset[str] | None = None
-    """The families it opens; None is all."""
+    """The toolsets that it opens; None: all."""
     read_only: bool = False
     approval: Policy = "none"
     budgeted: bool = False
     """Whether there is a budget of what it spends, which nothing that it hands out may get around."""
     app_id: str | None = None
-    """The only app that it opens, where an account's key opens one only."""
+    """The only app that it opens; None: all apps that its account may use."""
     ends_at: datetime | None = None
-    """When it ends, with all that it has handed out."""
+    """When it expires, with all credentials that it has handed out."""
 
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
-        """What the row of a key says, and its `budgeted` (tools/core/credits.py); None where that is nothing."""
+        """Builds the limits from a key's row with `budgeted` (tools/core/credits.py); None if it has no limits."""
         families = None if row.toolsets is None else frozenset(row.toolsets)
         found = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
         return None if found == cls() else found
@@ -35,11 +35,11 @@ _KV_ONLY = Limits(frozenset({"kv"}))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The base. `actor` and `actor_id` are what audit rows say of who it was."""
+    """The base class. `actor` and `actor_id` name the caller in audit rows."""
 
     @property
     def limits(self) -> Limits | None:
-        """None for a credential that is held to nothing more."""
+        """The limits of the caller's key; None if it has none."""
         return None
 
     @property
@@ -119,7 +119,7 @@ class FunctionKey(Caller):
 
     @property
     def for_users(self) -> Limits:
-        """What a user is held to for whom this key acts."""
+        """The limits of a user for whom this key acts."""
         return _KV_ONLY
 
 

@@ -37,7 +37,7 @@ _UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 
 ANONYMOUS = Anonymous()
 ANON_KEY = "bb_anon_"
-"""What the public key of an app begins with, in the header `apikey` or in `Authorization`."""
+"""The prefix of an app's public key, in the header `apikey` or in `Authorization`."""
 
 
 class Credentials:

@@ -1,4 +1,4 @@
-"""Who may decide: the one rule that approve, reject, resume and cancel ask, whichever door they come through."""
+"""Who may decide: the one rule for approve, reject, resume and cancel, over every door."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class NeedsAnother(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Approvers:
-    """Who approves a call, as an agent or a node names it. `of` is a word, or `role:` and a role of the app's users."""
+    """Who approves a call, as an agent or node says. `of` is a word, or `role:` and a role of the app's users."""
 
     of: str
     persons: int = 1
@@ -59,14 +59,14 @@ class Approvers:
 
     @property
     def as_column(self) -> dict[str, Any]:
-        """What a column keeps: always an object."""
+        """Returns the JSON object that the column stores."""
         shape = self.as_json
         return {"persons": self.persons, "of": shape["of"] if self.persons > 1 else shape}
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDecision:
-    """One thing that waits for a decision: of which app, started by whom, and who may decide.
+    """Something that waits for a decision: its app, who started it, and who may decide.
 
     account_id: whom the proposal belongs to. run: whether a run waits for it, or the key that proposed it.
     """
@@ -121,7 +121,7 @@ class Decider:
         return isinstance(caller, (EndUser, Anonymous)) and of == STARTER and began
 
     def require(self, pending: PendingDecision) -> None:
-        """NotYoursToDecide for what is held to limits itself, NotAnApprover for everybody else who may not."""
+        """Raises NotYoursToDecide for a credential with limits, NotAnApprover for others who may not decide."""
         if self.caller.limits is not None:
             raise NotYoursToDecide
         if not self.may(pending):
@@ -129,7 +129,7 @@ class Decider:
 
 
 def person(caller: Caller) -> str:
-    """The person behind a credential, as one word: two keys of one account are the same."""
+    """Returns a text for the person behind a credential; it is the same for two keys of one account."""
     match caller:
         case EndUser():
             return f"user:{caller.user_id}"[:100]
@@ -141,7 +141,7 @@ def person(caller: Caller) -> str:
 
 
 def starter_of(run: Any) -> str:
-    """The person who started a run, of its row."""
+    """Returns the person who started a run, from its row."""
     match run.caller_kind:
         case "end_user":
             return f"user:{run.caller_user_id}"[:100]

@@ -1,4 +1,4 @@
-"""The directory: what every call must know of apps, keys and members, held in memory and cleared by notices."""
+"""The directory: what every call needs to know of apps, keys and members, cached in memory."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ APP_ID_PATTERN = re.compile(APP_ID)
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """What calls need of an app; the whole record is read from its row."""
+    """What calls need to know of an app; the other columns are read from its row."""
 
     id: str
     organisation_id: str
@@ -49,7 +49,7 @@ class Key:
     scopes: frozenset[str]
     limits: Limits | None = None
     expires_at: float | None = None
-    """Until when its text is good, in seconds since 1970; None for good."""
+    """When the key's text expires, in seconds since 1970; None: never."""
 
 
 class Directory:

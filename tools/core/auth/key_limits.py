@@ -12,7 +12,7 @@ from baobab.tools.core.errors import BadRequest, KeyLimited
 from baobab.tools.core.types import Text
 
 Families = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
-"""Names of families of tools."""
+"""Names of toolsets."""
 # What a key with limits sees of these is what it asked itself.
 _OF_ONE_KEY = frozenset({"approvals"})
 
@@ -23,7 +23,7 @@ class UnknownToolset(BadRequest):
 
 
 def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:
-    """Which limit a call would pass, in words; None where it is within all of them."""
+    """Says which limit a call would exceed; None if it is within all of them."""
     limits = caller.limits
     if limits is None:
         return None
@@ -41,7 +41,7 @@ def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:
 
 
 def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise KeyLimited where a caller with limits gives an argument that widens what somebody may.
+    """Raises KeyLimited if a caller with limits gives an argument that widens somebody's rights.
 
     values: the arguments as they were validated; given: as they came, so without defaults.
     """
@@ -57,7 +57,7 @@ def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given
 
 
 def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
-    """Raise KeyLimited where a call passes a limit. app_id: the app that the call is made in, if in any."""
+    """Raises KeyLimited if a call exceeds a limit. app_id: the app of the call, if it has one."""
     reason = find_exceeded_limit(caller, tool)
     limits = caller.limits
     if reason is None and limits is not None and limits.app_id not in (None, app_id) and app_id is not None:
@@ -67,7 +67,7 @@ def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
 
 
 def narrow_limits(asked: Limits, maker: Limits | None) -> Limits:
-    """What a new key is held to: never less than the key that makes it."""
+    """Returns the limits of a new key: at least those of the key that creates it."""
     if maker is None:
         return asked
     toolsets = asked.toolsets
@@ -83,7 +83,7 @@ def narrow_limits(asked: Limits, maker: Limits | None) -> Limits:
 
 
 def open_families(registry: ToolRunner, toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
-    """The families that a key opens: one that must ask may always look at what it asked. UnknownToolset."""
+    """Returns the toolsets that a key opens, always with approvals if it needs them. Raises UnknownToolset."""
     if toolsets is None:
         return None
     known = {toolset.name for toolset in registry.toolsets}

@@ -1,4 +1,4 @@
-"""API keys: how their texts are made, kept and taken out of force, for every domain that hands them out."""
+"""API keys: how they are created, stored and revoked, for every domain that hands them out."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -37,7 +37,7 @@ def key_row(
     limits: Limits | None = None,
     made_by: str | None = None,
 ) -> dict[str, Any]:
-    """What is kept of a key: its digest and its first characters, never its text. made_by: the key that makes it."""
+    """Builds the row of a key: its digest and first characters, never its text. made_by: the key that creates it."""
     held_to = limits or Limits()
     return {
         "id": services.ids.uuid(),
@@ -60,14 +60,14 @@ def key_row(
 
 
 async def require_room(call: Call, organisation_id: str) -> None:
-    """PlanLimitReached where the organisation has as many live keys as its plan has room for."""
+    """Raises PlanLimitReached if the organisation has as many live keys as its plan allows."""
     plan = await hold_plan(call.execute, organisation_id)
     live = select(func.count()).where(api_keys.c.organisation_id == organisation_id, api_keys.c.revoked_at.is_(None))
     plan_room.require_room("live API keys", plan, plan.api_keys, (await call.execute(live)).scalar_one())
 
 
 async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = False) -> int:
-    """Take the live keys that match out of force on every worker; how many there were. Their rows stay.
+    """Revokes the matching live keys on every worker and returns their number. Their rows stay.
 
     What they made goes with them unless `keep_made`: the keys that they made, and those that these made; invitations
     that nobody has accepted; function keys that they were shown.
@@ -88,7 +88,7 @@ async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = Fals
 
 
 async def count_made(call: Call, key_id: str) -> int:
-    """How many live keys a key has made, and those that these have made."""
+    """Counts the live keys that a key has created, directly or through other keys."""
     made = _with_made(select(api_keys.c.id).where(api_keys.c.id == key_id))
     live = (api_keys.c.id.in_(made), api_keys.c.id != key_id, api_keys.c.revoked_at.is_(None))
     counted: int = (await call.execute(select(func.count()).select_from(api_keys).where(*live))).scalar_one()
@@ -96,7 +96,7 @@ async def count_made(call: Call, key_id: str) -> int:
 
 
 def _with_made(makers: Select[Any]) -> Select[Any]:
-    """The ids of keys, and of all that were made with them, also by way of keys that have been revoked since."""
+    """Builds the query for the ids of keys and of all keys created with them, even through keys revoked since."""
     made = makers.cte("made", recursive=True)
     made = made.union(select(api_keys.c.id).where(api_keys.c.made_by == made.c.id))
     return select(made.c.id)

@@ -1,4 +1,4 @@
-"""Membership: founding organisations and reading who stands where, in the caller's own transaction."""
+"""Membership: creates organisations and reads roles, in the caller's own transaction."""
 
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from baobab.tools.core.services import Services
 async def create_organisation_row(
     execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool
 ) -> dict[str, Any]:
-    """A new organisation with one owner; its row.
+    """Inserts an organisation with one owner and returns its row.
 
     No notice: nobody can have asked for an id that did not exist.
     """
@@ -36,7 +36,7 @@ async def create_organisation_row(
 
 
 def select_memberships(account_id: str) -> Select[Any]:
-    """The organisations that an account belongs to, each with the account's role; its own personal one first."""
+    """Lists the organisations of an account with its role in each, its personal one first."""
     return (
         select(organisations, members.c.role)
         .join(members, members.c.organisation_id == organisations.c.id)
@@ -50,7 +50,7 @@ def select_memberships(account_id: str) -> Select[Any]:
 
 
 async def load_role(call: Call, organisation_id: str, account_id: str) -> Role | None:
-    """The role as this transaction sees it: what a change is decided on, where the directory's may be stale."""
+    """Returns the role as this transaction sees it. Changes rely on it, for the directory's may be stale."""
     query = select(members.c.role).where(
         members.c.organisation_id == organisation_id, members.c.account_id == account_id
     )
@@ -58,7 +58,7 @@ async def load_role(call: Call, organisation_id: str, account_id: str) -> Role |
 
 
 async def decider_of(call: Call, organisation_id: str) -> Decider:
-    """The caller, with the role that this transaction sees."""
+    """Returns the caller with the role that this transaction sees."""
     caller = call.caller
     if not isinstance(caller, (Account, AppKey)) or caller.account_id is None:
         return Decider(caller)
@@ -68,7 +68,7 @@ async def decider_of(call: Call, organisation_id: str) -> Decider:
 
 
 async def resolve_organisation_id(call: Call, wanted: str | None) -> str:
-    """The organisation to act in: the one asked for, when the caller may, else the caller's own."""
+    """Returns the organisation to act in: the requested one, if the caller may, else the caller's own."""
     account = call.account
     if wanted is None or wanted == account.organisation_id:
         return account.organisation_id

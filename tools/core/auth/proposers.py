@@ -61,9 +61,9 @@ async def restore_caller(
     held: dict[str, Any],
     now: datetime,
 ) -> Caller:
-    """The caller who acts, as they were, and held to what their key is held to now.
+    """Restores the caller who acts, with the present limits of their key.
 
-    InvalidApiKey where the key that vouches was revoked since or has ended, Forbidden where the account that vouches
+    Raises InvalidApiKey if the key that vouches was revoked or has expired, Forbidden if the account that vouches
     for a user has left. What the caller itself may do is asked again at each call.
     """
     limits = None
@@ -104,14 +104,14 @@ def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
 
 
 async def find_key_name(call: Call, held: dict[str, Any]) -> str | None:
-    """The name that a key's owner gave it; None once it is revoked."""
+    """Returns the name of a key; None if it was revoked."""
     query = select(api_keys.c.name).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
     found: str | None = (await call.execute(query)).scalar()
     return found
 
 
 async def get_owner(call: Call) -> tuple[str, str]:
-    """The ids of the organisation and the account that a proposal belongs to."""
+    """Returns the ids of the organisation and the account that a proposal belongs to."""
     caller = call.caller
     if call.context.step is not None:
         return call.context.step.organisation_id, call.context.step.account_id
