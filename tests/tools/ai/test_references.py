@@ -45,7 +45,7 @@ async def test_a_second_turn_refers_to_the_first(world: Installation, model: str
     second = await fetch_response(world, stream, model=model, input=turns)
     third = await fetch_response(world, model=model, input=[*turns, *map(item_reference, second["output"]), HI])
     assert third["status"] == "completed"
-    asked = world.fake.requests[-1].json
+    asked = {} if model == "baobab/echo" else world.fake.requests[-1].json
     if model == MINI:
         assert asked["input"] == [HI, *first["output"], AGAIN, *second["output"], HI]
     elif model == "lab/plain":
