@@ -15,8 +15,8 @@ from baobab.runtime.agents.run_rows import build_run_row
 from baobab.runtime.agents.tables import runs
 from baobab.storage.database import Unit
 from baobab.tools.agents.admission import count_run, find_budget_refusal, require_room
+from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
-from baobab.tools.agents.region import writing
 from baobab.tools.agents.run_ownership import (
     caller_subject,
     conversation_owner,
@@ -82,7 +82,7 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
             return earlier, False
         await count_run(call, agent, who)
     is_spent = await find_budget_refusal(call, agent)
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         earlier = await _find_earlier_run(unit.execute, call, agent, who, request)
         if earlier is not None:
             return earlier, False

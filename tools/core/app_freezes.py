@@ -3,13 +3,16 @@
 Each family that keeps rows of apps freezes, thaws and erases its own, in the transactions in which it does so.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, String, Table, and_, delete, exists, select
 
-from baobab.storage.database import Execute
+from baobab.storage.database import Execute, Unit
 from baobab.storage.tables import build_upsert, metadata
+from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating
 
 app_freezes = Table(
@@ -43,6 +46,21 @@ class Freezes:
         """Raises AppMigrating while the app is frozen. Under the write lock, the answer holds to the end."""
         if await self.is_frozen(execute, app_id):
             raise AppMigrating
+
+    @asynccontextmanager
+    async def writing(self, call: Call) -> AsyncIterator[Unit]:
+        """Opens a transaction in the database of the app's region. Raises AppMigrating while the app is frozen.
+
+        It is the call's own transaction if that is in the same database, so that the audit row is committed with it.
+        """
+        app_id = call.require_app().id
+        if call.unit.database is call.stores.database:
+            await self.require_thawed(call.unit.execute, app_id)
+            yield call.unit
+            return
+        async with call.stores.database.writing_unit() as unit:
+            await self.require_thawed(unit.execute, app_id)
+            yield unit
 
     def is_thawed(self, app_id: ColumnElement[str]) -> ColumnElement[bool]:
         """A condition for the rows of apps that are not frozen. app_id: their column."""

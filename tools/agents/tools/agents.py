@@ -20,8 +20,8 @@ from baobab.runtime.agents.validation import find_issues, find_self_approvals, n
 from baobab.runtime.agents.wiring import is_inevitable
 from baobab.storage.database import Unit
 from baobab.tools.agents.approvers import are_others, check_graph, names_others
+from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, NoGraph, UnsafePublic
-from baobab.tools.agents.region import writing
 from baobab.tools.agents.schemas.agents import (
     Agents,
     AgentStatus,
@@ -217,7 +217,7 @@ async def agents_create(
         "updated_at": now,
     }
     call.audit.resource_id, call.audit.data["name"] = values["id"], name
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         await _require_room(call, unit, graph_spec)
         try:
             await unit.execute(insert(rows), values)
@@ -297,7 +297,7 @@ async def agents_update(
     """
     values = _columns(locals())
     call.audit.data |= {"name": name, "fields": sorted(values)}
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         row = await _get_agent_row(unit.execute, app_id, name)
         graph = values.get("graph_spec", row.graph_spec)
         if graph != row.graph_spec:
@@ -338,7 +338,7 @@ async def _preview_delete(call: Call, app_id: AppId, name: Name) -> str:
 )
 async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     """Remove an agent; its name is free again. Its runs can still be read, and those under way go on."""
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         row = await _get_agent_row(unit.execute, app_id, name)
         call.audit.resource_id, call.audit.data["name"] = row.id, name
         # Runs have their own copy of the graph, so the agent's is deleted.

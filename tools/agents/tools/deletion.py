@@ -7,10 +7,10 @@ from sqlalchemy import func, select
 from baobab.runtime.agents.erasure import UNUSED, erase_in, erase_threads
 from baobab.runtime.agents.tables import ENDED, runs
 from baobab.storage.transactions import run_in_unit
+from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId, ThreadId, UserId
 from baobab.tools.agents.jobs import _deletion_filter
-from baobab.tools.agents.region import writing
 from baobab.tools.agents.run_ownership import conversation_owner, get_run_row, visitor_owner
 from baobab.tools.agents.schemas.agents import Erasing, Name
 from baobab.tools.agents.tools.agents import get_agent_row
@@ -51,7 +51,7 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
     ids = await _get_ended_family(call, app_id, name, id)
     call.audit.resource_id = id
     await call.services.approvals.erase_of_runs(call.execute, ids)
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         await run_in_unit(unit, lambda statements: erase_in(statements, ids, remembered=True))
 
 
@@ -139,7 +139,7 @@ async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Eras
 async def _erase(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> Erasing:
     app_id = call.require_app().id
     theirs = _deletion_filter(app_id, whose, agent_id, thread_id, call.now)
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         await erase_threads(unit.execute, app_id=app_id, person=whose, agent_id=agent_id, name=thread_id)
         count = (await unit.execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
         given: dict[str, Any] = {"app_id": app_id, "person": whose, "until": call.now.isoformat()}

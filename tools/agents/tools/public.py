@@ -10,6 +10,7 @@ from baobab.storage.secrets import digest_token
 from baobab.tools.agents import run_ownership
 from baobab.tools.agents.access import PUBLIC
 from baobab.tools.agents.awaited_runs import list_awaited_runs
+from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.decisions import cancel_run, resume_run
 from baobab.tools.agents.errors import NotYourRun, RunNotFound, StreamTokenInvalid
 from baobab.tools.agents.fields import (
@@ -25,7 +26,6 @@ from baobab.tools.agents.fields import (
     ThreadId,
     VisitorId,
 )
-from baobab.tools.agents.region import writing
 from baobab.tools.agents.run_creation import RunRequest, start_run
 from baobab.tools.agents.run_events import is_visitor, list_events, stream_events, stream_socket
 from baobab.tools.agents.run_ownership import get_run_row
@@ -219,7 +219,7 @@ async def agents_public_socket(
 
 async def _token(call: Call, run_id: str) -> Opened:
     token, expires = call.services.ids.secret(_TOKEN_LENGTH), call.now + _TOKEN_LIFE
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         await unit.execute(delete(stream_tokens).where(stream_tokens.c.expires_at < call.now))
         kept = {"digest": digest_token(token), "run_id": run_id, "expires_at": expires}
         await unit.execute(insert(stream_tokens), kept)

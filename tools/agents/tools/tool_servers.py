@@ -27,8 +27,8 @@ from baobab.runtime.agents.remote.tables import credential_context
 from baobab.runtime.agents.remote.tables import tool_servers as rows
 from baobab.runtime.agents.remote.tool_description import ToolDescription
 from baobab.runtime.agents.remote.tool_server_client import ToolServerClient
+from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import ToolServerExists
-from baobab.tools.agents.region import writing
 from baobab.tools.agents.schemas.tool_servers import (
     Acl,
     Auth,
@@ -145,7 +145,7 @@ async def mcp_servers_create(
     values |= asked
     values["accepted"] = values["seen"] or {}
     call.audit.resource_id, call.audit.data["name"] = id_, name
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         count = select(func.count()).where(rows.c.app_id == app_id)
         plan = call.require_app().plan
         require_room("tool servers of an app", plan, plan.tool_servers, (await unit.execute(count)).scalar_one())
@@ -181,7 +181,7 @@ async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:  # no
 async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  # noqa: A002
     """Remove a tool server, with its credential. Agents that name its tools can call them no more."""
     call.audit.resource_id = id
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         gone = await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == id))
         if gone.rowcount == 0:
             raise ToolServerNotFound
@@ -233,7 +233,7 @@ async def mcp_servers_probe(
     if refused is None and (accept is not False or server.seen is None):
         accepted = _accepted_tools(server, seen, accept)
         asked["accepted"] = {name: tool.row for name, tool in accepted.items()}
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         # If two probe at once, the later answer stands: somebody was shown what it accepted.
         changed = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(asked))
         if changed.rowcount == 0:

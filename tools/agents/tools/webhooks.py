@@ -8,10 +8,10 @@ from sqlalchemy import insert, select, update
 
 from baobab.runtime.agents.job_kinds import WEBHOOK
 from baobab.runtime.agents.tables import ENDED, webhook_secrets
+from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import NoWebhook, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId
 from baobab.tools.agents.jobs import _PREFIX, _context, _text
-from baobab.tools.agents.region import writing
 from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import Name, RunState, SecretInForce, SecretMade
 from baobab.tools.agents.toolset import agents
@@ -50,7 +50,7 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
     vault, secret = call.services.vault, _PREFIX + _text(call.services.ids.secret(_LENGTH).encode())
     row: dict[str, Any] = {"secret": vault.seal(secret.encode(), _context("secret", app_id)), "made_at": call.now}
     until: datetime | None = None
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         theirs = webhook_secrets.c.app_id == app_id
         held = (await unit.execute(select(webhook_secrets).where(theirs).with_for_update())).first()
         if held is None:
@@ -109,7 +109,7 @@ async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) 
     """Send the webhook of a run that has ended once more, with the same event id."""
     row = await _get_webhook_run(call, app_id, name, id)
     call.audit.resource_id = id
-    async with writing(call) as unit:
+    async with FREEZES.writing(call) as unit:
         job_id = f"webhook:{id}:{call.services.ids.uuid()}"
         await call.services.jobs.enqueue(unit, WEBHOOK, {"run_id": id}, job_id=job_id)
     return {"run_id": id, "status": row.status}
