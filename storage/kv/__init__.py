@@ -27,7 +27,6 @@ from baobab.storage.kv.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from baobab.storage.kv.memory import MemoryEngine
 from baobab.storage.kv.sqlite import SqliteEngine
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "IntegerOverflow",
     "KeysExhausted",
     "KvError",
-    "MemoryEngine",
     "NotAnInteger",
     "Op",
     "OpResult",

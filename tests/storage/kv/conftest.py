@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import redis
 
-from baobab.storage.kv import Engine, MemoryEngine, SqliteEngine
+from baobab.storage.kv import Engine, SqliteEngine
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.tiered.durable import DurableEngine
 from baobab.storage.kv.tiered.engine import TieredEngine
@@ -16,6 +16,7 @@ from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
 from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
+from tests.storage.kv.memory_engine import MemoryEngine
 from tests.storage.kv.tiered_workers import HookedDurable, HookedPostgres, HookedSqlite
 
 

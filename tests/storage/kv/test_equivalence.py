@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Delete, Engine, Entry, Get, KvError, MemoryEngine, Quota, Set, Tier
+from baobab.storage.kv import Delete, Engine, Entry, Get, KvError, Quota, Set, Tier
+from tests.storage.kv.memory_engine import MemoryEngine
 
 # An operation still to be asked: of an engine, in a space.
 Ask = Callable[[Engine, str], Awaitable[object]]

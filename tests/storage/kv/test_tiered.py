@@ -19,7 +19,6 @@ from baobab.storage.kv import (
     Engine,
     Entry,
     KeysExhausted,
-    MemoryEngine,
     Quota,
     Tier,
     Usage,
@@ -33,6 +32,7 @@ from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.storage.kv.accounts import recount_usage
 from tests.storage.kv.histories import History
+from tests.storage.kv.memory_engine import MemoryEngine
 from tests.storage.kv.test_equivalence import collect_answers, read_state, steps
 from tests.storage.kv.tiered_workers import FREE, D, E, PausedSqlite, list_ephemeral_keys, open_workers
 

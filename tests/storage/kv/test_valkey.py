@@ -15,10 +15,11 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Engine, MemoryEngine, Quota, StoreUnavailable, Tier, Usage
+from baobab.storage.kv import Engine, Quota, StoreUnavailable, Tier, Usage
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.clock import FixedClock
 from tests.servers import ValkeyServer, start_valkey
+from tests.storage.kv.memory_engine import MemoryEngine
 from tests.storage.kv.test_equivalence import collect_answers, read_state, steps
 from tests.storage.valkey import children
 

@@ -12,7 +12,6 @@ import pytest
 from baobab.http.home_page import missing_page
 from baobab.http.rest_app import RestApp
 from baobab.server import Server
-from baobab.storage.kv.memory import MemoryEngine
 from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.tools import toolsets
@@ -20,6 +19,7 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.stores import Stores
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
+from tests.storage.kv.memory_engine import MemoryEngine
 
 pytestmark = pytest.mark.own_installation
 

@@ -1,4 +1,4 @@
-"""An engine in plain dictionaries: for tests of what uses the store, and the reference for the other engines."""
+"""An engine in plain dictionaries: the reference for the other engines, and a store for tests of what uses one."""
 
 from __future__ import annotations
 
