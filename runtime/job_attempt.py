@@ -11,7 +11,7 @@ from sqlalchemy import and_, select, update
 from baobab.runtime.job_tables import events, jobs
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, Unit
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 from baobab.tools.core.job import JobKind
 from baobab.tools.core.jobs import Event, JobLost
 from baobab.tools.core.registry import Registry

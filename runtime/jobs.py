@@ -13,7 +13,7 @@ from baobab.runtime.job_tables import events, insert_new, jobs
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.notices import Notices
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 from baobab.tools.core.job import Job, JobKind
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import current_tenant

@@ -1,18 +1,17 @@
 """The database: SQLAlchemy Core over SQLite or Postgres, in short transactions."""
 
-import asyncio
+import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy import Connection, CursorResult, Dialect, Executable
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-from sqlalchemy.pool import QueuePool
 
 from baobab.storage.cancellation import run_to_completion
+from baobab.storage.statements import Statements
 
 T = TypeVar("T")
 
@@ -22,7 +21,7 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 class Execute(Protocol):
     """A function that runs one statement in some transaction."""
 
-    async def __call__(self, statement: Executable, rows: Any = None, /) -> CursorResult[Any]: ...
+    async def __call__(self, statement: Executable, rows: Any = None, /) -> CursorResult[*tuple[Any, ...]]: ...
 
 
 class DatabaseUnavailable(Exception):
@@ -41,6 +40,29 @@ class DatabaseBusy(DatabaseUnavailable):
     """The write lock is held by somebody else, and the caller asked not to wait."""
 
 
+class DatabaseConnection(Protocol):
+    """A connection within a transaction. What it reads is in memory when `execute` returns."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    async def execute(self, statement: Executable, rows: Any = None, /) -> CursorResult[*tuple[Any, ...]]: ...
+
+    async def scalar(self, statement: Executable, rows: Any = None, /) -> Any: ...
+
+    async def exec_driver_sql(self, statement: str, /) -> CursorResult[*tuple[Any, ...]]: ...
+
+    async def run_sync(self, work: Callable[[Connection], T], /) -> T:
+        """Calls a function that runs several statements and waits for nothing else. A transaction that only reads may
+        call it twice.
+        """
+        ...
+
+    def stream(self, statement: Executable, /) -> AbstractAsyncContextManager[Any]:
+        """Yields the rows of a statement in batches."""
+        ...
+
+
 class Database(ABC):
     """One database.
 
@@ -48,15 +70,7 @@ class Database(ABC):
     and nothing is written in between. A reader never waits for a writer.
     """
 
-    _reading: ClassVar[Mapping[str, Any]]
-    """The options of a transaction that sees one state of the rows and changes nothing."""
-    _writing: ClassVar[Mapping[str, Any]]
-    _always_locks: ClassVar[bool] = True
-    """Whether any two transactions that write exclude each other, whatever rows they change."""
-
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
-        self._write_lock = asyncio.Lock()
+    def __init__(self) -> None:
         self.damage: str | None = None
         """The error of the first statement that found damage; kept until the database is opened again."""
 
@@ -64,16 +78,61 @@ class Database(ABC):
     async def open(self) -> None: ...
 
     @abstractmethod
+    async def close(self) -> None: ...
+
+    @abstractmethod
     async def ping(self) -> None:
         """Runs a query that only a working database can answer. Raises DatabaseUnavailable."""
 
     @abstractmethod
-    def _lock_among_processes(self) -> AbstractAsyncContextManager[None]:
-        """Holds the write lock among processes, if the database takes it before a transaction begins."""
+    def reading(self) -> AbstractAsyncContextManager[DatabaseConnection]:
+        """Opens a transaction that sees one state of the rows and changes nothing."""
 
     @abstractmethod
-    async def _begin_writing(self, connection: AsyncConnection) -> None:
-        """Runs the first statement of a transaction that writes."""
+    def writing(
+        self, *, write_lock: bool = True, bulk: bool = False
+    ) -> AbstractAsyncContextManager[DatabaseConnection]:
+        """Opens a transaction that commits when the block ends and rolls back when it raises.
+
+        write_lock: False for a single statement that is correct without the lock; where the database allows it, it then
+        waits for no other writer (docs/decisions/0012-postgres-turns.md).
+
+        bulk: True for statements that may take longer than a few milliseconds, such as those that change thousands of
+        rows: they must not run on the event loop.
+        """
+
+    @abstractmethod
+    async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+        """Calls a function in a transaction of its own: commits and returns its result, or rolls back and raises what
+        it raised. The function must lock the rows that it decides on: where the database allows it, the transaction is
+        made without the write lock.
+
+        durable: False to return before the transaction is on disk. It survives the end of the process; a power failure
+        may lose the last such transactions, each as a whole, but none that a durable one has followed.
+
+        announce: tell other processes to look for what was written, as `Unit.announce` does.
+
+        The transaction finishes even if the caller is cancelled. Raises DatabaseUnavailable, and SQLAlchemy's
+        IntegrityError.
+        """
+
+    @abstractmethod
+    def transact_now(self, work: Callable[[Statements], T]) -> T:
+        """Does the same at once and not durably. Raises DatabaseBusy, with nothing done, if it would have to wait."""
+
+    @abstractmethod
+    async def run_statements(self, connection: Any, work: Callable[[Statements], T]) -> T:
+        """Calls a function as a part of the transaction of a connection; called for `Unit.run_statements`."""
+
+    @property
+    @abstractmethod
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`, for the few statements that differ between the two."""
+
+    @property
+    @abstractmethod
+    def connections_in_use(self) -> int:
+        """How many connections of this process are in use at the moment."""
 
     @abstractmethod
     async def announce_at_commit(self, unit: "Unit") -> None:
@@ -81,66 +140,17 @@ class Database(ABC):
         `Unit.announce`.
         """
 
-    def announce_in(self, connection: Connection) -> None:  # noqa: B027 - most need not
-        """Does the same in a transaction of `storage.transactions`, if the announcement is part of the transaction."""
-
     @abstractmethod
     async def wait_for_announcement(self, seconds: float) -> None:
         """Returns when another process has announced something, or after `seconds`."""
-
-    async def close(self) -> None:
-        await self._engine.dispose()
-
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Opens a transaction that sees one state of the rows and changes nothing."""
-        with ErrorTranslator(self):
-            async with self._engine.connect() as connection:
-                await connection.execution_options(**self._reading)
-                async with connection.begin():
-                    yield connection
-
-    @asynccontextmanager
-    async def writing(self, *, write_lock: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Opens a transaction that commits when the block ends and rolls back when it raises.
-
-        write_lock: False for a single statement that is correct without the lock; where the database allows it, it then
-        waits for no other writer (docs/decisions/0012-postgres-turns.md).
-        """
-        with ErrorTranslator(self):
-            async with self._hold_write_lock(write_lock or self._always_locks), self._engine.connect() as connection:
-                await connection.execution_options(**self._writing)
-                async with connection.begin():
-                    if write_lock:
-                        await self._begin_writing(connection)
-                    yield connection
-
-    @asynccontextmanager
-    async def _hold_write_lock(self, needed: bool) -> AsyncIterator[None]:
-        if not needed:
-            yield
-            return
-        async with self._write_lock, self._lock_among_processes():
-            yield
-
-    @property
-    def connections_in_use(self) -> int:
-        """How many connections of this process are in use at the moment."""
-        pool = self._engine.pool
-        return pool.checkedout() if isinstance(pool, QueuePool) else 0
-
-    @property
-    def dialect(self) -> str:
-        """`sqlite` or `postgresql`, for the few statements that differ between the two."""
-        return self._engine.dialect.name
 
     def build_unit(self, *, write: bool) -> "Unit":
         return Unit(self, write=write)
 
     @asynccontextmanager
-    async def writing_unit(self) -> AsyncIterator["Unit"]:
+    async def writing_unit(self, *, bulk: bool = False) -> AsyncIterator["Unit"]:
         """Yields a unit that writes: committed when the block ends, rolled back when it raises."""
-        unit = self.build_unit(write=True)
+        unit = Unit(self, write=True, bulk=bulk)
         try:
             yield unit
         except BaseException as exc:
@@ -152,13 +162,15 @@ class Database(ABC):
 class Unit:
     """The unit of work of one call: a transaction that begins at its first statement, if it has any."""
 
-    __slots__ = ("_after", "_announcing", "_connection", "_context", "database", "writes")
+    __slots__ = ("_after", "_announcing", "_bulk", "_connection", "_context", "database", "writes")
 
-    def __init__(self, database: Database, *, write: bool) -> None:
+    def __init__(self, database: Database, *, write: bool, bulk: bool = False) -> None:
+        """bulk: as `Database.writing` has it."""
         self.database = database
         self.writes = write
+        self._bulk = bulk
         self._context: Any = None
-        self._connection: AsyncConnection | None = None
+        self._connection: DatabaseConnection | None = None
         self._after: list[Callable[[], None]] | None = None
         self._announcing = False
 
@@ -167,7 +179,7 @@ class Unit:
         """Whether there is nothing to commit."""
         return self._connection is None and self._after is None
 
-    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
+    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement. An IntegrityError passes through, since only the caller knows what it means."""
         connection = await self._begin()
         # Translate here too: the caller must see the translated error before the context is left.
@@ -181,6 +193,12 @@ class Unit:
         connection = await self._begin()
         with ErrorTranslator(self.database):
             return await connection.run_sync(work)
+
+    async def run_statements(self, work: Callable[[Statements], T]) -> T:
+        """Calls a function that runs statements as text, as `Database.transact` does."""
+        connection = await self._begin()
+        with ErrorTranslator(self.database):
+            return await self.database.run_statements(connection, work)
 
     def announce(self) -> None:
         """Tells other processes to look for what this unit has written, as soon as it is committed."""
@@ -215,9 +233,9 @@ class Unit:
         self._after = None
         await self._close_transaction(reason)
 
-    async def _begin(self) -> AsyncConnection:
+    async def _begin(self) -> DatabaseConnection:
         if self._connection is None:
-            context = self.database.writing() if self.writes else self.database.reading()
+            context = self.database.writing(bulk=self._bulk) if self.writes else self.database.reading()
             self._connection = await context.__aenter__()
             # Set only once the context has been entered, so that it is never left otherwise.
             self._context = context
@@ -258,11 +276,17 @@ class ErrorTranslator:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError):
-            reason = str(error.orig).strip().partition("\n")[0]
-            if getattr(error.orig, "sqlite_errorname", "").startswith(_DAMAGE):
+        if isinstance(error, sqlite3.IntegrityError):
+            # Deferred constraints are checked by the commit, which does not go through SQLAlchemy.
+            raise IntegrityError(None, None, error) from error
+        if isinstance(error, DBAPIError | sqlite3.Error) and not isinstance(error, IntegrityError):
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            reason = str(cause).strip().partition("\n")[0]
+            if getattr(cause, "sqlite_errorname", "").startswith(_DAMAGE):
                 self._database.damage = reason
-                raise DatabaseDamaged(type(error.orig).__name__, reason) from error
-            raise DatabaseUnavailable(type(error.orig).__name__, reason) from error
+                raise DatabaseDamaged(type(cause).__name__, reason) from error
+            # The lower byte of a code of SQLite is the primary error.
+            busy = getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            raise (DatabaseBusy if busy else DatabaseUnavailable)(type(cause).__name__, reason) from error
         if isinstance(error, NoConnectionFree):
             raise DatabaseUnavailable("no connection is free") from error

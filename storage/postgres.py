@@ -5,15 +5,21 @@ import contextlib
 import os
 import socket
 import uuid
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
 
 import psycopg
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import QueuePool
 
-from baobab.storage.database import Database, Unit
+from baobab.storage.cancellation import run_to_completion
+from baobab.storage.database import Database, DatabaseBusy, ErrorTranslator, Unit
+from baobab.storage.statements import PostgresStatements, Statements
+
+T = TypeVar("T")
 
 CHANNEL = "baobab"
 POOL, OVERFLOW = 4, 4
@@ -21,10 +27,13 @@ POOL, OVERFLOW = 4, 4
 
 _WRITE_LOCK_ID = 7_243_392_001
 """The advisory lock that writers hold. Any number works that nobody else uses in the database."""
+_NOTIFY = text("SELECT pg_notify(:channel, :me)")
 _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
 _SILENCE_SECONDS = 31
 """Longer than a statement may take, so that a running server would have answered."""
+_READING: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+_WRITING: Mapping[str, Any] = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
 # A worker that freezes during a transaction must neither hold the write lock for ever nor commit when it wakes.
 _SESSION = {
     "timezone": "UTC",
@@ -52,10 +61,6 @@ class PostgresDatabase(Database):
     writer at a time for these rows (accounts, keys, apps, approvals; never an app's data): docs/decisions/0012.
     """
 
-    _reading: ClassVar = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    _writing: ClassVar = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
-    _always_locks = False
-
     def __init__(self, url: str, name: str = "baobab") -> None:
         """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it.
 
@@ -65,29 +70,60 @@ class PostgresDatabase(Database):
         self._origin = uuid.uuid4().hex
         self._listener: psycopg.AsyncConnection[Any] | None = None
         session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
-        super().__init__(
-            create_async_engine(
-                make_url(url).set(drivername="postgresql+psycopg"),
-                # Unexpected errors are logged, but without the values of their statement.
-                hide_parameters=True,
-                pool_size=POOL,
-                max_overflow=OVERFLOW,
-                pool_timeout=_CONNECT_SECONDS * 2,
-                connect_args={
-                    "connect_timeout": _CONNECT_SECONDS,
-                    "options": session,
-                    "application_name": name,
-                    "async_creator_fn": _WatchedConnection.connect,
-                },
-            )
+        super().__init__()
+        self._engine = create_async_engine(
+            make_url(url).set(drivername="postgresql+psycopg"),
+            # Unexpected errors are logged, but without the values of their statement.
+            hide_parameters=True,
+            pool_size=POOL,
+            max_overflow=OVERFLOW,
+            pool_timeout=_CONNECT_SECONDS * 2,
+            connect_args={
+                "connect_timeout": _CONNECT_SECONDS,
+                "options": session,
+                "application_name": name,
+                "async_creator_fn": _WatchedConnection.connect,
+            },
         )
+        self._write_lock = asyncio.Lock()
 
     async def open(self) -> None:
         await self.ping()
 
     async def close(self) -> None:
         await self._stop_listening()
-        await super().close()
+        await self._engine.dispose()
+
+    @property
+    def dialect(self) -> str:
+        return "postgresql"
+
+    @property
+    def connections_in_use(self) -> int:
+        return cast(QueuePool, self._engine.pool).checkedout()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        async with self._open_transaction(_READING) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def writing(self, *, write_lock: bool = True, bulk: bool = False) -> AsyncIterator[AsyncConnection]:
+        if not write_lock:
+            async with self._open_transaction(_WRITING) as connection:
+                yield connection
+            return
+        async with self._write_lock, self._open_transaction(_WRITING) as connection:
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _WRITE_LOCK_ID})
+            yield connection
+
+    @asynccontextmanager
+    async def _open_transaction(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
+        with ErrorTranslator(self):
+            async with self._engine.connect() as connection:
+                await connection.execution_options(**options)
+                async with connection.begin():
+                    yield connection
 
     async def ping(self) -> None:
         async with self.reading() as connection:
@@ -99,17 +135,29 @@ class PostgresDatabase(Database):
             finally:
                 watch.cancel()
 
-    def _lock_among_processes(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    async def _begin_writing(self, connection: AsyncConnection) -> None:
-        await connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _WRITE_LOCK_ID})
-
     async def announce_at_commit(self, unit: Unit) -> None:
-        await unit.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._origin})
+        await unit.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
 
-    def announce_in(self, connection: Connection) -> None:
-        connection.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._origin})
+    async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+        def run(connection: Connection) -> T:
+            if not durable:
+                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+            result = work(PostgresStatements(connection))
+            if announce:
+                connection.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
+            return result
+
+        async def run_in_transaction() -> T:
+            async with self.writing(write_lock=False) as connection:
+                return await connection.run_sync(run)
+
+        return await run_to_completion(run_in_transaction())
+
+    def transact_now(self, work: Callable[[Statements], T]) -> T:
+        raise DatabaseBusy("a Postgres transaction has to wait for the server")
+
+    async def run_statements(self, connection: AsyncConnection, work: Callable[[Statements], T]) -> T:
+        return await connection.run_sync(lambda sync: work(PostgresStatements(sync)))
 
     async def wait_for_announcement(self, seconds: float) -> None:
         try:

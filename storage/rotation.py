@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from sqlalchemy import Table, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from baobab.storage.database import Database
+from baobab.storage.database import Database, DatabaseConnection
 from baobab.storage.secrets import Vault, encode_key, new_key, read_keys, write_private
 from baobab.storage.tables import Sealed, metadata
 
@@ -24,7 +23,7 @@ async def reseal(database: Database, vault: Vault) -> int:
         return sum([await _reseal(connection, table, vault) for table in metadata.sorted_tables])
 
 
-async def _reseal(connection: AsyncConnection, table: Table, vault: Vault) -> int:
+async def _reseal(connection: DatabaseConnection, table: Table, vault: Vault) -> int:
     count = 0
     for column in (column for column in table.columns if isinstance(column.type, Sealed)):
         (identity,) = table.primary_key.columns

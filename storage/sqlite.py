@@ -3,28 +3,32 @@
 import asyncio
 import fcntl
 import os
+import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar
-
-from sqlalchemy import Connection, event
-from sqlalchemy.engine import make_url
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from typing import TypeVar
 
 from baobab.storage.cancellation import run_to_completion
-from baobab.storage.database import Database, DatabaseDamaged, DatabaseUnavailable, Unit
-from baobab.storage.sqlite_connection import SqliteConnection
-
-_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=FULL",
-    "PRAGMA foreign_keys=ON",
-    "PRAGMA busy_timeout=10000",
+from baobab.storage.database import (
+    Database,
+    DatabaseBusy,
+    DatabaseDamaged,
+    DatabaseUnavailable,
+    ErrorTranslator,
+    Unit,
 )
+from baobab.storage.sqlite_connection import SqliteConnection
+from baobab.storage.statements import Statements
 
+T = TypeVar("T")
+
+_READERS = 8
+_READER_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
+_MAX_CONSECUTIVE = 250
+"""Transactions on the event loop in a row, before a thread must make one, which checkpoints a long WAL."""
 
 
 class SqliteDatabase(Database):
@@ -34,25 +38,17 @@ class SqliteDatabase(Database):
     and checkpoints of interpreters whose SQLite is older than 3.51.3 (docs/decisions/0003-sqlite-turns.md).
     """
 
-    _reading: ClassVar = {"begin": "BEGIN"}
-    _writing: ClassVar = {"begin": "BEGIN IMMEDIATE"}
-
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
         self._lock_file: int | None = None
         self._seen_bell: int | None = None
-        super().__init__(
-            create_async_engine(
-                make_url("sqlite+aiosqlite://").set(database=str(path)),
-                # Unexpected errors are logged, but without the values of their statement.
-                hide_parameters=True,
-                async_creator=self._connect,
-                pool_size=4,
-                max_overflow=4,
-            )
-        )
-        event.listen(self._engine.sync_engine, "connect", on_connect)
-        event.listen(self._engine.sync_engine, "begin", on_begin)
+        self._write_lock = asyncio.Lock()
+        self._writer: SqliteConnection | None = None
+        self._consecutive = 0
+        self._free_readers: list[SqliteConnection] = []
+        self._readers = asyncio.Semaphore(_READERS)
+        self._reading = 0
 
     async def open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +58,12 @@ class SqliteDatabase(Database):
             pass
 
     async def close(self) -> None:
-        await super().close()
+        connections, self._free_readers = self._free_readers, []
+        if self._writer is not None:
+            connections.append(self._writer)
+            self._writer = None
+        for connection in connections:
+            await connection.close()
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
@@ -74,10 +75,134 @@ class SqliteDatabase(Database):
             # Unlike `SELECT 1`, this reads the file.
             await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
 
-    async def _connect(self) -> SqliteConnection:
-        connection = SqliteConnection(self.path)
-        await connection
-        return connection
+    @property
+    def dialect(self) -> str:
+        return "sqlite"
+
+    @property
+    def connections_in_use(self) -> int:
+        return self._reading + self._write_lock.locked()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[SqliteConnection]:
+        with ErrorTranslator(self):
+            async with self._take_reader() as connection:
+                await connection.begin(write=False)
+                try:
+                    yield connection
+                finally:
+                    connection.rollback()
+
+    @asynccontextmanager
+    async def writing(self, *, write_lock: bool = True, bulk: bool = False) -> AsyncIterator[SqliteConnection]:
+        """Holds the lock in any case: SQLite has one writer at a time."""
+        with ErrorTranslator(self):
+            async with self._lock_writer() as connection:
+                connection.in_thread = bulk
+                await connection.begin(write=True)
+                try:
+                    yield connection
+                    await connection.commit()
+                finally:
+                    connection.in_thread = False
+                    connection.rollback()
+
+    async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+        """A transaction that is not durable runs at once on the event loop if the lock is free; all others run in a
+        thread as a whole.
+        """
+        try:
+            if durable:
+                raise DatabaseBusy("what waits for the disk must not do so on the event loop")
+            result = self.transact_now(work)
+        except DatabaseBusy:
+            result = await run_to_completion(self._transact_in_thread(work, durable))
+        if announce:
+            self.ring_bell()
+        return result
+
+    def transact_now(self, work: Callable[[Statements], T]) -> T:
+        if (
+            self._writer is None
+            or self._write_lock.locked()
+            or self._consecutive >= _MAX_CONSECUTIVE
+            or not self._try_lock_file()
+        ):
+            raise DatabaseBusy("another writer holds the write lock")
+        self._consecutive += 1
+        try:
+            with ErrorTranslator(self):
+                return self._writer.transact(work, durable=False, checkpoint=False)
+        finally:
+            self._unlock_file()
+
+    async def run_statements(self, connection: SqliteConnection, work: Callable[[Statements], T]) -> T:
+        return work(connection.statements)
+
+    async def _transact_in_thread(self, work: Callable[[Statements], T], durable: bool) -> T:
+        with ErrorTranslator(self):
+            async with self._lock_writer() as connection:
+                return await connection.transact_in_thread(work, durable=durable)
+
+    @asynccontextmanager
+    async def _lock_writer(self) -> AsyncIterator[SqliteConnection]:
+        """Holds the lock of writers, of which there is one in all processes, and yields the connection that writes."""
+        async with self._write_lock:
+            if not self._try_lock_file():
+                assert self._lock_file is not None
+                await _wait_for_lock(self._lock_file)
+            try:
+                self._consecutive = 0
+                if self._writer is None:
+                    await run_to_completion(self._open_writer())
+                assert self._writer is not None
+                yield self._writer
+            finally:
+                self._unlock_file()
+
+    def _try_lock_file(self) -> bool:
+        if self._lock_file is None:
+            raise DatabaseUnavailable("the database is closed")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock_file(self) -> None:
+        if self._lock_file is not None:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    @asynccontextmanager
+    async def _take_reader(self) -> AsyncIterator[SqliteConnection]:
+        if self._readers.locked():
+            try:
+                await asyncio.wait_for(self._readers.acquire(), _READER_SECONDS)
+            except TimeoutError as exc:
+                raise DatabaseUnavailable("no connection is free") from exc
+        else:
+            await self._readers.acquire()
+        self._reading += 1
+        try:
+            if not self._free_readers:
+                await run_to_completion(self._open_reader())
+            connection = self._free_readers.pop()
+            try:
+                yield connection
+            finally:
+                self._free_readers.append(connection)
+        finally:
+            self._reading -= 1
+            self._readers.release()
+
+    async def _open_writer(self) -> None:
+        self._writer = await SqliteConnection.open(self.path, self._prepare)
+
+    async def _open_reader(self) -> None:
+        self._free_readers.append(await SqliteConnection.open(self.path, self._prepare))
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Called with each new connection, before anything is read."""
 
     async def announce_at_commit(self, unit: Unit) -> None:
         unit.after_commit(self.ring_bell)
@@ -103,22 +228,6 @@ class SqliteDatabase(Database):
     def _read_bell(self) -> int | None:
         return None if self._lock_file is None else os.fstat(self._lock_file).st_mtime_ns
 
-    async def _begin_writing(self, connection: AsyncConnection) -> None:
-        """Does nothing: `BEGIN IMMEDIATE` has locked the file."""
-
-    @asynccontextmanager
-    async def _lock_among_processes(self) -> AsyncIterator[None]:
-        if self._lock_file is None:
-            raise DatabaseUnavailable("the database is closed")
-        try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            await _wait_for_lock(self._lock_file)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
-
 
 async def _wait_for_lock(lock_file: int) -> None:
     """Waits for the file lock. If the caller is cancelled, releases the lock that its thread may still acquire."""
@@ -127,16 +236,3 @@ async def _wait_for_lock(lock_file: int) -> None:
     except asyncio.CancelledError:
         fcntl.flock(lock_file, fcntl.LOCK_UN)
         raise
-
-
-def on_connect(connection: Any, _record: object) -> None:
-    # Disables the driver's own transactions, whose deferred BEGIN loses updates and fails with "locked".
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in _PRAGMAS:
-        cursor.execute(pragma)
-    cursor.close()
-
-
-def on_begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN IMMEDIATE"))

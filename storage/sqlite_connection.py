@@ -1,55 +1,296 @@
-"""An aiosqlite connection that cleans up before a cancelled caller continues."""
+"""One connection to a SQLite file, whose short statements run on the event loop.
+
+Handing a statement to a thread and back costs ten times as much as SQLite needs for it. A read that turns out to be
+long, or that would have to wait for another process, is stopped and run again in the connection's thread; there run
+commits, too, because they wait for the disk.
+"""
 
 import asyncio
-import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
+from sqlalchemy import Connection, CursorResult, Dialect, Executable, create_engine
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
+from baobab.storage.statements import SqliteStatements, Statements
 
-_ROWS_AT_ONCE = 64
+T = TypeVar("T")
+
+_BUDGET = 50_000
+"""The instructions of SQLite's virtual machine that a read may take on the event loop: one or two milliseconds."""
+_BULK_ROWS = 64
+"""A statement for more rows than this runs in the thread."""
+_BUSY_MILLISECONDS = 10_000
+_CHECKPOINT_PAGES = 1000
+_INTERRUPTED = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY)
+
+_PRAGMAS = (
+    f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}",
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    # On the event loop nothing waits for another process.
+    "PRAGMA busy_timeout=0",
+)
+
+_opened: ContextVar[sqlite3.Connection] = ContextVar("opened")
+# One engine for all files, so that a statement is compiled once in each process. Transactions are begun and ended below
+# SQLAlchemy. Unexpected errors are logged, but without the values of their statement.
+_engine = create_engine(
+    "sqlite://", poolclass=NullPool, creator=_opened.get, hide_parameters=True, isolation_level="AUTOCOMMIT"
+)
 
 
-class SqliteConnection(aiosqlite.Connection):
-    """Waits for the thread and rolls back when a caller is cancelled.
+class _Cursor(sqlite3.Cursor):
+    """Reads all rows at once, so that no statement stays open between two iterations of the event loop."""
 
-    aiosqlite's thread still runs what a cancelled caller has asked for. A transaction that begins after its caller has
-    gone would belong to nobody, and the file would stay locked until garbage collection.
-    """
+    _rows: deque[Any]
+    connection: "_Connection"
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(lambda: sqlite3.connect(path, check_same_thread=False), _ROWS_AT_ONCE)
+    def execute(self, sql: str, parameters: Any = (), /) -> "_Cursor":
+        super().execute(sql, parameters)
+        if not self.connection.streams:
+            self._rows = deque(super().fetchall() if self.description else ())
+        return self
+
+    def fetchone(self) -> Any:
+        if self.connection.streams:
+            return super().fetchone()
+        return self._rows.popleft() if self._rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        size = size or self.arraysize
+        if self.connection.streams:
+            return super().fetchmany(size)
+        return [self._rows.popleft() for _ in range(min(size, len(self._rows)))]
+
+    def fetchall(self) -> list[Any]:
+        if self.connection.streams:
+            return super().fetchall()
+        rows, self._rows = list(self._rows), deque()
+        return rows
+
+
+class _Connection(sqlite3.Connection):
+    streams = False
+
+    def cursor(self, factory: Any = _Cursor) -> Any:
+        return super().cursor(factory)
+
+
+class _Thread(aiosqlite.Connection):
+    """The thread of a connection."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(connect, 1)
         # The end of the process does not wait for the thread.
         self._thread.daemon = True
         self._stopped: asyncio.Future[Any] | None = None
 
-    async def _execute(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        try:
-            return await super()._execute(fn, *args, **kwargs)  # type: ignore[no-untyped-call]
-        except asyncio.CancelledError:
-            await run_to_completion(self._undo_statement(fn))
-            raise
-
-    async def _undo_statement(self, fn: Callable[..., Any]) -> None:
-        """Queued behind the cancelled statement, so that it has finished by then."""
-        # If the connection has been closed meanwhile, its transaction was rolled back.
-        with contextlib.suppress(ValueError, sqlite3.ProgrammingError):
-            await super()._execute(_undo, self._conn, getattr(fn, "__self__", None))  # type: ignore[no-untyped-call]
+    @property
+    def connection(self) -> Any:
+        return self._conn
 
     def stop(self) -> "asyncio.Future[Any] | None":
-        # SQLAlchemy may stop a closing connection again; a thread that has ended would never answer.
+        # A thread that has ended would never answer, and one whose connection failed has been stopped already.
         if self._stopped is None:
             self._stopped = super().stop()
         return self._stopped
 
+    async def wait_until_stopped(self) -> None:
+        stopped = self.stop()
+        if stopped is not None:
+            await stopped
 
-def _undo(connection: sqlite3.Connection, asked: Any) -> None:
-    if isinstance(asked, sqlite3.Cursor):
-        # A statement that was not read to its end keeps its locks, even after the connection is closed.
-        asked.close()
-    if connection.in_transaction:
-        connection.rollback()
+    async def run(self, work: Callable[[], T]) -> T:
+        result: T = await self._execute(work)  # type: ignore[no-untyped-call]
+        return result
+
+
+class SqliteConnection:
+    """A connection, used by one caller at a time."""
+
+    def __init__(self, thread: _Thread) -> None:
+        """Use `open`."""
+        self._thread = thread
+        self._raw: _Connection = thread.connection
+        # The engine asks for the connection that it is to use.
+        token = _opened.set(self._raw)
+        self._sync = _engine.connect()
+        _opened.reset(token)
+        # Always in one, so that nobody who asks begins and commits another (Alembic does).
+        self._sync.begin()
+        self._is_reading = True
+        self._interrupts = False
+        self._pragmas: dict[str, object] = {}
+        self.in_thread = False
+        """Whether everything runs in the thread, because it may take long."""
+        self._raw.set_progress_handler(self._must_stop, _BUDGET)
+
+    @classmethod
+    async def open(cls, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> "SqliteConnection":
+        """prepare: called in the thread with the new connection, before anything is read."""
+
+        def connect() -> sqlite3.Connection:
+            raw = sqlite3.connect(path, check_same_thread=False, timeout=0, isolation_level=None, factory=_Connection)
+            try:
+                prepare(raw)
+                for pragma in _PRAGMAS:
+                    raw.execute(pragma)
+            except BaseException:
+                raw.close()
+                raise
+            return raw
+
+        thread = _Thread(connect)
+        try:
+            await thread
+        except BaseException:
+            await thread.wait_until_stopped()
+            raise
+        return cls(thread)
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._sync.dialect
+
+    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
+        """Runs one statement; its rows can be read at any time afterwards."""
+        many = isinstance(rows, list) and len(rows) > _BULK_ROWS
+        # The statement that writes cannot be stopped: SQLite would roll back the whole transaction.
+        stops = self._is_reading or getattr(statement, "is_select", False)
+        return await self._call(partial(self._sync.execute, statement, rows), stops=stops, in_thread=many)
+
+    async def scalar(self, statement: Executable, rows: Any = None) -> Any:
+        return (await self.execute(statement, rows)).scalar()
+
+    async def exec_driver_sql(self, statement: str) -> CursorResult[*tuple[Any, ...]]:
+        return await self._call(partial(self._sync.exec_driver_sql, statement), stops=self._is_reading)
+
+    async def run_sync(self, work: Callable[[Connection], T]) -> T:
+        """Calls a function that runs several statements. A transaction that only reads may call it twice."""
+        return await self._call(partial(work, self._sync), stops=self._is_reading)
+
+    @asynccontextmanager
+    async def stream(self, statement: Executable) -> AsyncIterator["SqliteStream"]:
+        """Yields the rows of a statement with the execution option `yield_per`, read in the thread batch by batch."""
+        self._raw.streams = True
+        try:
+            result = await self._run_in_thread(partial(self._sync.execute, statement))
+            yield SqliteStream(result, self._run_in_thread)
+            result.close()
+        finally:
+            self._raw.streams = False
+
+    async def begin(self, *, write: bool) -> None:
+        self._is_reading = not write
+        if write:
+            await self._call(partial(self._begin_writing, durable=True), stops=True)
+        else:
+            self._raw.execute("BEGIN")
+
+    async def commit(self) -> None:
+        """Commits in the thread, because that waits for the disk."""
+        await self._run_in_thread(self._commit)
+
+    def rollback(self) -> None:
+        # SQLite rolls back by itself after some errors, such as a full disk.
+        if self._raw.in_transaction:
+            self._raw.execute("ROLLBACK")
+
+    @property
+    def statements(self) -> Statements:
+        return SqliteStatements(self._raw)
+
+    async def transact_in_thread(self, work: Callable[[Statements], T], *, durable: bool) -> T:
+        return await self._run_in_thread(partial(self.transact, work, durable=durable, checkpoint=True))
+
+    def transact(self, work: Callable[[Statements], T], *, durable: bool, checkpoint: bool) -> T:
+        """Commits and returns the function's result, or rolls back and raises what it raised.
+
+        checkpoint: whether the commit may move a long WAL into the file, which waits for the disk.
+        """
+        self._begin_writing(durable=durable)
+        try:
+            result = work(self.statements)
+            self._commit(checkpoint=checkpoint)
+        except BaseException:
+            self.rollback()
+            raise
+        return result
+
+    def _begin_writing(self, *, durable: bool) -> None:
+        self._set_pragma("synchronous", "FULL" if durable else "NORMAL")
+        self._raw.execute("BEGIN IMMEDIATE")
+
+    def _commit(self, *, checkpoint: bool = True) -> None:
+        self._set_pragma("wal_autocheckpoint", _CHECKPOINT_PAGES if checkpoint else 0)
+        self._raw.execute("COMMIT")
+
+    def _set_pragma(self, name: str, value: object) -> None:
+        if self._pragmas.get(name) != value:
+            self._raw.execute(f"PRAGMA {name}={value}")
+            self._pragmas[name] = value
+
+    async def close(self) -> None:
+        await self._thread.run(self._sync.close)
+        await self._thread.wait_until_stopped()
+
+    def _must_stop(self) -> bool:
+        """Called by SQLite when a statement has used up its budget, and at each further one in the thread."""
+        return self._interrupts
+
+    async def _call(self, work: Callable[[], T], *, stops: bool, in_thread: bool = False) -> T:
+        if not (self.in_thread or in_thread):
+            self._interrupts = stops
+            try:
+                return work()
+            except (OperationalError, sqlite3.OperationalError) as exc:
+                error = exc.orig if isinstance(exc, OperationalError) else exc
+                if not stops or getattr(error, "sqlite_errorcode", 0) & 0xFF not in _INTERRUPTED:
+                    raise
+            finally:
+                self._interrupts = False
+        return await self._run_in_thread(work)
+
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        """Runs a function in the thread to its end, even if the caller is cancelled."""
+
+        def run() -> T:
+            self._raw.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
+            try:
+                return work()
+            finally:
+                self._raw.execute("PRAGMA busy_timeout=0")
+
+        return await run_to_completion(self._thread.run(run))
+
+
+class SqliteStream:
+    """The rows of a statement, as SQLAlchemy's AsyncResult has them."""
+
+    def __init__(self, result: Any, run_in_thread: Callable[[Callable[[], Any]], Any]) -> None:
+        self._result = result
+        self._run_in_thread = run_in_thread
+
+    def mappings(self) -> "SqliteStream":
+        return SqliteStream(self._result.mappings(), self._run_in_thread)
+
+    async def partitions(self) -> AsyncIterator[list[Any]]:
+        batches = self._result.partitions()
+        while (batch := await self._run_in_thread(partial(next, batches, None))) is not None:
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for batch in self.partitions():
+            for row in batch:
+                yield row

@@ -10,17 +10,19 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage import cancellation
-from baobab.storage.database import Database
+from baobab.storage.database import Database, DatabaseConnection
+from baobab.storage.postgres import PostgresDatabase
+from baobab.storage.sqlite import SqliteDatabase
 
 _DATABASES_BY_TASK: WeakKeyDictionary[asyncio.Task[Any], list[Database]] = WeakKeyDictionary()
 
 
 def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Database, "reading", _limit_to_one(Database.reading))
-    patch.setattr(Database, "writing", _limit_to_one(Database.writing))
+    for kind in (SqliteDatabase, PostgresDatabase):
+        for name in ("reading", "writing"):
+            patch.setattr(kind, name, _limit_to_one(getattr(kind, name)))
     patch.setattr(cancellation, "ensure_future", _share_with_waiter)
 
 
@@ -34,7 +36,7 @@ def _share_with_waiter(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 def _limit_to_one(way: Callable[..., Any]) -> Callable[..., Any]:
     @asynccontextmanager
-    async def hold_connection(database: Database, /, **options: bool) -> AsyncIterator[AsyncConnection]:
+    async def hold_connection(database: Database, /, **options: bool) -> AsyncIterator[DatabaseConnection]:
         task = asyncio.current_task()
         assert task is not None
         # Given back by another task, maybe: whoever commits is not cancelled in the middle of it.

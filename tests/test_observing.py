@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -92,18 +91,15 @@ async def test_why_a_store_does_not_answer_is_in_the_log_and_not_in_the_answer(
 
 
 async def test_why_the_database_does_not_answer_is_in_the_log_before_there_is_a_caller(
-    baobab: Baobab, caplog: pytest.LogCaptureFixture
+    baobab: Baobab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken:
-        def connect(self) -> None:
-            raise DatabaseUnavailable("UndefinedColumn", "there is no such column")
+    def fail() -> None:
+        raise DatabaseUnavailable("UndefinedColumn", "there is no such column")
 
-    database = baobab.application.services.database
-    broken: Any = Broken()
-    working, database._engine = database._engine, broken
     nobody_knows = {"authorization": f"Bearer {KEY[:-1]}x", "x-request-id": "seen-by-operator"}
-    answer = await baobab.client.get("/apps", headers=nobody_knows)
-    database._engine = working
+    with monkeypatch.context() as patch:
+        patch.setattr(baobab.application.services.database, "reading", fail)
+        answer = await baobab.client.get("/apps", headers=nobody_knows)
     assert answer.status_code == 503
     assert "column" not in answer.text
     (line,) = [json.loads(JsonLines().format(record)) for record in caplog.records if record.levelname == "WARNING"]

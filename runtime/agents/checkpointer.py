@@ -24,7 +24,7 @@ from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.pieces import CheckpointPacker, add_pieces, read_pieces
 from baobab.runtime.agents.tables import Write, checkpoints, pieces, writes
 from baobab.storage.database import Database
-from baobab.storage.transactions import Statements, TransactionRunner
+from baobab.storage.statements import Statements
 
 _LARGEST = 16 * 2**20
 _UPSERT_CHECKPOINT = (
@@ -46,10 +46,9 @@ class Checkpointer(BaseCheckpointSaver[int]):
     of its own, and anybody may write.
     """
 
-    def __init__(self, database: Database, transactions: TransactionRunner, event_log: EventLog | None = None) -> None:
+    def __init__(self, database: Database, event_log: EventLog | None = None) -> None:
         super().__init__()
         self._database = database
-        self._transactions = transactions
         self._event_log = event_log
         # The state of a run came from JSON.
         self._dumps = dumps if event_log is None else dumps_json
@@ -160,7 +159,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
 
     async def _write(self, write: Write) -> None:
         if self._event_log is None:
-            await self._transactions.run(write)
+            await self._database.transact(write)
         else:
             await self._event_log.write_transaction(write)
 

@@ -15,7 +15,7 @@ from baobab.runtime.agents.run_session import RunResult
 from baobab.runtime.agents.spec import AgentNode
 from baobab.runtime.agents.tables import ENDED, agents, runs
 from baobab.storage.database import Database
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.services import Services
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, exists, select
 
 from baobab.runtime.agents.tables import agents, counts, messages, runs, threads
 from baobab.storage.database import Database
-from baobab.storage.transactions import Statements, TransactionRunners
+from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
 
 BATCH = 20
@@ -31,7 +31,7 @@ async def erase_runs(services: Services, database: Database, ids: Sequence[str],
     async with services.database.writing() as connection:
         await services.approvals.erase_of_runs(connection.execute, ids)
     work = partial(erase_in, ids=ids, remembered=remembered)
-    await services.part(TransactionRunners).get_runner(database).run(work)
+    await database.transact(work)
 
 
 def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) -> None:

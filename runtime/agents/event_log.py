@@ -10,7 +10,8 @@ from baobab.runtime.agents.failures import RunTakenOver
 from baobab.runtime.agents.run_tree import emit_to_parents
 from baobab.runtime.agents.tables import Write
 from baobab.storage.clock import Clock
-from baobab.storage.transactions import Statements, TransactionRunner
+from baobab.storage.database import Database
+from baobab.storage.statements import Statements
 from baobab.tools.core.job import Job
 
 _UPDATE_RUN = (
@@ -34,7 +35,7 @@ class EventLog:
         self,
         job: Job,
         run: Any,
-        transactions: TransactionRunner,
+        database: Database,
         clock: Clock,
         *,
         emitted_subjects: set[str],
@@ -44,7 +45,7 @@ class EventLog:
         self._run_id: str = run.id
         self._parent_id: str | None = run.parent_run_id
         self._run_fields = {"run_id": run.id, "agent": run.agent}
-        self._transactions = transactions
+        self._database = database
         self._clock = clock
         self._emitted_subjects = emitted_subjects
         self._notify = notify
@@ -143,7 +144,7 @@ class EventLog:
 
             # Each announcement makes every process query its runs; listeners in other processes can wait a moment.
             announce = bool(pending) and (last or rests or now >= self._announced_at + _LEAST_BETWEEN_SECONDS)
-            await self._transactions.run(run_work, durable=False, announce=announce)
+            await self._database.transact(run_work, durable=False, announce=announce)
             if announce:
                 self._announced_at = now
         if last:

@@ -13,7 +13,6 @@ from baobab.runtime.agents.pieces import CheckpointPacker, add_pieces, read_piec
 from baobab.runtime.agents.spec import GraphSpec
 from baobab.runtime.agents.tables import checkpoints, writes
 from baobab.storage.database import Database, Unit
-from baobab.storage.transactions import run_in_unit
 
 _BRANCH = "branch:to:"
 """The prefix of LangGraph's channels that make a node start."""
@@ -80,7 +79,7 @@ class ForkPoint:
         row = {"thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
         row |= {"parent_id": None, "checkpoint": package.text, "about": dict(self.about)}
         await unit.execute(insert(checkpoints), row)
-        await run_in_unit(unit, lambda statements: add_pieces(statements, run_id, package.fresh))
+        await unit.run_statements(lambda statements: add_pieces(statements, run_id, package.fresh))
         if self.results:
             await unit.execute(insert(writes), [{**result, "thread_id": run_id} for result in self.results])
 

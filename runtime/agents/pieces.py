@@ -15,7 +15,7 @@ from sqlalchemy import select
 from baobab.runtime.agents.checkpoint_json import MARK
 from baobab.runtime.agents.tables import pieces
 from baobab.storage.database import Execute
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 
 _LEAST = 512
 """A value of more characters than this gets a row of its own."""

@@ -23,7 +23,7 @@ from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.spec import GraphSpec
 from baobab.runtime.agents.tables import ENDED, FROZEN, runs
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
-from baobab.storage.transactions import Statements, TransactionRunners
+from baobab.storage.statements import Statements
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.errors import BaobabError, Unavailable
 from baobab.tools.core.job import Job
@@ -62,7 +62,6 @@ class RunExecutor:
         self._run_id = run_id
         self._services = job.services
         self._watcher = self._services.of(RunWatcher)
-        self._transactions = self._services.part(TransactionRunners).get_runner(job.database)
         self._is_cancelled = False
 
     async def execute_run(self) -> None:
@@ -80,7 +79,7 @@ class RunExecutor:
         self._run = run
         clock, notify = self._services.clock, self._watcher.notify_listeners
         self._event_log = EventLog(
-            self._job, run, self._transactions, clock, emitted_subjects=self._emitted_subjects, notify=notify
+            self._job, run, self._job.database, clock, emitted_subjects=self._emitted_subjects, notify=notify
         )
         self._charges = RunCharges(self._services, self._job.database, self._event_log, run)
         origin = {"forked_from": run.forked_from, "step": run.forked_step} if run.forked_from else {}
@@ -168,7 +167,7 @@ class RunExecutor:
             self._has_checkpoint = bool(statements.rows(checkpoint_query, self._run_id))
             return True
 
-        return await self._transactions.run(claim, durable=False)
+        return await self._job.database.transact(claim, durable=False)
 
     async def _drive_with_timeout(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
         seconds_left = self._spec.limits.timeout_seconds - self._run.active_seconds
@@ -195,7 +194,7 @@ class RunExecutor:
 
     async def _drive_graph(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
         library = await load_graph_library()
-        saver = library.checkpointer(self._job.database, self._transactions, self._event_log)
+        saver = library.checkpointer(self._job.database, self._event_log)
         graph = library.compile_graph(self._run.graph_spec, saver)
         config = {
             "configurable": {"thread_id": self._run.id},

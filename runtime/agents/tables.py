@@ -5,8 +5,8 @@ from collections.abc import Callable
 from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
 from sqlalchemy.sql.schema import SchemaItem
 
+from baobab.storage.statements import Statements
 from baobab.storage.tables import Instant, Json, Sealed, metadata
-from baobab.storage.transactions import Statements
 
 Write = Callable[[Statements], None]
 """A function that writes within a transaction."""

@@ -30,7 +30,6 @@ from baobab.storage.notices import Notices
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.stores import store_at
 from baobab.storage.secrets import Vault
-from baobab.storage.transactions import TransactionRunners
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import SlidingWindows
@@ -110,8 +109,6 @@ async def open_application(
         stack.push_async_callback(http_client.close)
         audit_log = AuditLog(database, clock, ids)
         jobs = DurableJobs(registry.jobs.values(), clock, ids)
-        transaction_runners = TransactionRunners()
-        stack.push_async_callback(transaction_runners.close)
         stack.push_async_callback(credits_.close)
         own_port = settings.port if environment is not None and settings.ai_probe else None
         gateway = await stack.enter_async_context(
@@ -154,7 +151,6 @@ async def open_application(
                 Credits: credits_,
                 Gateway: gateway,
                 Media: media,
-                TransactionRunners: transaction_runners,
                 **({} if tracing is None else {Tracing: tracing}),
             },
         )

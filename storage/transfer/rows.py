@@ -6,9 +6,8 @@ from typing import Any
 
 from sqlalchemy import Select, Table, func, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable
 from baobab.storage.tables import metadata
 from baobab.storage.transfer.digest import Digest
 from baobab.storage.transfer.errors import TransferRefused
@@ -29,7 +28,7 @@ async def find_unknown_tables(database: Database) -> list[str]:
     return sorted(set(names) - set(metadata.tables) - _BOOKKEEPING)
 
 
-async def find_occupied_table(connection: AsyncConnection) -> str | None:
+async def find_occupied_table(connection: DatabaseConnection) -> str | None:
     """Returns the name of a table that holds rows; None if all are empty or missing."""
     existing_names = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
     for table in metadata.sorted_tables:
@@ -48,7 +47,7 @@ async def copy(source: Database, target: Database) -> None:
             raise TransferRefused(f"table {table.name}: {reason}; run the same command again to continue") from exc
 
 
-async def set_sequences(connection: AsyncConnection) -> None:
+async def set_sequences(connection: DatabaseConnection) -> None:
     """Sets Postgres's sequences behind the largest number in use. SQLite needs no such step."""
     if connection.dialect.name != "postgresql":
         return
@@ -75,7 +74,7 @@ async def _copy(source: Database, target: Database, table: Table) -> None:
                 await into.execute(insert(table), [dict(row) for row in batch])
 
 
-async def _digest(connection: AsyncConnection, table: Table) -> Digest:
+async def _digest(connection: DatabaseConnection, table: Table) -> Digest:
     digest = Digest()
     async with connection.stream(_fetch_in_batches(select(table))) as rows:
         async for row in rows:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import event
 
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.databases import SQLITE
@@ -43,8 +43,6 @@ class SqliteSource(SqliteDatabase):
     async def open(self) -> None:
         if not self.path.is_file():
             raise TransferRefused(f"there is no installation in {self.path}")
-        # Runs before other listeners, so that nothing is read before the file is locked.
-        event.listen(self._engine.sync_engine, "connect", _take, insert=True)
         try:
             revision = await read_revision(self)
         except DatabaseUnavailable as exc:
@@ -52,6 +50,9 @@ class SqliteSource(SqliteDatabase):
                 raise TransferRefused(f"{self.path} is in use; stop its servers, workers and commands first") from exc
             raise TransferRefused(f"{self.path} cannot be opened: {exc.reason}") from exc
         _require_revision(str(self.path), revision)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
 
 
 class PostgresSource(PostgresDatabase):
@@ -97,10 +98,3 @@ def _require_revision(where: str, found: str | None) -> None:
         raise TransferRefused(f"{where} is at revision {found or 'none'}, which this version does not know")
     if found != known[-1]:
         raise TransferRefused(f"{where} is at revision {found}, not {known[-1]}; run `baobab migrate` first")
-
-
-def _take(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA busy_timeout=0")
-    cursor.execute("PRAGMA locking_mode=EXCLUSIVE")
-    cursor.close()

@@ -5,6 +5,7 @@ A worker runs jobs and can enqueue them; a client only enqueues.
 
 import sys
 import time
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 
@@ -32,7 +33,7 @@ class BaobabJobs:
 
     async def open(self) -> None:
         async with self._database.writing() as connection:
-            await connection.run_sync(_notes.create, checkfirst=True)
+            await connection.run_sync(partial(_notes.create, checkfirst=True))
 
     async def write(self, enqueued: int) -> None:
         unit = self._database.build_unit(write=True)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from baobab.runtime.job_attempt import JobAttempt
 from baobab.runtime.job_tables import jobs
 from baobab.storage.database import Database
-from baobab.storage.transactions import Statements, TransactionRunner, TransactionRunners
+from baobab.storage.statements import Statements
 from baobab.tools.core.jobs import JobLost, RetryLater
 from baobab.tools.core.services import Services
 from baobab.tools.core.toolset import Toolset
@@ -45,18 +45,15 @@ class SimulatedCrash(BaseException):
     """What was going on is never gone on with."""
 
 
-class CrashPoints(TransactionRunners):
+class CrashPoints:
     """The transactions of segments, at one of which something happens."""
 
-    def __init__(self, runners: TransactionRunners) -> None:
-        super().__init__()
-        self._inner = runners
+    def __init__(self, database: Database) -> None:
+        self._transact = database.transact
         self._what: Callable[[], Awaitable[None]] | None = None
         self._left = 0
         self._after = False
-
-    def get_runner(self, database: Database) -> TransactionRunner:
-        return _WatchedRunner(self._inner.get_runner(database), self)
+        database.transact = self._watch_transaction  # type: ignore[method-assign]
 
     def schedule(self, number: int, what: Callable[[], Awaitable[None]], *, after: bool) -> None:
         """Do so before the transaction of this number, from now on, or after it."""
@@ -74,23 +71,13 @@ class CrashPoints(TransactionRunners):
             what, self._what = self._what, None
             await what()
 
-
-class _WatchedRunner:
-    def __init__(self, inner: TransactionRunner, moments: CrashPoints) -> None:
-        self._inner = inner
-        self._crash_points = moments
-
-    async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        await self._crash_points.reach_point(after=False)
-        result = await self._inner.run(work, durable=durable, announce=announce)
-        await self._crash_points.reach_point(after=True)
+    async def _watch_transaction(self, work: Callable[[Statements], T], **options: bool) -> T:
+        if work.__qualname__.startswith("CreditWriter."):
+            return await self._transact(work, **options)
+        await self.reach_point(after=False)
+        result = await self._transact(work, **options)
+        await self.reach_point(after=True)
         return result
-
-    def run_now(self, work: Callable[[Statements], T]) -> T:
-        return self._inner.run_now(work)
-
-    async def close(self) -> None:
-        """The house closes what is its own."""
 
 
 @dataclass
@@ -192,9 +179,7 @@ async def open_manual_worker(data: Path, *further: Toolset) -> AsyncIterator[Man
     """In a house that makes no jobs by itself, with an app that has the agents. further: toolsets beside our own."""
     async with open_installation(data, {"BAOBAB_JOBS": "0"}, further=further) as baobab:
         services = baobab.application.services
-        moments = CrashPoints(services.part(TransactionRunners))
-        baobab.application.registry.bind(replace(services, parts={**services.parts, TransactionRunners: moments}))
-        made = ManualWorker(baobab, moments, await baobab.create_app())
+        made = ManualWorker(baobab, CrashPoints(services.database), await baobab.create_app())
         put = await baobab.client.put(f"/v1/{made.app}/kv/seed", json={"value": 7}, headers=baobab.owner)
         assert put.status_code == 204
         for name, graph in _AGENTS.items():

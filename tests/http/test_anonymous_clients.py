@@ -257,6 +257,9 @@ async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
     # Half-sent bodies count for what they said they would be.
     writer.write(head.encode() + b'{"ops": [')
     await writer.drain()
+    async with asyncio.timeout(20):
+        while not budget._anonymous:
+            await asyncio.sleep(0.001)
     body = {"ops": [{"op": "set", "key": f"k{number}", "value": "x" * 1500} for number in range(90)]}
     async with asyncio.timeout(20):
         while (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code != 503:

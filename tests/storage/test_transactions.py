@@ -1,7 +1,7 @@
 """Transactions that one function makes: whole or not at all, whoever else is writing, by text on either database."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
+from baobab.storage.statements import Statements
 from baobab.storage.tables import Instant
-from baobab.storage.transactions import Statements, TransactionRunner, build_runner
 from tests.backends import database_url, release_data
 
 _COUNT = "SELECT n FROM counted locked WHERE name IN ? FOR NO KEY UPDATE OF locked"
@@ -28,8 +28,14 @@ counted = Table(
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = database_at(database_url(tmp_path))
+def url(tmp_path: Path) -> Iterator[str]:
+    yield database_url(tmp_path)
+    release_data(tmp_path)
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    database = database_at(url)
     await database.open()
     async with database.writing() as connection:
         await connection.run_sync(counted.create)
@@ -38,14 +44,6 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     async with database.writing() as connection:
         await connection.run_sync(counted.drop)
     await database.close()
-    release_data(tmp_path)
-
-
-@pytest.fixture
-async def transactions(database: Database) -> AsyncIterator[TransactionRunner]:
-    made = build_runner(database)
-    yield made
-    await made.close()
 
 
 @pytest.fixture(params=[True, False], ids=["durable", "not waiting for the disk"])
@@ -66,17 +64,13 @@ def increment(statements: Statements) -> int:
     return int(number)
 
 
-async def test_what_was_done_is_there_for_everybody(
-    database: Database, transactions: TransactionRunner, *, durable: bool
-) -> None:
-    assert await transactions.run(increment, durable=durable) == 0
-    assert await transactions.run(increment, durable=durable) == 1
+async def test_what_was_done_is_there_for_everybody(database: Database, *, durable: bool) -> None:
+    assert await database.transact(increment, durable=durable) == 0
+    assert await database.transact(increment, durable=durable) == 1
     assert await read_sum(database) == 2
 
 
-async def test_what_fails_leaves_nothing_and_the_next_one_in(
-    database: Database, transactions: TransactionRunner, *, durable: bool
-) -> None:
+async def test_what_fails_leaves_nothing_and_the_next_one_in(database: Database, *, durable: bool) -> None:
     def failing(statements: Statements) -> None:
         increment(statements)
         raise LookupError
@@ -91,46 +85,47 @@ async def test_what_fails_leaves_nothing_and_the_next_one_in(
 
     for _ in range(2):
         with pytest.raises(LookupError):
-            await transactions.run(failing, durable=durable)
+            await database.transact(failing, durable=durable)
         with pytest.raises(IntegrityError):
-            await transactions.run(twice, durable=durable)
+            await database.transact(twice, durable=durable)
         with pytest.raises(DatabaseUnavailable):
-            await transactions.run(break_statement, durable=durable)
-    assert await transactions.run(increment, durable=durable) == 0
+            await database.transact(break_statement, durable=durable)
+    assert await database.transact(increment, durable=durable) == 0
 
 
-async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, transactions: TransactionRunner) -> None:
-    others = build_runner(database)
+async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, url: str) -> None:
+    other = database_at(url)
+    await other.open()
 
     async def by_a_unit() -> None:
         unit = database.build_unit(write=True)
         await unit.execute(text("UPDATE counted SET n = n + 1 WHERE name = 'a'"))
         await unit.commit()
 
-    each = [(made, chosen) for made in (transactions, others) for chosen in (True, False)] * 20
-    running = [made.run(increment, durable=chosen) for made, chosen in each]
+    each = [(one, chosen) for one in (database, other) for chosen in (True, False)] * 20
+    running = [one.transact(increment, durable=chosen) for one, chosen in each]
     await asyncio.gather(*running, *[by_a_unit() for _ in range(20)])
-    await others.close()
+    await other.close()
     assert await read_sum(database) == 100
 
 
-async def test_who_finds_the_turn_taken_waits_for_it(database: Database, transactions: TransactionRunner) -> None:
-    await transactions.run(increment, durable=False)
+async def test_who_finds_the_turn_taken_waits_for_it(database: Database) -> None:
+    await database.transact(increment, durable=False)
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counted SET n = 10 WHERE name = 'a'"))
-        waiting = asyncio.create_task(transactions.run(increment, durable=False))
+        waiting = asyncio.create_task(database.transact(increment, durable=False))
         await asyncio.sleep(0)
         assert await connection.scalar(text("SELECT n FROM counted WHERE name = 'a'")) == 10
     assert await waiting == 10
 
 
 async def test_a_caller_who_is_cancelled_hears_of_it_when_the_transaction_is_over(
-    database: Database, transactions: TransactionRunner, *, durable: bool
+    database: Database, *, durable: bool
 ) -> None:
     for moments in range(1, 10):
         async with database.writing() as connection:
             await connection.execute(text("UPDATE counted SET n = n WHERE name = 'a'"))
-            asking = asyncio.create_task(transactions.run(increment, durable=durable))
+            asking = asyncio.create_task(database.transact(increment, durable=durable))
             for _ in range(moments):
                 await asyncio.sleep(0)
             # Twice, as whoever waits for its end may be cancelled, too.
@@ -143,9 +138,7 @@ async def test_a_caller_who_is_cancelled_hears_of_it_when_the_transaction_is_ove
         assert await read_sum(database) == moments
 
 
-async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
-    database: Database, transactions: TransactionRunner
-) -> None:
+async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(database: Database) -> None:
     now, day = datetime(2026, 11, 21, 12, 0, tzinfo=timezone(timedelta(hours=2))), date(2026, 11, 21)
 
     def work(statements: Statements) -> list[int]:
@@ -155,7 +148,7 @@ async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
         lists = [list("abcdefg"[:length]) for length in range(8)]
         return [len(statements.rows("SELECT n FROM counted WHERE name IN ? AND at <= ?", some, now)) for some in lists]
 
-    assert await transactions.run(work) == list(range(8))
+    assert await database.transact(work) == list(range(8))
     async with database.reading() as connection:
         rows = (await connection.execute(select(counted.c.day, counted.c.at).distinct())).all()
     assert [tuple(row) for row in rows] == [(day, now.astimezone(UTC))]
@@ -163,18 +156,19 @@ async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
 
 async def test_a_file_that_is_none_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "rows.db").write_bytes(b"no database" * 1000)
-    made = build_runner(database_at(f"sqlite:///{tmp_path / 'rows.db'}"))
+    database = database_at(f"sqlite:///{tmp_path / 'rows.db'}")
+    with pytest.raises(DatabaseUnavailable):
+        await database.open()
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable):
-            await made.run(increment)
-    await made.close()
+            await database.transact(increment)
+    await database.close()
 
 
-async def test_what_is_closed_is_unavailable(database: Database) -> None:
-    made = build_runner(database)
-    await made.run(increment)
-    await made.close()
-    await made.close()
-    if database.dialect == "sqlite":
-        with pytest.raises(DatabaseUnavailable):
-            await made.run(increment)
+async def test_what_is_closed_is_unavailable(tmp_path: Path) -> None:
+    database = database_at(f"sqlite:///{tmp_path / 'rows.db'}")
+    await database.open()
+    await database.close()
+    await database.close()
+    with pytest.raises(DatabaseUnavailable):
+        await database.transact(increment)

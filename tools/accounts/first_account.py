@@ -1,8 +1,8 @@
 """The first account, which makes an empty installation usable before anybody has signed up."""
 
 from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from baobab.storage.database import DatabaseConnection
 from baobab.storage.secrets import digest_token
 from baobab.tools.accounts.errors import NoAccountYet
 from baobab.tools.core.auth import keys
@@ -45,13 +45,13 @@ async def first_account(services: Services) -> Account:
         return Account(account_id, (await connection.execute(select_memberships(account_id).limit(1))).one().id)
 
 
-async def _oldest(connection: AsyncConnection) -> str | None:
+async def _oldest(connection: DatabaseConnection) -> str | None:
     oldest = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1)
     account_id: str | None = await connection.scalar(oldest)
     return account_id
 
 
-async def _create(connection: AsyncConnection, services: Services) -> str:
+async def _create(connection: DatabaseConnection, services: Services) -> str:
     account_id = services.ids.uuid()
     account = {"id": account_id, "email": EMAIL, "name": "Owner", "created_at": services.clock.now()}
     await connection.execute(insert(accounts), account)
@@ -59,7 +59,7 @@ async def _create(connection: AsyncConnection, services: Services) -> str:
     return account_id
 
 
-async def _keep(connection: AsyncConnection, services: Services, key: str, account_id: str) -> None:
+async def _keep(connection: DatabaseConnection, services: Services, key: str, account_id: str) -> None:
     home = (await connection.execute(select_memberships(account_id).limit(1))).one()
     row = keys.key_row(services, key, "first key", ["*"], organisation_id=home.id, account_id=account_id)
     await connection.execute(insert(api_keys), row)

@@ -4,9 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from baobab.storage.database import Database
+from baobab.storage.database import Database, DatabaseConnection
 from baobab.storage.tables import build_upsert
 from baobab.tools.ai.tables import response_cache
 from baobab.tools.core.stores import Stores
@@ -46,7 +45,7 @@ async def keep(database: Database, *rows: dict[str, Any]) -> None:
         await _trim(connection, rows[0]["organisation_id"])
 
 
-async def _trim(connection: AsyncConnection, organisation_id: str) -> None:
+async def _trim(connection: DatabaseConnection, organisation_id: str) -> None:
     of_organisation = _rows.organisation_id == organisation_id
     total = select(func.count(), func.coalesce(func.sum(_rows.size), 0)).where(of_organisation)
     count, size = (await connection.execute(total)).one()

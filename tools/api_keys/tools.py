@@ -272,7 +272,7 @@ async def _own(call: Call, key_id: str) -> Any:
     """Returns the row of a key that the caller may change, revoked or not."""
     row = (await call.execute(select(rows).where(rows.c.id == key_id))).first()
     call.audit.resource_id = key_id
-    role = row and await _role_in(call, row.organisation_id)
+    role = None if row is None else await _role_in(call, row.organisation_id)
     if row is None or role is None or not (_sees_all(role) or row.account_id == call.account.account_id):
         raise KeyNotFound
     call.audit.organisation_id = row.organisation_id

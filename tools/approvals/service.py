@@ -18,10 +18,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, Execute
+from baobab.storage.database import Database, DatabaseConnection, Execute
 from baobab.storage.secrets import Vault
 from baobab.tools.approvals.executor import Executor, job_id_of
 from baobab.tools.approvals.tables import FieldCipher, approvals
@@ -361,7 +360,7 @@ class ApprovalService:
             await connection.execute(update(approvals).where(*uncollected).values(result=None))
             await connection.execute(delete(approvals).where(*past))
 
-    async def _expire(self, connection: AsyncConnection, which: Any, approval_id: str) -> None:
+    async def _expire(self, connection: DatabaseConnection, which: Any, approval_id: str) -> None:
         values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
         await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
 
@@ -396,7 +395,7 @@ class ApprovalService:
             approvals.c.collected_at.is_(None),
         )
 
-    async def _find_proposal(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
+    async def _find_proposal(self, connection: DatabaseConnection, call: "Call", digest: str) -> Any:
         """Returns the row in which this call was proposed before; None if the call is new."""
         belonging = self._match_conditions(call, digest)
         if call.context.step is not None:
@@ -411,7 +410,7 @@ class ApprovalService:
                 await self._expire(connection, approvals.c.id == overdue, overdue)
         return row
 
-    async def _step_row(self, connection: AsyncConnection, same: Select[Any], now: datetime) -> Any:
+    async def _step_row(self, connection: DatabaseConnection, same: Select[Any], now: datetime) -> Any:
         row = (await connection.execute(same)).first()
         if row is None or row.status != "pending" or row.expires_at > now:
             return row
@@ -420,7 +419,7 @@ class ApprovalService:
 
     async def _insert_proposal(
         self,
-        connection: AsyncConnection,
+        connection: DatabaseConnection,
         call: "Call",
         belongs_to: tuple[str, str],
         asked: str,
@@ -462,12 +461,12 @@ class ApprovalService:
         await self._audit_log.record_proposal(connection, call, approval_id)
         return values
 
-    async def _require_room(self, connection: AsyncConnection, whose: Any, most: int) -> None:
+    async def _require_room(self, connection: DatabaseConnection, whose: Any, most: int) -> None:
         waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
         if (await connection.execute(select(func.count()).where(whose, *waiting))).scalar_one() >= most:
             raise TooManyPending(details={"limit": most})
 
-    async def _require_bytes(self, connection: AsyncConnection, organisation: str, more: int) -> None:
+    async def _require_bytes(self, connection: DatabaseConnection, organisation: str, more: int) -> None:
         """Raises TooManyPending if an organisation's waiting calls hold too many bytes of arguments to add `more`."""
         waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
         size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Boolean, Column, Index, String, Table, insert
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable, Unit
 from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.core.auth.callers import Account, EndUser, ScopedKey
 from baobab.tools.core.binding import Audit
@@ -97,7 +96,7 @@ class AuditLog:
         elif call.tool.toolset.keeps_failures is None:
             self.tally(call, arguments, error)
 
-    async def record_proposal(self, connection: AsyncConnection, call: Any, approval_id: str) -> None:
+    async def record_proposal(self, connection: DatabaseConnection, call: Any, approval_id: str) -> None:
         """Adds the row of a call that now waits for approval."""
         row = self._row(call, {}, None)
         row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}

@@ -327,7 +327,7 @@ class Call:
     def now(self) -> datetime:
         return self.services.clock.now()
 
-    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
+    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Executes a statement in this call's transaction, which begins with the first statement."""
         return await self.unit.execute(statement, rows)
 

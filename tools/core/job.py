@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from baobab.storage.database import Database, Unit
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 from baobab.tools.core.call import ToolRunner
 from baobab.tools.core.jobs import MOST_ATTEMPTS
 from baobab.tools.core.services import Services
@@ -28,7 +28,7 @@ class Job(Protocol):
         ...
 
     def keep(self, statements: Statements, *, last: bool = False, further: bool = False) -> None:
-        """The same as `hold` in a transaction of `storage.transactions`; after one that was the last, say `ended`.
+        """The same as `hold` in a transaction of `Database.transact`; after one that was the last, say `ended`.
 
         further: the job gets further than ever before with it: attempts are counted from here on.
         """

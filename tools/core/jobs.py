@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from baobab.storage.database import DatabaseUnavailable, Execute, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 from baobab.tools.core.errors import Unavailable
 
 MOST_ATTEMPTS = 8
@@ -65,7 +65,7 @@ class Jobs(Protocol):
         ...
 
     def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
-        """The same in a transaction of `storage.transactions`; `wake` when it is committed, which it announces."""
+        """The same in a transaction of `Database.transact`; `wake` when it is committed, which it announces."""
         ...
 
     async def withdraw(self, execute: Execute, job_id: str) -> bool:

@@ -74,7 +74,7 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     """Read the move that an app is on, or null."""
     underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
     row = (await call.execute(select(moves_table).where(*underway))).first()
-    return {"migration": row and _move(row)}
+    return {"migration": None if row is None else _move(row)}
 
 
 @moves.tool(

@@ -12,7 +12,6 @@ from baobab.runtime.agents.checkpointer import Checkpointer
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import migrate
-from baobab.storage.transactions import build_runner
 from tests.backends import prepare_data, release_data
 
 
@@ -30,9 +29,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 async def test_the_official_suite_passes_whole(database: Database) -> None:
     @checkpointer_test(name="Checkpointer")
     async def checkpointer() -> AsyncGenerator[BaseCheckpointSaver[int], None]:
-        transactions = build_runner(database)
-        yield Checkpointer(database, transactions)
-        await transactions.close()
+        yield Checkpointer(database)
 
     report = await validate(checkpointer)
     report.print_report()

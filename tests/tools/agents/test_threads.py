@@ -1,19 +1,19 @@
 """Remembered conversations: whose they are, what a model is told of them, and in which order they stand."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Text, cast, event, func, insert, select
-from sqlalchemy.pool import Pool
+from sqlalchemy import Text, cast, func, insert, select
 
 from baobab import composition
 from baobab.runtime.agents.tables import checkpoints, events, messages, runs, threads, writes
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import build_own_server
 from baobab.settings import load_settings
+from baobab.storage.sqlite_connection import SqliteConnection
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey
 from tests.backends import prepare_data, release_data
 from tests.clock import FixedClock
@@ -241,21 +241,17 @@ async def test_runs_that_have_ended_cost_a_start_nothing(steps: list[int], agenc
 
 
 @pytest.fixture
-def steps() -> Iterator[list[int]]:
-    """How many hundreds of steps SQLite has made for SQLAlchemy; none on other databases. Before a house is opened."""
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many hundreds of steps SQLite has made; none on other databases. Before an installation is opened."""
     counted = [0]
 
-    def count() -> int:
+    def count(_: SqliteConnection) -> bool:
         counted[0] += 1
-        return 0
+        return False
 
-    def listen(connection: Any, _record: object) -> None:
-        if hasattr(connection.driver_connection, "set_progress_handler"):
-            connection.run_async(lambda driver: driver.set_progress_handler(count, 100))
-
-    event.listen(Pool, "connect", listen)
-    yield counted
-    event.remove(Pool, "connect", listen)
+    monkeypatch.setattr("baobab.storage.sqlite_connection._BUDGET", 100)
+    monkeypatch.setattr(SqliteConnection, "_must_stop", count)
+    return counted
 
 
 async def _steps_of_a_start(steps: list[int], agency: Agency) -> int:

@@ -411,7 +411,7 @@ async def agents_validate(
         async with call.reading() as execute:
             row = (await execute(select(rows).where(*mine))).first()
         visibility = (row.visibility if row else "private") if visibility is OMITTED else visibility
-        approvers = (row and row.approvers) if approvers is OMITTED else approvers
+        approvers = (row.approvers if row else None) if approvers is OMITTED else approvers
     warnings = _warnings(spec, visibility, approvers, await _load_offers(call))
     return {"valid": True, "warnings": warnings} if warnings else {"valid": True}
 

@@ -6,7 +6,6 @@ from sqlalchemy import func, select
 
 from baobab.runtime.agents.erasure import UNUSED, erase_in, erase_threads
 from baobab.runtime.agents.tables import ENDED, runs
-from baobab.storage.transactions import run_in_unit
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId, ThreadId, UserId
@@ -52,7 +51,7 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
     call.audit.resource_id = id
     await call.services.approvals.erase_of_runs(call.execute, ids)
     async with FREEZES.writing(call) as unit:
-        await run_in_unit(unit, lambda statements: erase_in(statements, ids, remembered=True))
+        await unit.run_statements(lambda statements: erase_in(statements, ids, remembered=True))
 
 
 async def _get_ended_family(call: Call, app_id: str, name: str, run_id: str) -> list[str]:

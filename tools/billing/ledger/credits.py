@@ -14,7 +14,7 @@ from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Execute, Unit
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 from baobab.tools.billing.ledger.account import Account, terms_of
 from baobab.tools.billing.ledger.budgets import Budget, BudgetPeriod, BudgetSubject, first_day
 from baobab.tools.billing.ledger.errors import NoCreditAccount

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 from datetime import date, datetime
 from typing import Any
 
-from baobab.storage.transactions import Statements
+from baobab.storage.statements import Statements
 from baobab.tools.billing.ledger.account import Account, terms_of
 from baobab.tools.billing.ledger.budgets import Budget, BudgetSubject
 from baobab.tools.core.credits import Usage

@@ -5,8 +5,8 @@ from datetime import date
 from typing import Literal
 
 from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from baobab.storage.database import DatabaseConnection
 from baobab.tools.billing.tables import credit_usage
 from baobab.tools.core.credits import UsageLine
 
@@ -14,7 +14,7 @@ UsagePart = Literal["day", "app_id", "key_id", "model"]
 
 
 async def read_usage(
-    connection: AsyncConnection,
+    connection: DatabaseConnection,
     organisation_id: str,
     first: date,
     last: date,

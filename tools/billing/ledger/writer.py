@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseBusy, DatabaseUnavailable, Unit
-from baobab.storage.transactions import Statements, build_runner, run_in_unit
+from baobab.storage.statements import Statements
 from baobab.tools.billing.ledger.account import open_accounts
 from baobab.tools.billing.ledger.ledger import Ledger
 from baobab.tools.billing.ledger.operations import Operation, Release, Reserve, Settle, TopUp
@@ -40,7 +40,7 @@ class _Result(NamedTuple):
 
 class CreditWriter:
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._transactions = build_runner(database)
+        self._database = database
         self._clock = clock
         self._queue: deque[_QueuedOperation] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -71,7 +71,7 @@ class CreditWriter:
             ledger.save()
             return result
 
-        return self._transactions.run_now(work)
+        return self._database.transact_now(work)
 
     async def execute_all(self, operations: Iterable[Operation]) -> list[Any]:
         """Commits several operations, which share transactions, and returns their results."""
@@ -92,11 +92,11 @@ class CreditWriter:
         def again(statements: Statements) -> T:
             return work(statements, self._open_ledger(statements, wanted))
 
-        result = await self._transactions.run(first, durable=durable)
+        result = await self._database.transact(first, durable=durable)
         if not missing:
             return result  # type: ignore[return-value]  # it was called
-        await self._transactions.run(open_missing)
-        return await self._transactions.run(again, durable=durable)
+        await self._database.transact(open_missing)
+        return await self._database.transact(again, durable=durable)
 
     async def run_in_unit(self, unit: Unit, organisation_id: str, work: Callable[[Statements, Ledger], T]) -> T:
         """The same as a part of a unit, before which that unit has locked no account."""
@@ -106,13 +106,12 @@ class CreditWriter:
             open_accounts(statements, [organisation_id], self._clock.now().date().replace(day=1))
             return work(statements, self._open_ledger(statements, {organisation_id}))
 
-        return await run_in_unit(unit, work_in_unit)
+        return await unit.run_statements(work_in_unit)
 
     async def close(self) -> None:
         """Waits until all operations that were requested before are finished."""
         while self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
-        await self._transactions.close()
 
     def _open_ledger(self, statements: Statements, wanted: set[str]) -> Ledger:
         ledger = Ledger(statements)

@@ -1,0 +1,100 @@
+"""Statements as text, for transactions that are made hundreds of times a second (`Database.transact`).
+
+SQLAlchemy needs several times as long to build and compile a short statement as SQLite needs to run it.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from functools import cache
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+
+
+class Statements(Protocol):
+    """Runs the statements of one transaction, in Postgres's SQL with two exceptions: `?` is a value, and `IN ?` a list
+    of texts.
+
+    `FOR NO KEY UPDATE OF locked` locks the rows of the table with the alias `locked`, where the database locks rows.
+    Days and instants are given as `date` and `datetime`, and come back as the database stores them.
+    """
+
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]: ...
+
+    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Runs the same statement for each row of values."""
+        ...
+
+
+class PostgresStatements:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        cursor = self._connection.exec_driver_sql(_translate_placeholders(text), values)
+        return [tuple(row) for row in cursor] if cursor.returns_rows else []
+
+    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.exec_driver_sql(_translate_placeholders(text), [tuple(row) for row in rows])
+
+
+class SqliteStatements:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        return sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)).fetchall()
+
+    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))
+
+
+@cache
+def _translate_placeholders(text: str) -> str:
+    return text.replace("IN ?", "= ANY(?)").replace("?", "%s")
+
+
+def _bind_values(text: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Returns a statement and its values in SQLite's form."""
+    lists = tuple([_count_placeholders(len(value)) for value in values if type(value) is list])
+    return _expand_lists(text, lists), _encode_values(values)
+
+
+@cache
+def _expand_lists(text: str, lists: tuple[int, ...]) -> str:
+    """Adds a placeholder for each value of the lists, and removes the row lock: a writer has the whole file."""
+    for placeholders in lists:
+        text = text.replace("IN ?", f"IN ({', '.join('?' * placeholders)})", 1)
+    return text.replace(" FOR NO KEY UPDATE OF locked", "")
+
+
+def _count_placeholders(length: int) -> int:
+    """Returns the number of placeholders, a power of two, so that there are few different statements to compile."""
+    return 1 << (length - 1).bit_length() if length else 0
+
+
+def _encode_values(values: Iterable[Any]) -> list[Any]:
+    """Returns the values as SQLite stores them."""
+    encoded: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind in _AS_THEY_ARE:
+            encoded.append(value)
+        elif kind is list:
+            # Repeats the last value in the remaining placeholders.
+            encoded += value + value[-1:] * (_count_placeholders(len(value)) - len(value))
+        else:
+            encode = _KEPT.get(kind)
+            encoded.append(encode(value) if encode else value)
+    return encoded
+
+
+def _encode_instant(value: datetime) -> str:
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+# Most values are of these types, which need no conversion.
+_AS_THEY_ARE = frozenset((str, int, type(None)))
+_KEPT: dict[type, Callable[[Any], str]] = {datetime: _encode_instant, date: date.isoformat}
+"""How column types store what SQLite has no type for (storage/tables.py). Instants sort like their texts."""
