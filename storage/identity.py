@@ -16,9 +16,10 @@ from baobab.storage.objects.store import ObjectStore
 from baobab.storage.tables import Instant, build_upsert, metadata
 
 # No app has this id, so no caller can reach the space and no quota counts it.
-_SPACE = "~installation"
+SPACE = "~installation"
 _KEY = "id"
-_OBJECT = f"{_SPACE}/{_KEY}"
+_KV_HINT = " (a change of BAOBAB_KV moves nothing; `baobab transfer --kv` does)"
+_OBJECT = f"{SPACE}/{_KEY}"
 
 installation_table = Table(
     "installation",
@@ -47,7 +48,7 @@ class Identity:
 
     def __init__(self, rows: Database, id_: str, now: datetime) -> None:
         self._rows = rows
-        self._id = id_
+        self.id = id_
         self._now = now
         self._seen: list[str] = []
         """The stores that this object has found to be the right ones."""
@@ -81,18 +82,19 @@ class Identity:
         async with database.writing() as connection:
             row = (await connection.execute(select(installation_table))).first()
             if row is None:
-                values = {"id": self._id, "region": name, "created_at": self._now}
+                values = {"id": self.id, "region": name, "created_at": self._now}
                 await connection.execute(insert(installation_table), values)
-            elif row.id != self._id:
+            elif row.id != self.id:
                 raise StoreLost(_foreign_message(f"the database of the region {name}"))
 
     async def require_kv(self, engine: Engine, region: str) -> None:
         """Compares the id in a key-value store, or writes it into a new one. Raises StoreLost."""
-        stored_id = await engine.get(_SPACE, _KEY)
+        stored_id = await read_mark(engine)
         if stored_id is None:
-            await self._require_new(f"kv:{region}", f"the key-value store of the region {region}", f"kv/{region}")
-            await engine.put(_SPACE, _KEY, f'"{self._id}"'.encode(), None, Tier.DURABLE, Quota())
-        elif stored_id.decode().strip('"') != self._id:
+            what = f"the key-value store of the region {region}"
+            await self._require_new(f"kv:{region}", what, f"kv/{region}", _KV_HINT)
+            await engine.put(SPACE, _KEY, f'"{self.id}"'.encode(), None, Tier.DURABLE, Quota())
+        elif stored_id != self.id:
             raise StoreLost(_foreign_message(f"the key-value store of the region {region}"))
         self._seen.append(f"kv:{region}")
 
@@ -105,21 +107,19 @@ class Identity:
             if shared:
                 what = f"the object store of the region {region}"
                 await self._require_new(f"objects:{region}", what, f"objects/{region}")
-            await store.put(
-                _OBJECT, _single_chunk(self._id.encode()), content_type="text/plain", max_bytes=len(self._id)
-            )
-        elif b"".join([chunk async for chunk in reader]).decode() != self._id:
+            await store.put(_OBJECT, _single_chunk(self.id.encode()), content_type="text/plain", max_bytes=len(self.id))
+        elif b"".join([chunk async for chunk in reader]).decode() != self.id:
             raise StoreLost(_foreign_message(f"the object store of the region {region}"))
         self._seen.append(f"objects:{region}")
 
-    async def _require_new(self, store: str, what: str, place: str) -> None:
+    async def _require_new(self, store: str, what: str, place: str, hint: str = "") -> None:
         async with self._rows.reading() as connection:
             query = select(installation_stores.c.store).where(installation_stores.c.store == store)
             if await connection.scalar(query) is not None:
                 raise StoreLost(
                     f"{what} is empty, but it held data: the data is lost or somewhere else. Restore it from a backup "
-                    f"({place} of the data folder, or the server that it is on), or correct the setting that names it; "
-                    f"`baobab forget-store {store}` lets it start again empty"
+                    f"({place} of the data folder, or the server that it is on), or correct the setting that names "
+                    f"it{hint}; `baobab forget-store {store}` lets it start again empty"
                 )
 
     async def remember(self) -> None:
@@ -131,6 +131,19 @@ class Identity:
             async with self._rows.writing() as connection:
                 adding = build_upsert(self._rows.dialect, installation_stores).on_conflict_do_nothing()
                 await connection.execute(adding, new)
+
+
+async def read_mark(engine: Engine) -> str | None:
+    """Returns the id of the installation whose key-value store it is; None if it has never been in use."""
+    value = await engine.get(SPACE, _KEY)
+    return None if value is None else value.decode().strip('"')
+
+
+async def load_id(rows: Database) -> str | None:
+    """Returns the id of an installation from its own database."""
+    async with rows.reading() as connection:
+        id_: str | None = await connection.scalar(select(installation_table.c.id))
+        return id_
 
 
 async def forget_store(rows: Database, store: str) -> bool:

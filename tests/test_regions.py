@@ -24,8 +24,10 @@ from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_va
 
 HOME, FAR = "local", "eu-west-1"
 KEY = "bb_sk_" + "R" * 40
+KEYS = {HOME: {"valkey"}, FAR: {"kv.entries", "kv.usage"}}
+"""Where each region has its key-value store."""
 OF_AN_APP = {"kv.entries", "kv.usage", "public.failures", "valkey", "objects"}
-"""Where in a region's stores its apps' own things are."""
+"""Where in a region's stores its apps' own things may be."""
 _NAMES = itertools.count(1)
 _TABLES = """
     SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
@@ -105,6 +107,7 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regions]:
             "BAOBAB_PLAN": "enterprise",
             "BAOBAB_DATABASE_URL": home.url,
             "BAOBAB_VALKEY_URL": home.keys.url,
+            "BAOBAB_KV": "valkey",
             "BAOBAB_OBJECTS_URL": f"file://{home.objects}",
             "BAOBAB_REGIONS": str(file),
         }
@@ -136,10 +139,10 @@ async def test_what_belongs_to_an_app_is_only_ever_in_the_stores_of_its_region(r
 
     for region, other in ((HOME, FAR), (FAR, HOME)):
         here, there = regions.places[region], regions.places[other]
-        assert here.find_word(apps[region]) >= OF_AN_APP
-        for word, places in (("durable", {"kv.entries"}), ("light", {"valkey"}), ("absent", {"public.failures"})):
-            # A write of the durable tier has its turn on the key in Valkey.
-            assert places <= here.find_word(f"{word}-{region}") <= {*places, "valkey"}
+        assert here.find_word(apps[region]) & OF_AN_APP == KEYS[region] | {"public.failures", "objects"}
+        keys = KEYS[region] - {"kv.usage"}
+        for word, places in (("durable", keys), ("light", keys), ("absent", {"public.failures"})):
+            assert here.find_word(f"{word}-{region}") == places
             assert there.find_word(f"{word}-{region}") == set()
     assert regions.places[FAR].find_word(apps[HOME]) == set()
     # At home are the rows that the platform has of every app, and counts of its requests.
@@ -223,7 +226,9 @@ PASSWORD = "open-sesame"
         ('[eu-west-1]\ndatabase_url = "postgresql://u:{password}@db:port/x"', ("eu-west-1.database_url",)),
         ('[eu-west-1]\nvalkey_url = "http://:{password}@keys"', ("eu-west-1.valkey_url", "redis://")),
         ('[eu-west-1]\nobjects_url = "ftp://u:{password}@files"', ("eu-west-1.objects_url", "s3://")),
-        ('[eu-west-1]\nkv_durable = "{password}"', ("eu-west-1.kv_durable",)),
+        ('[eu-west-1]\nkv = "{password}"', ("eu-west-1.kv", "'database' or 'valkey'")),
+        ('[eu-west-1]\nkv = "valkey"', ("eu-west-1.kv", "valkey_url")),
+        ('[eu-west-1]\nkv_durable = "valkey"', ("eu-west-1.kv_durable", "kv=valkey")),
         ('[eu-west-1]\ndatabase_url = "postgresql://u:{password}@db/x', ("regions.toml",)),
         ('eu-west-1 = "{password}"', ("eu-west-1",)),
         ("[Mars]\n", ("Mars",)),
@@ -245,19 +250,19 @@ def test_a_regions_file_that_is_wrong_is_one_line_that_says_where(
 
 
 @pytest.mark.parametrize(
-    ("key", "address"),
+    "fields",
     [
-        ("database_url", "postgresql://u:{password}@127.0.0.1:{port}/x"),
-        ("database_url", "postgresql://u:{password}@127.0.0.1:{port}/x?nonsense={password}"),
-        ("valkey_url", "redis://:{password}@127.0.0.1:{port}/0"),
+        'database_url = "postgresql://u:{password}@127.0.0.1:{port}/x"',
+        'database_url = "postgresql://u:{password}@127.0.0.1:{port}/x?nonsense={password}"',
+        'valkey_url = "redis://:{password}@127.0.0.1:{port}/0"\nkv = "valkey"',
     ],
     ids=["postgres", "an option that is none", "valkey"],
 )
 def test_a_region_that_does_not_answer_at_the_start_is_one_line_without_its_password(
-    tmp_path: Path, key: str, address: str
+    tmp_path: Path, fields: str
 ) -> None:
     file = tmp_path / "regions.toml"
-    file.write_text(f'[{FAR}]\n{key} = "{address.format(password=PASSWORD, port=free_port())}"\n')
+    file.write_text(f"[{FAR}]\n{fields.format(password=PASSWORD, port=free_port())}\n")
     started = run_baobab(
         "serve", "--port", free_port(), "--data", tmp_path / "data", settings={"BAOBAB_REGIONS": str(file)}
     )

@@ -48,6 +48,8 @@ def test_without_any_variable_every_setting_has_a_value() -> None:
         ("database_url", "mysql://user:hunter2@db/baobab", "sqlite:///FILE or postgresql"),
         ("database_url", "postgresql://user:hunter2@[::1/baobab", "sqlite:///FILE or postgresql"),
         ("valkey_url", "localhost:6379", "must be redis://"),
+        ("kv", "both", "'database' or 'valkey'"),
+        ("kv", "valkey", "valkey_url"),
         ("objects_url", "ftp://bucket", "file:///FOLDER or s3://BUCKET/PREFIX"),
         ("secret_key", "short", "base64url texts of 32 bytes"),
         ("secret_key", GOOD_KEY + ",short", "base64url texts of 32 bytes"),
@@ -81,6 +83,14 @@ def test_a_wrong_value_is_one_line_that_names_its_variable(variable: str, value:
 def test_an_unknown_variable_is_an_error_that_suggests_the_one_that_was_meant(variable: str, meant: Any) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not a setting; did you mean {meant}\\?$"):
         load_settings({variable: "1"})
+
+
+@pytest.mark.parametrize("value", ["database", "valkey"])
+def test_the_old_setting_of_the_durable_tier_is_an_error_that_says_what_to_write(value: str) -> None:
+    line = catch_error(kv_durable=value)
+    assert "BAOBAB_KV=valkey" in line
+    assert "baobab transfer --kv database" in line
+    assert "\n" not in line
 
 
 def test_an_unknown_variable_that_is_like_none_gets_the_list() -> None:

@@ -47,7 +47,7 @@ async def test_what_one_machine_stores_the_other_reads(
 ) -> None:
     shared = {"database_url": rows.create_database(f"shared_{store}")}
     if store == "valkey":
-        shared["valkey_url"] = counts.url
+        shared |= {"valkey_url": counts.url, "kv": "valkey"}
     async with open_machine(tmp_path / "a", **shared) as one, open_machine(tmp_path / "b", **shared) as other:
         app_id = (await one.post("/init", json={"name": "todo"})).json()["app_id"]
         assert (await one.put(f"/v1/{app_id}/kv/a", json={"value": {"n": 1}})).status_code == 204
@@ -77,26 +77,27 @@ async def test_a_limit_counts_for_all_machines_together(
         assert alone == [429]
 
 
-@pytest.mark.parametrize(("durable", "read"), [("database", 200), ("valkey", 503)])
+@pytest.mark.parametrize("kv", ["database", "valkey"])
 async def test_without_valkey_what_is_kept_there_answers_503_and_the_rest_goes_on(
-    rows: PostgresServer, tmp_path: Path, durable: str, read: int
+    rows: PostgresServer, tmp_path: Path, kv: str
 ) -> None:
+    expected = {"database": (200, 204, 200), "valkey": (503, 503, 503)}[kv]
     with start_valkey() as own:
         shared = {
-            "database_url": rows.create_database(f"outage_{durable}"),
+            "database_url": rows.create_database(f"outage_{kv}"),
             "valkey_url": own.url,
-            "kv_durable": durable,
+            "kv": kv,
         }
         async with open_machine(tmp_path / "a", **shared) as client:
             app_id = (await client.post("/init", json={"name": "todo"})).json()["app_id"]
             assert (await client.put(f"/v1/{app_id}/kv/a", json={"value": 1})).status_code == 204
             own.stop()
-            assert (await client.get(f"/v1/{app_id}/kv/a")).status_code == read
-            assert (await client.put(f"/v1/{app_id}/kv/b", json={"value": 1})).status_code == 503
-            assert (await client.get("/apps")).status_code == 200
+            read = await client.get(f"/v1/{app_id}/kv/a")
+            written = await client.put(f"/v1/{app_id}/kv/b", json={"value": 1, "ephemeral": True})
             ready = await client.get("/health/ready")
-            assert ready.status_code == 503
-            assert ready.json()["checks"]["kv:local"] == "failed"
+            assert (read.status_code, written.status_code, ready.status_code) == expected
+            assert ready.json()["checks"]["kv:local"] == ("ok" if kv == "database" else "failed")
+            assert (await client.get("/apps")).status_code == 200
             own.start()
             async with asyncio.timeout(20):
                 while (await client.get("/health/ready")).status_code != 200:

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, StringConstraints, ValidationInfo
 
 _VALKEY_URL = "must be redis://USER:PASSWORD@HOST:PORT/NUMBER, or rediss:// with TLS"
 _DATABASE_URL = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
@@ -24,6 +24,13 @@ def _check_objects_url(value: str) -> str:
     return _with_scheme(value, ("file:///", "s3://"), _OBJECTS_URL)
 
 
+def _require_valkey(value: str, info: ValidationInfo) -> str:
+    """Refuses the place `valkey` for the key-value store where no Valkey is named."""
+    if value == "valkey" and not info.data.get("valkey_url", "unknown"):
+        raise ValueError("valkey needs the address of one, a valkey_url")
+    return value
+
+
 def _with_scheme(value: str, schemes: tuple[str, ...], otherwise: str) -> str:
     try:
         _ = urlsplit(value).port
@@ -37,5 +44,5 @@ def _with_scheme(value: str, schemes: tuple[str, ...], otherwise: str) -> str:
 DatabaseUrl = Annotated[str, AfterValidator(_check_database_url)]
 ValkeyUrl = Annotated[str, AfterValidator(_check_valkey_url)]
 ObjectsUrl = Annotated[str, AfterValidator(_check_objects_url)]
-KvDurable = Literal["database", "valkey"]
+KvPlace = Annotated[Literal["database", "valkey"], AfterValidator(_require_valkey)]
 RegionName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]

@@ -24,7 +24,7 @@ def list_left_out(settings: Settings, *, secret_key: bool) -> Iterator[str]:
     """Yields a sentence for each thing that a backup does not hold."""
     if not secret_key:
         yield "The backup does not hold the key that secrets are sealed with; without it they cannot be read."
-    if settings.valkey_url and settings.kv_durable == "valkey":
+    if settings.kv == "valkey":
         yield "The backup does not hold the key-value store, which is in Valkey."
     if settings.regions:
         yield f"The backup does not hold the data of the regions in {settings.regions}, which have stores of their own."

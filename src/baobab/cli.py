@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from baobab import __version__
+from baobab.addresses import KvPlace
 from baobab.parameters import Dollars, Word
 from baobab.settings import Settings, SettingsError, load_settings
 from baobab.tools.core.plans import PLANS
@@ -123,13 +124,22 @@ def forget_store(store: str, data: Path | None) -> None:
 
 
 @main.command()
-@click.option("--to", required=True, help="Where the rows go: an empty database, postgresql://..., or a new folder.")
-@click.option("--valkey", help="Where the key-value store goes: an empty Valkey or Redis, redis://...")
+@click.option("--to", help="Where the rows go: an empty database, postgresql://..., or a new folder.")
+@click.option("--kv", type=click.Choice(["database", "valkey"]), help="Where the key-value store goes [database].")
+@click.option("--valkey", help="With --to: the Valkey or Redis of the new installation, redis://...")
 @click.option("--objects", help="Where the files go: an empty s3://BUCKET/PREFIX.")
 @click.option("--data", type=Path, help="Folder of the installation [BAOBAB_DATA, data].")
 @click.option("--dry-run", is_flag=True, help="Check both sides and change nothing.")
-def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None, *, dry_run: bool) -> None:
-    """Move an installation from files to Postgres, or from Postgres to files.
+def transfer(
+    to: str | None,
+    kv: KvPlace | None,
+    valkey: str | None,
+    objects: str | None,
+    data: Path | None,
+    *,
+    dry_run: bool,
+) -> None:
+    """Move an installation from files to Postgres, or from Postgres to files; or only its key-value store.
 
     --to postgresql://... copies the rows, the keys and, with --objects, the files of the installation that the settings
     name. --to FOLDER copies all of it into a new folder.
@@ -137,14 +147,24 @@ def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None
     Stop its servers and workers first; none can start while this runs. The source is only read. The target must be
     empty, and cannot be used until everything has arrived and has been compared. If the command is interrupted, run it
     again: it continues. You can leave a password to PGPASSWORD or ~/.pgpass.
+
+    --kv without --to moves the key-value store of each region with a Valkey: into Valkey or into the region's
+    database, with the keys that earlier versions kept in Valkey. What was moved is deleted where it was.
     """
+    from baobab.kv_transfer_command import transfer_kv
     from baobab.transfer_command import target_settings
     from baobab.transfer_command import transfer as carry
 
+    if to is None and (kv is None or valkey or objects):
+        raise click.UsageError("Give --to, or --kv alone.")
+
     async def work() -> None:
         source = _load_installed_settings(data)
-        target = target_settings(source, to, valkey_url=valkey, objects_url=objects)
-        await carry(source, target, dry_run=dry_run, print_line=click.echo)
+        if to is not None:
+            target = target_settings(source, to, kv=kv or "database", valkey_url=valkey, objects_url=objects)
+            await carry(source, target, dry_run=dry_run, print_line=click.echo)
+        elif kv is not None:
+            await transfer_kv(source, kv, dry_run=dry_run, print_line=click.echo)
 
     _run(work())
 

@@ -22,9 +22,11 @@ from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
-from baobab.storage.identity import Identity
+from baobab.storage.identity import Identity, StoreLost
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError, StoreUnavailable
+from baobab.storage.kv.old_tiers import holds_entries
+from baobab.storage.kv.valkey.engine import ValkeyEngine
 from baobab.storage.migrate import migrate
 from baobab.storage.notices import Notices
 from baobab.storage.objects.errors import ObjectError
@@ -170,8 +172,8 @@ async def _open_regions(settings: Settings, clock: Clock, stack: contextlib.Asyn
     databases: dict[str, Database] = {}
     regions: dict[str, Stores] = {}
     for name, place in settings.all_regions.items():
-        url = place.database_url or f"sqlite:///{settings.data / 'regions' / name}.db"
-        kv = engine_at(settings.data / "kv" / name, url, place.valkey_url, clock.time, place.kv_durable)
+        url = place.database_url
+        kv = engine_at(settings.kv_folder(name), url, place.valkey_url, clock.time, place.kv)
         try:
             if url not in databases:
                 databases[url] = database_at(url)
@@ -179,6 +181,8 @@ async def _open_regions(settings: Settings, clock: Clock, stack: contextlib.Asyn
                 stack.push_async_callback(databases[url].close)
                 await migrate(databases[url])
             await kv.open()
+            if isinstance(kv, ValkeyEngine):
+                await kv.warn_of_loss()
         except (DatabaseUnavailable, StoreUnavailable) as exc:
             if name == settings.region:
                 raise
@@ -189,7 +193,9 @@ async def _open_regions(settings: Settings, clock: Clock, stack: contextlib.Asyn
 
 
 async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores], clock: Clock) -> None:
-    """Raises StoreLost if a store is empty that was not before, or belongs to another installation."""
+    """Raises StoreLost if a store is empty that was not before, belongs to another installation, or holds keys that
+    nothing would read.
+    """
     own = regions[settings.region].database
     identity = await Identity.load(own, settings.region, clock.now())
     for region, stores in regions.items():
@@ -197,6 +203,8 @@ async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores],
             await identity.require_rows(stores.database, region)
         await identity.require_kv(stores.kv, region)
         place = settings.all_regions[region]
+        if place.valkey_url and place.kv == "database":
+            await _require_nothing_left_in_valkey(region, place.valkey_url, identity.id)
         # With the rows in Postgres, every machine has its own folder of objects.
         shared = place.objects_url.startswith("s3:") or stores.database.dialect == "sqlite"
         try:
@@ -205,6 +213,21 @@ async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores],
             # Not needed before the first file; until then `/health/ready` reports it.
             _log.warning("objects: the store of the region %s does not answer (%s)", region, type(exc).__name__)
     await identity.remember()
+
+
+async def _require_nothing_left_in_valkey(region: str, valkey_url: str, installation_id: str) -> None:
+    """Raises StoreLost if Valkey holds keys while the key-value store is in the database."""
+    try:
+        found = await holds_entries(valkey_url, installation_id)
+    except ValkeyUnavailable as exc:
+        _log.warning("kv: cannot see whether the Valkey of the region %s still holds keys (%s)", region, exc.reason)
+        return
+    if found:
+        raise StoreLost(
+            f"the key-value store of the region {region} is in the database, but Valkey holds keys of it too, as "
+            "earlier versions stored them: stop all servers and run `baobab transfer --kv database`, or "
+            "`baobab transfer --kv valkey` and set BAOBAB_KV=valkey"
+        )
 
 
 @contextlib.asynccontextmanager

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from baobab.addresses import DatabaseUrl, KvDurable, ObjectsUrl, RegionName, ValkeyUrl
-from baobab.regions import Region, read_regions
+from baobab.addresses import DatabaseUrl, KvPlace, ObjectsUrl, RegionName, ValkeyUrl
+from baobab.regions import Region, explain_old_setting, read_regions
 from baobab.runtime.gateway.providers import parse_servers
 from baobab.storage.secrets import decode_keys
 from baobab.tools.core.plans import PLANS
@@ -48,11 +48,10 @@ class Settings(BaseSettings):
         "", description="Database: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
     )
     valkey_url: ValkeyUrl = Field(
-        "", description="Valkey or Redis for the key-value store and rate limits, `redis://...`; empty for none."
+        "", description="Valkey or Redis for rate limits and, with KV=valkey, keys; `redis://...`, or empty for none."
     )
-    kv_durable: KvDurable = Field(
-        "database",
-        description="With VALKEY_URL: where the durable tier of the key-value store is, in the database or in Valkey.",
+    kv: KvPlace = Field(
+        "database", description="Where the key-value store is: in the database, or in Valkey (needs VALKEY_URL)."
     )
     objects_url: ObjectsUrl = Field(
         "", description="Where files are stored: `s3://BUCKET/PREFIX`, `file:///FOLDER`, or empty for DATA/objects."
@@ -190,15 +189,23 @@ class Settings(BaseSettings):
 
     @property
     def all_regions(self) -> dict[str, Region]:
-        """Every region by name, this installation's own first."""
+        """Every region by name, this installation's own first. Each has the address of its database."""
         own = Region(
             database_url=self.rows_url,
             valkey_url=self.valkey_url,
             objects_url=self.objects_url,
-            kv_durable=self.kv_durable,
+            kv=self.kv,
         )
         further = read_regions(Path(self.regions)) if self.regions else {}
-        return {self.region: own, **further}
+        return {self.region: own, **{name: self._with_database(name, place) for name, place in further.items()}}
+
+    def kv_folder(self, region: str) -> Path:
+        """The folder of a region's key-value store, if its rows are in files."""
+        return self.data / "kv" / region
+
+    def _with_database(self, region: str, place: Region) -> Region:
+        url = place.database_url or f"sqlite:///{self.data / 'regions' / region}.db"
+        return place.model_copy(update={"database_url": url})
 
     @property
     def secret_file(self) -> Path:
@@ -229,6 +236,8 @@ def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any
     """
     known = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ if environment is None else environment:
+        if variable == f"{PREFIX}KV_DURABLE":
+            raise SettingsError(explain_old_setting(variable, f"{PREFIX}KV"))
         if variable.upper().startswith(PREFIX) and variable not in known:
             # Without the prefix, which would make every name look similar.
             near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known.values(), n=1)

@@ -7,18 +7,21 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from sqlalchemy import select
 
 import baobab.composition  # noqa: F401 - brings the tables of the runtime; those of the domains come with toolsets()
 from baobab import tools
+from baobab.addresses import KvPlace
 from baobab.settings import Settings, load_settings
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import POSTGRES, SQLITE, database_at
 from baobab.storage.kv.engine import Engine
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError
+from baobab.storage.kv.old_tiers import OldTiers
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.store import ObjectStore
 from baobab.storage.objects.stores import store_at
@@ -33,7 +36,7 @@ from baobab.tools.approvals.tables import approvals
 @dataclass(frozen=True)
 class _Side:
     rows: Database
-    entries: Engine
+    entries: entries.EntrySource
     objects: ObjectStore | None
     """None if the objects stay where they are."""
 
@@ -45,19 +48,23 @@ class _Side:
         )
 
 
-def target_settings(here: Settings, to: str, *, valkey_url: str | None, objects_url: str | None) -> Settings:
+def target_settings(
+    here: Settings, to: str, *, kv: KvPlace, valkey_url: str | None, objects_url: str | None
+) -> Settings:
     """Returns the settings of the installation after the transfer. to: `postgresql://...`, or a folder.
 
     Raises TransferRefused if it is neither, SettingsError if an address is wrong.
     """
     if to.startswith(POSTGRES):
-        return load_settings(data=here.data, database_url=to, valkey_url=valkey_url, objects_url=objects_url)
+        return load_settings(data=here.data, database_url=to, kv=kv, valkey_url=valkey_url, objects_url=objects_url)
     if "://" in to:
         raise TransferRefused("--to must be postgresql://USER:PASSWORD@HOST:PORT/NAME, or a folder")
-    if valkey_url:
-        raise TransferRefused("an installation on files keeps its key-value store there too; leave --valkey out")
+    if valkey_url or kv == "valkey":
+        raise TransferRefused(
+            "an installation on files keeps its key-value store there too; leave --valkey and --kv out"
+        )
     objects = here.objects_url if objects_url is None else objects_url
-    return load_settings(data=Path(to), database_url="", valkey_url="", objects_url=objects)
+    return load_settings(data=Path(to), database_url="", valkey_url="", kv="database", objects_url=objects)
 
 
 async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line: Callable[[str], None]) -> None:
@@ -70,10 +77,10 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
     tuple(tools.toolsets())
     _require_source(here, there)
     instant = time.time()
-    # A durable tier in Valkey stores idempotency tokens in its own way.
-    tokens = not any(side.valkey_url and side.kv_durable == "valkey" for side in (here, there))
+    # Valkey stores idempotency tokens in its own way.
+    tokens = here.kv == there.kv == "database"
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_translate_errors("the transfer was interrupted; run the same command again to continue"))
+        stack.enter_context(translate_errors("the transfer was interrupted; run the same command again to continue"))
         old, new = stack.enter_context(_open_objects(here, there))
         source = await stack.enter_async_context(_open_source(here, lambda: instant, old))
         target = await stack.enter_async_context(_open_target_rows(there))
@@ -81,19 +88,19 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
         for line in (*source_survey.render_lines(), *await _list_left_behind(here, source)):
             print_line(line)
         if not tokens:
-            await _require_finished(source.rows)
-        with _translate_errors("the target"):
+            await require_finished(source.rows)
+        with translate_errors("the target"):
             is_resumed = await mark.is_begun(target, source_survey.fingerprint)
         if dry_run:
             print_line("Nothing was changed. The target can be reached and is ready for the transfer.")
             return
         target_entries = await stack.enter_async_context(
-            _open_entries("the target's", _build_engine(there, lambda: instant))
+            open_entries("the target's", _build_engine(there, lambda: instant))
         )
         target_side = _Side(target, target_entries, new)
         await _require_no_foreign_data(target_side, source_survey if is_resumed else Survey({}, {}))
         if not is_resumed:
-            with _translate_errors("the target"):
+            with translate_errors("the target"):
                 await mark.begin_transfer(target, source_survey.fingerprint)
         await rows.copy(source.rows, target)
         await entries.copy(source.entries, target_entries, source_survey.entries)
@@ -122,13 +129,13 @@ def _require_source(here: Settings, there: Settings) -> None:
         )
     if not here.rows_url.startswith(SQLITE):
         return
-    if here.valkey_url:
+    if here.kv == "valkey":
         raise TransferRefused(
-            "an installation with its rows in files and its key-value store in Valkey cannot be moved; "
-            "unset BAOBAB_VALKEY_URL if that is not so"
+            "the rows are in files and the key-value store is in Valkey; bring them together first, by "
+            "`baobab transfer --kv database`"
         )
-    if not _kv_folder(here).is_dir():
-        raise TransferRefused(f"{_kv_folder(here)} is missing; is BAOBAB_REGION right?")
+    if not here.kv_folder(here.region).is_dir():
+        raise TransferRefused(f"{here.kv_folder(here.region)} is missing; is BAOBAB_REGION right?")
 
 
 async def _require_no_foreign_data(target: _Side, ours: Survey) -> None:
@@ -145,9 +152,12 @@ async def _open_source(here: Settings, clock: Callable[[], float], kept: ObjectS
     source_database = build_source(here.rows_url)
     try:
         # Opened before the entries, since its lock keeps servers out of both.
-        with _translate_errors("the source"):
+        with translate_errors("the source"):
             await source_database.open()
-        async with _open_entries("the source's", _build_engine(here, clock)) as engine:
+        engine: EntryReader = _build_engine(here, clock)
+        if here.kv == "database" and here.valkey_url:
+            engine = OldTiers(_build_engine(here, clock), here.valkey_url, clock)
+        async with open_entries("the source's", engine):
             yield _Side(source_database, engine, kept)
     finally:
         await source_database.close()
@@ -159,17 +169,29 @@ async def _open_target_rows(there: Settings) -> AsyncIterator[Database]:
         there.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     database = database_at(there.rows_url)
     try:
-        with _translate_errors("the target"):
+        with translate_errors("the target"):
             await database.open()
         yield database
     finally:
         await database.close()
 
 
+class EntryReader(entries.EntrySource, Protocol):
+    """A key-value store that a transfer opens and reads."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+E = TypeVar("E", bound=EntryReader)
+
+
 @contextlib.asynccontextmanager
-async def _open_entries(whose: str, engine: Engine) -> AsyncIterator[Engine]:
+async def open_entries(whose: str, engine: E) -> AsyncIterator[E]:
+    """Raises TransferRefused if the store does not open. whose: the beginning of its name for people."""
     try:
-        with _translate_errors(f"{whose} key-value store"):
+        with translate_errors(f"{whose} key-value store"):
             await engine.open()
         yield engine
     finally:
@@ -198,7 +220,7 @@ def _build_store(settings: Settings, drafts: Path) -> ObjectStore:
 
 
 @contextlib.contextmanager
-def _translate_errors(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Turns the errors of a store into TransferRefused, with one line that begins with `what`."""
     try:
         yield
@@ -209,14 +231,11 @@ def _translate_errors(what: str) -> Iterator[None]:
 
 
 def _build_engine(settings: Settings, clock: Callable[[], float]) -> Engine:
-    return engine_at(_kv_folder(settings), settings.rows_url, settings.valkey_url, clock, settings.kv_durable)
+    folder = settings.kv_folder(settings.region)
+    return engine_at(folder, settings.rows_url, settings.valkey_url, clock, settings.kv)
 
 
-def _kv_folder(settings: Settings) -> Path:
-    return settings.data / "kv" / settings.region
-
-
-async def _require_finished(source: Database) -> None:
+async def require_finished(source: Database) -> None:
     """Raises TransferRefused if an approved call is unfinished: without its tokens, it could be executed a
     second time.
     """
@@ -230,12 +249,8 @@ async def _require_finished(source: Database) -> None:
 
 async def _list_left_behind(here: Settings, source: _Side) -> list[str]:
     """Returns a line for each thing in the folder that the transfer does not copy."""
-    kv_folder = _kv_folder(here).parent
-    regions = (
-        sorted(folder.name for folder in kv_folder.iterdir() if folder != _kv_folder(here))
-        if kv_folder.is_dir()
-        else []
-    )
+    own = here.kv_folder(here.region)
+    regions = sorted(folder.name for folder in own.parent.iterdir() if folder != own) if own.parent.is_dir() else []
     unmoved = source.objects is None and not here.objects_url and (here.data / "objects" / here.region).is_dir()
     return [
         *(["Left behind: the objects stay where they are; give --objects to move them"] if unmoved else []),
@@ -260,7 +275,7 @@ def _list_next_steps(here: Settings, there: Settings) -> list[str]:
     return [
         "Secrets are sealed as they were. Every server needs, from now on:",
         *(f"  BAOBAB_{name}={_without_password(url)}" for name, url in urls.items() if url),
-        *([f"  BAOBAB_KV_DURABLE={there.kv_durable}"] if there.valkey_url else []),
+        *(["  BAOBAB_KV=valkey"] if there.kv == "valkey" else []),
         f"  BAOBAB_REGION={there.region}",
         f"  BAOBAB_SECRET_KEY   {keys}",
         f"The data in {here.data} is unchanged. Start nothing on it any more.",

@@ -14,28 +14,17 @@ def engine_at(
     rows_url: str,
     valkey_url: str,
     clock: Callable[[], float],
-    durable: Literal["database", "valkey"] = "database",
+    kv: Literal["database", "valkey"] = "database",
 ) -> Engine:
     """Returns the engine for these addresses, not open yet.
 
-    Entries are stored beside the rows: in their Postgres, or in files in a folder. With Valkey, it holds the ephemeral
-    tier; with `durable="valkey"` it holds everything.
+    kv: whether both tiers are beside the rows, in their Postgres or in files in the folder, or in Valkey.
     """
     # Imported only if needed, because the drivers take time to load.
-    if valkey_url and durable == "valkey":
+    if kv == "valkey":
         from baobab.storage.kv.valkey.engine import ValkeyEngine
 
         return ValkeyEngine(valkey_url, clock)
-    if valkey_url:
-        from baobab.storage.kv.tiered.engine import TieredEngine
-
-        if rows_url.startswith(POSTGRES):
-            from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
-
-            return TieredEngine(PostgresDurableEngine(rows_url, clock), valkey_url, clock)
-        from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
-
-        return TieredEngine(SqliteDurableEngine(folder, clock), valkey_url, clock)
     if rows_url.startswith(POSTGRES):
         from baobab.storage.kv.postgres.engine import PostgresEngine
 

@@ -6,6 +6,7 @@ Both engines must use the same stopped clock, so that no entry expires between t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from baobab.storage.kv.engine import Engine, Entry
 from baobab.storage.kv.idempotency import SPACE
@@ -16,7 +17,15 @@ _SPACES = 500
 _ENTRIES = 200
 
 
-async def survey(engine: Engine, *, with_tokens: bool) -> dict[str, Digest]:
+class EntrySource(Protocol):
+    """What a transfer reads of a key-value store. The methods are those of Engine."""
+
+    async def spaces(self, after: str | None, limit: int) -> list[str]: ...
+
+    async def export(self, space: str, after: str | None, limit: int) -> list[Entry]: ...
+
+
+async def survey(engine: EntrySource, *, with_tokens: bool) -> dict[str, Digest]:
     """with_tokens: include the idempotency tokens, for engines that store them as entries."""
     digests = {space: await _digest(engine, space) async for space in _spaces(engine)}
     if with_tokens:
@@ -24,7 +33,7 @@ async def survey(engine: Engine, *, with_tokens: bool) -> dict[str, Digest]:
     return digests
 
 
-async def find_foreign_space(engine: Engine, ours: dict[str, Digest]) -> str | None:
+async def find_foreign_space(engine: EntrySource, ours: dict[str, Digest]) -> str | None:
     """Returns a space that is not one of ours, or None."""
     async for space in _spaces(engine):
         if space not in ours:
@@ -32,7 +41,7 @@ async def find_foreign_space(engine: Engine, ours: dict[str, Digest]) -> str | N
     return None
 
 
-async def copy(source: Engine, target: Engine, spaces: dict[str, Digest]) -> None:
+async def copy(source: EntrySource, target: Engine, spaces: dict[str, Digest]) -> None:
     """spaces: what `survey` returned for the source. Spaces that are in the target already are skipped."""
     for space, digest in spaces.items():
         if await _digest(target, space) == digest:
@@ -41,7 +50,15 @@ async def copy(source: Engine, target: Engine, spaces: dict[str, Digest]) -> Non
             await target.load(space, page)
 
 
-async def _spaces(engine: Engine) -> AsyncIterator[str]:
+async def erase(engine: Engine, first: str) -> None:
+    """Erases every space. first: the one whose absence shows that the store is not to be used any more."""
+    await engine.erase(first)
+    while spaces := await engine.spaces(None, _SPACES):
+        for space in spaces:
+            await engine.erase(space)
+
+
+async def _spaces(engine: EntrySource) -> AsyncIterator[str]:
     after = None
     while spaces := await engine.spaces(after, _SPACES):
         for space in spaces:
@@ -49,14 +66,14 @@ async def _spaces(engine: Engine) -> AsyncIterator[str]:
         after = spaces[-1]
 
 
-async def _pages(engine: Engine, space: str) -> AsyncIterator[list[Entry]]:
+async def _pages(engine: EntrySource, space: str) -> AsyncIterator[list[Entry]]:
     after = None
     while page := await engine.export(space, after, _ENTRIES):
         yield page
         after = page[-1].key
 
 
-async def _digest(engine: Engine, space: str) -> Digest:
+async def _digest(engine: EntrySource, space: str) -> Digest:
     digest = Digest()
     async for page in _pages(engine, space):
         for entry in page:

@@ -17,12 +17,11 @@ import psycopg
 from tests import servers
 from tests.bench.processes import cpu_seconds
 
-SQLITE, POSTGRES, VALKEY, TIERED = "files", "Postgres", "Valkey", "both"
+SQLITE, POSTGRES, VALKEY = "files", "Postgres", "Valkey"
 MEANING = {
     SQLITE: "everything in files",
     POSTGRES: "rows and key-value store in Postgres",
     VALKEY: "rows in Postgres, key-value store and limits in Valkey",
-    TIERED: "rows and the durable tier in Postgres, the ephemeral one and limits in Valkey",
 }
 NAMES = tuple(MEANING)
 """The first is what the others are compared with."""
@@ -43,10 +42,10 @@ class Servers:
             return {}
         self._installations += 1
         given = {"BAOBAB_DATABASE_URL": self.postgres.create_database(f"bench_{self._installations}")}
-        if backend != POSTGRES:
+        if backend == VALKEY:
             given["BAOBAB_VALKEY_URL"] = f"redis://127.0.0.1:{self.valkey.port}/{self._installations % 16}"
             _send_commands(self.valkey.port, f"SELECT {self._installations % 16}", "FLUSHDB")
-            given["BAOBAB_KV_DURABLE"] = "valkey" if backend == VALKEY else "database"
+            given["BAOBAB_KV"] = "valkey"
         return given
 
     def cpu_seconds(self) -> float:

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import uvloop
 
@@ -96,8 +95,7 @@ async def _measure_round(loads: dict[str, _Load], servers: Servers) -> Rows:
 async def _open_engine(backend: str, folder: Path, servers: Servers) -> AsyncIterator[Engine]:
     given = servers.settings(backend)
     rows, valkey = given.get("BAOBAB_DATABASE_URL", ""), given.get("BAOBAB_VALKEY_URL", "")
-    durable: Literal["database", "valkey"] = "valkey" if given.get("BAOBAB_KV_DURABLE") == "valkey" else "database"
-    engine = engine_at(folder, rows, valkey, time.time, durable)
+    engine = engine_at(folder, rows, valkey, time.time, "valkey" if valkey else "database")
     await engine.open()
     try:
         yield engine

@@ -283,24 +283,24 @@ def test_what_no_door_shows_is_right_too(source: Source, target: str) -> None:
         assert the(b"SELECT to_regclass('baobab_transfer') IS NULL") is True
 
 
-@pytest.mark.parametrize("durable", ["database", "valkey"])
-async def test_entries_go_on_in_valkey_and_files_in_a_bucket(
-    source: Source, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: Literal["database", "valkey"]
+@pytest.mark.parametrize("kv", ["database", "valkey"])
+async def test_entries_go_on_in_either_place_and_files_in_a_bucket(
+    source: Source, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kv: Literal["database", "valkey"]
 ) -> None:
     with start_valkey() as store, start_s3_server() as bucket_server:
         for name, value in CREDENTIALS.items():
             monkeypatch.setenv(name, value)
-        place = f"s3://{bucket_server.create_bucket()}/{durable}?endpoint={bucket_server.address}&region={REGION}"
-        done = run_transfer(source, target, "--valkey", store.url, "--objects", place, kv_durable=durable)
+        place = f"s3://{bucket_server.create_bucket()}/{kv}?endpoint={bucket_server.address}&region={REGION}"
+        done = run_transfer(source, target, "--kv", kv, "--valkey", store.url, "--objects", place)
         assert is_verified(done), done.output
         assert f"BAOBAB_VALKEY_URL={store.url}\n  BAOBAB_OBJECTS_URL={place}\n" in done.stdout
-        grown = {"database_url": target, "valkey_url": store.url, "kv_durable": durable, "secret_key": source.secret}
+        grown = {"database_url": target, "valkey_url": store.url, "kv": kv, "secret_key": source.secret}
         async with open_machine(tmp_path / "machine", **grown) as client:
             assert await fetch_answers(client, source.app_id) == source.answers
             await _check_continues(client, source)
         assert await read_files(store_at(place, tmp_path / "drafts")) == FILES
-        if durable == "database":
-            engine = engine_at(tmp_path, target, store.url, time.time, durable)
+        if kv == "database":
+            engine = engine_at(tmp_path, target, store.url, time.time, kv)
             assert await _increment_once(engine, source.app_id) == 1
 
 
@@ -311,7 +311,7 @@ async def test_a_call_that_is_not_finished_is_not_carried_to_where_it_could_be_m
         connection.execute("UPDATE approvals SET status = 'approved' WHERE status = 'executed'")
         connection.commit()
     with start_valkey() as store:
-        assert "is not finished" in read_refusal(source, target, "--valkey", store.url, kv_durable="valkey")
+        assert "is not finished" in read_refusal(source, target, "--valkey", store.url, "--kv", "valkey")
 
 
 async def _check_continues(client: httpx.AsyncClient, source: Source) -> None:
@@ -484,11 +484,13 @@ async def test_a_valkey_that_holds_other_apps_is_left_as_it_is(
     source: Source, target: str, rows: PostgresServer, tmp_path: Path
 ) -> None:
     with start_valkey() as taken:
-        own = {"database_url": rows.create_database("other"), "valkey_url": taken.url, "bootstrap_key": KEY}
+        own = {"database_url": rows.create_database("other"), "valkey_url": taken.url, "kv": "valkey"}
+        own["bootstrap_key"] = KEY
         async with open_machine(tmp_path / "other", **own) as client:
             theirs = (await client.post("/init", json={"name": "theirs"})).json()["app_id"]
             assert (await client.put(f"/v1/{theirs}/kv/a", json={"value": 1, "ephemeral": True})).is_success
-            assert f"already holds data (space {theirs})" in read_refusal(source, target, "--valkey", taken.url)
+            line = read_refusal(source, target, "--valkey", taken.url, "--kv", "valkey")
+            assert f"already holds data (space {theirs})" in line
             assert (await client.get(f"/v1/{theirs}/kv/_stats")).json()["keys_total"] == 1
     assert is_verified(run_transfer(source, target)), "nothing was begun"
 
@@ -496,7 +498,8 @@ async def test_a_valkey_that_holds_other_apps_is_left_as_it_is(
 def test_a_target_that_cannot_be_reached_is_one_line(source: Source, rows: PostgresServer, target: str) -> None:
     assert "the target" in read_refusal(source, "postgresql://baobab@127.0.0.1:1/baobab")
     assert "the target" in read_refusal(source, rows.url("nothing_of_this_name"))
-    assert "the target's key-value store" in read_refusal(source, target, "--valkey", "redis://127.0.0.1:1/0")
+    unreachable = ("--kv", "valkey", "--valkey", "redis://127.0.0.1:1/0")
+    assert "the target's key-value store" in read_refusal(source, target, *unreachable)
     assert "--to must be postgresql://" in read_refusal(source, f"sqlite:///{source.data}/other.db")
 
 

@@ -21,15 +21,9 @@ from tests.crash.machines import (
     wait_for_readiness,
 )
 from tests.crash.rounds import list_rounds
-from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
+from tests.servers import ValkeyServer, start_valkey
 
 DURABLE = ("--appendfsync", "always")
-
-
-@pytest.fixture(scope="module")
-def rows() -> Iterator[PostgresServer]:
-    with start_postgres() as running:
-        yield running
 
 
 @pytest.fixture
@@ -39,9 +33,9 @@ def store() -> Iterator[ValkeyServer]:
 
 
 @pytest.fixture
-def here(rows: PostgresServer, store: ValkeyServer, tmp_path: Path, request: pytest.FixtureRequest) -> Installation:
-    url = rows.create_database(f"valkey_{abs(hash(request.node.name)):x}")
-    return Installation(tmp_path, {"BAOBAB_DATABASE_URL": url, "BAOBAB_VALKEY_URL": store.url})
+def here(store: ValkeyServer, tmp_path: Path) -> Installation:
+    """With its key-value store in Valkey."""
+    return Installation.on_backend(tmp_path, settings={"BAOBAB_VALKEY_URL": store.url, "BAOBAB_KV": "valkey"})
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["shutdown", "crash"])
@@ -134,3 +128,29 @@ async def test_while_valkey_stands_still_requests_are_refused_and_do_not_hang(
                     await load.wait_for_writes(50)
                     await wait_for_readiness(session, server)
             await ledger.verify(session, server.address, app)
+
+
+@pytest.mark.parametrize("how", ["crash", "standstill"])
+async def test_with_the_keys_in_the_database_no_write_is_refused_while_valkey_is_away(
+    store: ValkeyServer, tmp_path: Path, how: str
+) -> None:
+    here = Installation.on_backend(tmp_path, settings={"BAOBAB_VALKEY_URL": store.url})
+    ledger, dice = Ledger(), random.Random(31)
+    with here.start_machine(0) as one, here.start_machine(1) as other:
+        async with open_session() as session:
+            app = await create_app(session, one)
+            async with run_load(session, [one, other], app, ledger, dice) as load:
+                for _ in list_rounds(1):
+                    await load.wait_for_writes(50)
+                    assert store.process is not None
+                    if how == "standstill":
+                        with freeze_processes(store.process.pid):
+                            await load.wait_for_writes(50)
+                            await wait_for_readiness(session, one)
+                    else:
+                        await asyncio.to_thread(store.stop, signal.SIGKILL)
+                        await load.wait_for_writes(50)
+                        await wait_for_readiness(session, one)
+                        await asyncio.to_thread(store.start)
+            assert ledger.refused.total() == ledger.unanswered.total() == 0
+            await ledger.verify(session, other.address, app)

@@ -110,7 +110,7 @@ def test_valkey_starts_from_a_snapshot_by_the_steps_of_the_page(
 ) -> None:
     dump, restore = find_blocks(SCALING, "sh", below="Back up and restore")
     live, empty = rows.create_database("live_rows"), rows.create_database("restored_rows")
-    shared = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_KV_DURABLE": "valkey"}
+    shared = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_KV": "valkey"}
     with start_valkey() as before, start_valkey() as after:
         settings = {**shared, "BAOBAB_DATABASE_URL": live, "BAOBAB_VALKEY_URL": before.url}
         with run_server(tmp_path / "one", settings=settings) as server:

@@ -10,6 +10,7 @@ timeout, raises StoreUnavailable although it may have been made; repeat it throu
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from baobab.storage.kv.idempotency import attempt_tokens
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.library import Library
 from baobab.storage.valkey.pipeline import Pipeline
+from baobab.storage.valkey.scan import scan_names
 
 _CODE = Path(__file__).with_name("functions.lua")
 _TIERS = {Tier.DURABLE: "d", Tier.EPHEMERAL: "e"}
@@ -41,6 +43,9 @@ _REFUSALS: dict[bytes, type[KvError]] = {
 _FROZEN = SpaceFrozen.__name__.encode()
 # Five arguments each, of some eight thousand that a function can unpack.
 _LARGEST_LOAD = 500
+
+
+_log = logging.getLogger(__name__)
 
 
 class _Entry(NamedTuple):
@@ -190,26 +195,19 @@ class ValkeyEngine:
 
     async def sweep(self, limit: int = 1000) -> int:
         count: int = 0
-        cursor = b"0"
-        while True:
-            cursor, names = await self._send("SCAN", cursor, "MATCH", "kv:{*}:expiries", "COUNT", 1000)
-            for name in names:
-                space = name.decode().removeprefix("kv:{").removesuffix("}:expiries")
-                count += await self._ask("sweep", space, limit - count)
-                if count >= limit:
-                    return count
-            if cursor == b"0":
-                return count
+        async for name in scan_names(self._send, "kv:{*}:expiries"):
+            space = name.removeprefix("kv:{").removesuffix("}:expiries")
+            count += await self._ask("sweep", space, limit - count)
+            if count >= limit:
+                break
+        return count
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
         """Scans the names of all keys of the server each time."""
-        names: set[str] = set()
-        cursor = b"0"
-        while True:
-            cursor, keys = await self._send("SCAN", cursor, "MATCH", "kv:{*}:entries", "COUNT", 1000)
-            names.update(name.decode().removeprefix("kv:{").removesuffix("}:entries") for name in keys)
-            if cursor == b"0":
-                break
+        names = {
+            name.removeprefix("kv:{").removesuffix("}:entries")
+            async for name in scan_names(self._send, "kv:{*}:entries")
+        }
         live: list[str] = []
         for space in sorted(space for space in names if space > (after or "")):
             if len(live) == limit:
@@ -241,6 +239,21 @@ class ValkeyEngine:
     async def check(self) -> None:
         # The function may write, so a read-only server refuses it.
         await self._ask("usage", "")
+
+    async def warn_of_loss(self) -> None:
+        """Logs which of the server's settings would lose entries."""
+        try:
+            reply = await self._pipeline.send("CONFIG", "GET", "appendonly", "save", "maxmemory-policy")
+        except ValkeyUnavailable:
+            # Managed servers refuse the question; what they store is set in their console.
+            return
+        found = dict(zip(reply[::2], reply[1::2], strict=True))
+        if found.get(b"appendonly") == b"no" and found.get(b"save") == b"":
+            _log.warning(
+                "kv: Valkey stores nothing on disk: without appendonly or save, its restart deletes the key-value store"
+            )
+        if found.get(b"maxmemory-policy", b"noeviction") != b"noeviction":
+            _log.warning("kv: Valkey evicts keys when it is full; set maxmemory-policy to noeviction")
 
     @property
     def _now(self) -> int:

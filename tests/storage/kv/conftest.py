@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -10,14 +9,9 @@ import redis
 
 from baobab.storage.kv import Engine, SqliteEngine
 from baobab.storage.kv.postgres.engine import PostgresEngine
-from baobab.storage.kv.tiered.durable import DurableEngine
-from baobab.storage.kv.tiered.engine import TieredEngine
-from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
-from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 from tests.storage.kv.memory_engine import MemoryEngine
-from tests.storage.kv.tiered_workers import HookedDurable, HookedPostgres, HookedSqlite
 
 
 class FakeClock:
@@ -81,19 +75,11 @@ def make_engine(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
         "sqlite": lambda: SqliteEngine(tmp_path, clock),
         "postgres": lambda: PostgresEngine(request.getfixturevalue("postgres_url"), clock),
         "valkey": lambda: ValkeyEngine(request.getfixturevalue("valkey_url"), clock),
-        "sqlite+valkey": lambda: TieredEngine(
-            SqliteDurableEngine(tmp_path, clock), request.getfixturevalue("valkey_url"), clock
-        ),
-        "postgres+valkey": lambda: TieredEngine(
-            PostgresDurableEngine(request.getfixturevalue("postgres_url"), clock),
-            request.getfixturevalue("valkey_url"),
-            clock,
-        ),
     }
     return lambda name: makers[name]()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "valkey", "sqlite+valkey", "postgres+valkey"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "valkey"])
 async def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine]) -> AsyncIterator[Engine]:
     made = make_engine(request.param)
     await made.open()
@@ -115,22 +101,3 @@ def server() -> Iterator[ValkeyServer]:
     """One that a test may kill."""
     with start_valkey() as running:
         yield running
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def make_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], DurableEngine]:
-    """Another worker's view of one and the same durable tier."""
-    if request.param == "sqlite":
-        return lambda: SqliteDurableEngine(tmp_path, time.time)
-    url = request.getfixturevalue("postgres_url")
-    return lambda: PostgresDurableEngine(url, time.time)
-
-
-@pytest.fixture
-def make_around(
-    make_durable: Callable[[], DurableEngine], tmp_path: Path, request: pytest.FixtureRequest
-) -> Callable[[], HookedDurable]:
-    if isinstance(make_durable(), SqliteDurableEngine):
-        return lambda: HookedSqlite(tmp_path, time.time)
-    url = request.getfixturevalue("postgres_url")
-    return lambda: HookedPostgres(url, time.time)

@@ -110,19 +110,25 @@ def test_every_engine_answers_as_the_dictionaries_do(
         runner.run(memory.open())
 
         @settings(max_examples=250)
-        @given(st.lists(steps, min_size=1, max_size=25))
-        def alike(program: list[Any]) -> None:
-            runner.run(compare(next(spaces), program))
+        @given(st.lists(steps, min_size=1, max_size=25), st.booleans())
+        def alike(program: list[Any], once: bool) -> None:
+            runner.run(compare(next(spaces), program, once))
 
-        async def compare(space: str, program: list[Any]) -> None:
-            for step in program:
+        async def compare(space: str, program: list[Any], once: bool) -> None:
+            for number, step in enumerate(program):
                 if isinstance(step, float):
                     clock.advance(step)
                 elif step == "sweep":
                     # How many are left to sweep is an engine's own affair.
                     await asyncio.gather(engine.sweep(2), memory.sweep(2))
                 else:
-                    assert await collect_answers(engine, space, step) == await collect_answers(memory, space, step)
+                    # Each step as one attempt, made twice.
+                    for _ in range(2 if once else 1):
+                        tokens = f"{space}:{number}"
+                        one, other = (
+                            (engine.for_attempt(tokens), memory.for_attempt(tokens)) if once else (engine, memory)
+                        )
+                        assert await collect_answers(one, space, step) == await collect_answers(other, space, step)
                 assert await read_state(engine, space) == await read_state(memory, space)
 
         alike()

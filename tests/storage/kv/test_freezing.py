@@ -22,13 +22,13 @@ from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.postgres.statements import lock_id
 from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 from tests.storage.kv.accounts import recount_usage
-from tests.storage.kv.freezing_child import LASTING, count, engine_at
 from tests.storage.kv.test_carrying import export_all
 from tests.storage.kv.test_files import other_connection
+from tests.storage.kv.worker_child import LASTING, count, engine_at
 
 FREE = Quota()
 D, E = Tier.DURABLE, Tier.EPHEMERAL
-CHILD = Path(__file__).with_name("freezing_child.py")
+CHILD = Path(__file__).with_name("worker_child.py")
 
 # Each by itself would change something, or would not.
 WRITES: dict[str, Callable[[Engine], Awaitable[object]]] = {

@@ -286,6 +286,27 @@ class TestServer:
         assert await engine.usage("app") == Usage(1, 4)
 
 
+@pytest.mark.parametrize(
+    ("options", "warnings"),
+    [
+        (("--appendonly", "no", "--save", ""), ["stores nothing on disk"]),
+        (("--appendonly", "no", "--save", "60 1"), []),
+        (("--appendonly", "yes", "--save", ""), []),
+        (("--maxmemory-policy", "allkeys-lru"), ["noeviction"]),
+    ],
+)
+async def test_a_server_that_would_lose_entries_is_warned_of(
+    options: tuple[str, ...], warnings: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with start_valkey(*options) as server:
+        engine = ValkeyEngine(server.url)
+        await engine.open()
+        await engine.warn_of_loss()
+        await engine.close()
+    assert len(caplog.messages) == len(warnings)
+    assert all(part in message for part, message in zip(warnings, caplog.messages, strict=True))
+
+
 async def test_close_finishes_what_it_had_accepted(engine: ValkeyEngine) -> None:
     accepted = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
     await asyncio.sleep(0)

@@ -1,7 +1,8 @@
-"""The other process of the freezing tests.
+"""Another process that uses a store. Its address is a folder or a URL.
 
 `write` counts with many callers until each of them is refused, then prints how often they counted. `freeze` freezes
-one space after the other, thaws each a little later, and prints what is done, until it is killed.
+one space after the other, thaws each a little later, and prints what is done, until it is killed. `move` writes to
+keys of both tiers, and prints each write that was acknowledged, until it is killed.
 """
 
 from __future__ import annotations
@@ -70,6 +71,21 @@ async def freeze(address: str) -> None:
             write_line(f"thawed {number - LASTING}")
 
 
+async def move(address: str) -> None:
+    engine = engine_at(address)
+    await engine.open()
+
+    async def caller(number: int) -> None:
+        for turn in itertools.count(1):
+            await engine.put("app", f"moving{number}", b"%d" % turn, None, Tier(turn % 2), FREE)
+            write_line(f"moving{number} {turn}")
+            await engine.incr("app", f"count{number}", 1, None, FREE)
+            write_line(f"count{number} {turn}")
+            await engine.put("app", "contested", b"%d" % turn, None, Tier(turn % 2), FREE)
+
+    await asyncio.gather(*(caller(number) for number in range(8)))
+
+
 def write_line(word: str) -> None:
     os.write(sys.stdout.fileno(), f"{word}\n".encode())
 
@@ -80,3 +96,5 @@ if __name__ == "__main__":
             asyncio.run(write(address, name, int(callers)))
         case ["freeze", address]:
             asyncio.run(freeze(address))
+        case ["move", address]:
+            asyncio.run(move(address))

@@ -1,1 +1,0 @@
-"""The engine with its durable tier beside the rows and its ephemeral tier in Valkey."""
