@@ -113,8 +113,10 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regions]:
         }
         server = stack.enter_context(run_server(folder / "data", settings=environment))
         headers = {"authorization": f"Bearer {KEY}"}
-        client = httpx.Client(base_url=server.address, headers=headers, timeout=TIMEOUT_SECONDS)
-        yield Regions(places, environment, folder / "data", server, stack.enter_context(client))
+        client = stack.enter_context(httpx.Client(base_url=server.address, headers=headers, timeout=TIMEOUT_SECONDS))
+        # Waits for what is loaded after the start: until then its check is not "ok".
+        client.get("/docs").raise_for_status()
+        yield Regions(places, environment, folder / "data", server, client)
 
 
 def test_the_regions_are_listed_with_the_installations_own_first(regions: Regions) -> None:

@@ -82,7 +82,7 @@ async def test_a_long_reason_is_cut(world: Installation) -> None:
 async def test_the_field_at_fault_is_named(
     world: Installation, path: str, body: dict[str, Any], server: str, error: Any, param: str | None
 ) -> None:
-    model = add_failing_model(world, "named", server=server, **error)
+    model = add_failing_model(world, f"named-{len(world.fake.canned_answers)}", server=server, **error)
     asked = {"model": model, "messages": HELLO, "max_tokens": 9, **body}
     refused = await world.client.post(f"/v1/{path}", json=asked, headers=world.owner)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
