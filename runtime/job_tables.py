@@ -46,8 +46,12 @@ events = Table(
 )
 
 
+_INSERT_JOB = {
+    dialect: build_upsert(dialect, jobs).on_conflict_do_nothing(index_elements=["id"])
+    for dialect in ("sqlite", "postgresql")
+}
+
+
 async def insert_new(unit: Unit, row: Mapping[str, Any]) -> None:
     """Insert a job, unless there is one of its id. The same statement works on both databases."""
-    await unit.execute(
-        build_upsert(unit.database.dialect, jobs).values(row).on_conflict_do_nothing(index_elements=["id"])
-    )
+    await unit.execute(_INSERT_JOB[unit.database.dialect], row)

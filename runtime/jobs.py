@@ -20,6 +20,7 @@ from baobab.tools.core.tenancy import current_tenant
 
 _RETENTION, _FAILURE_RETENTION, _EVENT_RETENTION = timedelta(days=1), timedelta(days=30), timedelta(days=30)
 _PRUNE_BATCH = 5000
+_INSERT_EVENT = insert(events)
 
 
 class DurableJobs:
@@ -122,7 +123,7 @@ class DurableJobs:
     ) -> str:
         event_id = self._ids.uuid()
         row = {"id": event_id, "type": type_, "at": self._clock.now(), "app_id": app_id, "data": dict(data or {})}
-        await unit.execute(insert(events), row)
+        await unit.execute(_INSERT_EVENT, row)
         for kind in self._consumers.get(type_, ()):
             arguments = {"event_id": event_id}
             job_id = f"{kind.name}:{event_id}"

@@ -215,8 +215,11 @@ class Unit:
         """
         if self._context is None:
             self._run_after_commit()
-        else:
+        elif self.writes:
             await run_to_completion(self._commit())
+        else:
+            await self._close_transaction(None)
+            self._run_after_commit()
 
     async def _commit(self) -> None:
         if self._announcing:

@@ -23,6 +23,7 @@ notices = Table(
     sqlite_autoincrement=True,
 )
 
+_INSERT = insert(notices)
 POLL_SECONDS = 0.5
 _PAUSE_SECONDS = 0.02
 _KEPT = timedelta(days=1)
@@ -53,7 +54,7 @@ class Notices:
 
     async def publish(self, unit: Unit, topic: str, subject: str) -> None:
         row = {"topic": topic, "subject": subject, "origin": self._origin, "created_at": self._clock.now()}
-        await unit.execute(insert(notices), row)
+        await unit.execute(_INSERT, row)
         unit.announce()
         unit.after_commit(lambda: self._notify(topic, subject))
 

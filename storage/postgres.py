@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 import psycopg
+from pydantic_core import from_json
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
@@ -75,6 +76,7 @@ class PostgresDatabase(Database):
             make_url(url).set(drivername="postgresql+psycopg"),
             # Unexpected errors are logged, but without the values of their statement.
             hide_parameters=True,
+            json_deserializer=from_json,
             pool_size=POOL,
             max_overflow=OVERFLOW,
             pool_timeout=_CONNECT_SECONDS * 2,

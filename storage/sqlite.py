@@ -184,9 +184,7 @@ class SqliteDatabase(Database):
             await self._readers.acquire()
         self._reading += 1
         try:
-            if not self._free_readers:
-                await run_to_completion(self._open_reader())
-            connection = self._free_readers.pop()
+            connection = self._free_readers.pop() if self._free_readers else await self._open_reader()
             try:
                 yield connection
             finally:
@@ -198,8 +196,19 @@ class SqliteDatabase(Database):
     async def _open_writer(self) -> None:
         self._writer = await SqliteConnection.open(self.path, self._prepare)
 
-    async def _open_reader(self) -> None:
-        self._free_readers.append(await SqliteConnection.open(self.path, self._prepare))
+    async def _open_reader(self) -> SqliteConnection:
+        opened: list[SqliteConnection] = []
+
+        async def open_one() -> None:
+            opened.append(await SqliteConnection.open(self.path, self._prepare))
+
+        try:
+            await run_to_completion(open_one())
+        except BaseException:
+            # The caller was cancelled; somebody else will use it.
+            self._free_readers += opened
+            raise
+        return opened[0]
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Called with each new connection, before anything is read."""

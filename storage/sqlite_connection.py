@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
+from pydantic_core import from_json
 from sqlalchemy import Connection, CursorResult, Dialect, Executable, create_engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
@@ -46,7 +47,12 @@ _opened: ContextVar[sqlite3.Connection] = ContextVar("opened")
 # One engine for all files, so that a statement is compiled once in each process. Transactions are begun and ended below
 # SQLAlchemy. Unexpected errors are logged, but without the values of their statement.
 _engine = create_engine(
-    "sqlite://", poolclass=NullPool, creator=_opened.get, hide_parameters=True, isolation_level="AUTOCOMMIT"
+    "sqlite://",
+    poolclass=NullPool,
+    creator=_opened.get,
+    hide_parameters=True,
+    isolation_level="AUTOCOMMIT",
+    json_deserializer=from_json,
 )
 
 
@@ -200,7 +206,7 @@ class SqliteConnection:
 
     async def commit(self) -> None:
         """Commits in the thread, because that waits for the disk."""
-        await self._run_in_thread(self._commit)
+        await run_to_completion(self._thread.run(self._commit))
 
     def rollback(self) -> None:
         # SQLite rolls back by itself after some errors, such as a full disk.

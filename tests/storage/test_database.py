@@ -194,6 +194,29 @@ async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_doe
         await other.close()
 
 
+async def test_more_readers_than_connections_at_once_are_all_served(database: Database) -> None:
+    for _ in range(3):
+        assert await asyncio.gather(*(_read_number(database) for _ in range(40))) == [0] * 40
+
+
+async def test_a_read_that_takes_long_does_not_stop_the_event_loop(database: Database) -> None:
+    """On files it is stopped and made again in a thread."""
+    count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) SELECT max(i) FROM n"
+
+    async def read_long() -> int:
+        async with database.reading() as connection:
+            return int(await connection.scalar(text(count)) or 0)
+
+    task = asyncio.create_task(read_long())
+    short = 0
+    while not task.done():
+        await _read_number(database)
+        await asyncio.sleep(0)
+        short += 1
+    assert await task == 3000000
+    assert short > 10
+
+
 async def test_a_broken_constraint_is_the_callers_to_understand(database: Database) -> None:
     with pytest.raises(IntegrityError):
         async with database.writing() as connection:

@@ -38,6 +38,7 @@ audit_logs = Table(
     Index("ix_audit_logs_app_id_created_at", "app_id", "created_at"),
     Index("ix_audit_logs_organisation_id_created_at", "organisation_id", "created_at"),
 )
+_INSERT = insert(audit_logs)
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class AuditLog:
     async def record(self, call: Any, arguments: dict[str, Any]) -> None:
         """Adds the row of a call that succeeded, in the call's own transaction."""
         if not call.audit.nothing_done:
-            await call.execute(insert(audit_logs), self._row(call, arguments, None))
+            await call.execute(_INSERT, self._row(call, arguments, None))
 
     def tally(self, call: Any, arguments: dict[str, Any], error: BaobabError | None = None) -> None:
         """Counts a call that succeeded, or failed with an error."""
@@ -92,7 +93,7 @@ class AuditLog:
             return
         if not call.tool.audit.tallied:
             async with self._database.writing() as connection:
-                await connection.execute(insert(audit_logs), self._row(call, arguments, error.message))
+                await connection.execute(_INSERT, self._row(call, arguments, error.message))
         elif call.tool.toolset.keeps_failures is None:
             self.tally(call, arguments, error)
 
@@ -100,7 +101,7 @@ class AuditLog:
         """Adds the row of a call that now waits for approval."""
         row = self._row(call, {}, None)
         row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}
-        await connection.execute(insert(audit_logs), row)
+        await connection.execute(_INSERT, row)
 
     async def record_operator(
         self, unit: Unit, event: str, organisation_id: str, resource: str, resource_id: str, data: Mapping[str, Any]
@@ -120,7 +121,7 @@ class AuditLog:
             "success": True,
             "created_at": self._clock.now(),
         }
-        await unit.execute(insert(audit_logs), row)
+        await unit.execute(_INSERT, row)
 
     async def flush(self) -> None:
         # Run to its end: the counts have left memory and are not in the database yet.
@@ -157,7 +158,7 @@ class AuditLog:
             rows.append(tally.row)
         if rows:
             async with self._database.writing() as connection:
-                await connection.execute(insert(audit_logs), rows)
+                await connection.execute(_INSERT, rows)
 
     def _row(self, call: Any, arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
         # A read has no audit settings of its own, but an agent's graph may make it wait for approval.

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from baobab.storage.clock import Ids
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
@@ -35,6 +35,20 @@ AppName = Annotated[
 ]
 Subdomain = Annotated[str, Text(63, min_length=3, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 Region = Annotated[str, Text(40, min_length=1)]
+
+_IN_ORGANISATION = apps_table.c.organisation_id == bindparam("organisation")
+# Built once: to build a statement takes as long as to run it.
+_BY_NAME = select(apps_table).where(_IN_ORGANISATION, apps_table.c.name == bindparam("name"))
+_COUNT = select(func.count()).select_from(apps_table).where(_IN_ORGANISATION)
+_INSERT = insert(apps_table)
+_LISTED = [
+    apps_table.c[name]
+    for name in (
+        "id", "name", "subdomain", "provisioning_status", "region", "visibility", "listed", "template_source_app_id",
+        "fork_count", "substrate_organization_id", "organisation_id", "created_at",
+    )
+]  # fmt: skip
+"""What a list shows of an app; the rest of its row is settings in JSON."""
 
 _DEFAULT_STORAGE = {"maxFileSizeMb": 10, "allowedContentTypes": [], "publicReadEnabled": False}
 _DEFAULT_JWT = {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7}
@@ -78,9 +92,7 @@ async def apps_init(
     if chosen not in call.services.regions:
         regions = list(call.services.regions)
         raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": regions})
-    owned = apps_table.c.organisation_id == organisation
-    query = select(apps_table).where(owned, apps_table.c.name == name)
-    row: Any = (await call.execute(query)).mappings().first()
+    row: Any = (await call.execute(_BY_NAME, {"organisation": organisation, "name": name})).mappings().first()
     created = row is None
     if row is None:
         await _require_room(call, organisation)
@@ -101,7 +113,7 @@ async def apps_init(
             "created_at": now,
             "updated_at": now,
         }
-        await call.execute(insert(apps_table), row)
+        await call.execute(_INSERT, row)
         await call.services.notices.publish(call.unit, "app", app_id)
         await call.services.notices.publish(call.unit, "resources", f"organisation:{organisation}")
     call.audit.resource_id = row["id"]
@@ -110,7 +122,7 @@ async def apps_init(
     call.audit.nothing_done = not created
     if created:
         await call.emit("app.created", name=name, region=row["region"], organization_id=organisation)
-    owned_apps = (await call.execute(select(func.count()).select_from(apps_table).where(owned))).scalar_one()
+    owned_apps = (await call.execute(_COUNT, {"organisation": organisation})).scalar_one()
     return {
         "app_id": row["id"],
         "name": row["name"],
@@ -157,7 +169,7 @@ async def apps_list(
     org_id: another organisation that you belong to; the caller's when left out.
     """
     organisation = await resolve_organisation_id(call, org_id)
-    query = select(apps_table).where(apps_table.c.organisation_id == organisation)
+    query = select(*_LISTED).where(apps_table.c.organisation_id == organisation)
     if cursor is not None:
         created, last = decode_cursor(call.services.vault, "apps", cursor)
         before = datetime.fromisoformat(created)
@@ -319,8 +331,8 @@ async def _require_room(call: Call, organisation_id: str) -> None:
     """Raises ProjectLimitReached if the organisation has as many apps as its plan allows."""
     plan = await hold_plan(call.execute, organisation_id)
     cap = await cap_of_apps(call.execute, organisation_id, plan)
-    owned = select(func.count()).select_from(apps_table).where(apps_table.c.organisation_id == organisation_id)
-    require_room("apps", plan, cap, (await call.execute(owned)).scalar_one(), error=ProjectLimitReached)
+    owned = (await call.execute(_COUNT, {"organisation": organisation_id})).scalar_one()
+    require_room("apps", plan, cap, owned, error=ProjectLimitReached)
 
 
 RESERVED = frozenset((
