@@ -10,8 +10,9 @@ PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py"
 BIN := $(VENV)/bin
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
-# In parallel (tests/conftest.py says how many). The crash suite runs by itself: its servers want the machine.
-PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --ignore tests/crash
+# In parallel (tests/conftest.py says how many), the files in the order of the seed and not the largest first. The crash
+# suite runs by itself: its servers want the machine.
+PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
 	--no-annotate --no-header pyproject.toml --group install

@@ -12,6 +12,8 @@ import httpx
 import hypothesis
 import pytest
 import pytest_asyncio
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from baobab.composition import Application
 from baobab.server import Server
@@ -96,6 +98,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--backend", choices=("sqlite", "postgres"), default="sqlite", help="where the rows are")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints the seed of the order: `-q` leaves out the header, which would show it."""
+    seed = config.getoption("randomly_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"The same order again: --randomly-seed={seed}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     with contextlib.ExitStack() as stack:
@@ -111,6 +120,15 @@ def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def one_connection_at_a_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         hold_one_connection_at_a_time(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_examples_in_any_order() -> Iterator[None]:
+    """Hypothesis also draws constants of all modules of ours that are loaded, which depends on the tests before."""
+    with pytest.MonkeyPatch.context() as patch:
+        if hypothesis.settings().derandomize:
+            patch.setattr(providers, "_get_local_constants", Constants)
         yield
 
 
