@@ -145,16 +145,9 @@ class TierFile:
             self._grow(space, Usage(-len(removed_sizes), -sum(removed_sizes)))
         return removed
 
-    def remove_all(self, space: str, now: int) -> int:
-        """Removes all entries of a space; returns how many were live."""
-        live = self._ask(
-            "SELECT (SELECT keys FROM usage WHERE space = ?1)"
-            " - (SELECT count(*) FROM entry WHERE space = ?1 AND expires <= ?2)",
-            (space, now),
-        )[0][0]
+    def remove_all(self, space: str) -> None:
         self._cursor.execute("DELETE FROM entry WHERE space = ?", (space,))
         self._cursor.execute("DELETE FROM usage WHERE space = ?", (space,))
-        return int(live or 0)
 
     def is_frozen(self, space: str) -> bool:
         return bool(self._ask("SELECT 1 FROM frozen WHERE space = ?", (space,)))

@@ -16,8 +16,8 @@ import apsw
 
 from baobab.storage.kv.errors import QueueFull
 from baobab.storage.kv.files import Faults
+from baobab.storage.kv.sqlite_transaction import EphemeralFailed, SqliteTransaction
 from baobab.storage.kv.tier_file import TierFile
-from baobab.storage.kv.transaction import EphemeralFailed, Transaction
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _LARGEST_GROUP = 1000
 
 class _WriteJob(NamedTuple):
     future: asyncio.Future[Any]
-    write: Callable[[Transaction], Any]
+    write: Callable[[SqliteTransaction], Any]
 
 
 class _WriteResult(NamedTuple):
@@ -57,7 +57,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="kv-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, write: Callable[[Transaction], T]) -> asyncio.Future[T]:
+    def submit(self, write: Callable[[SqliteTransaction], T]) -> asyncio.Future[T]:
         """Queues a write. The future fails with what `write` raised, or with StoreUnavailable if its group did not
         commit.
         """
@@ -91,7 +91,7 @@ class Writer:
     def _commit(self, group: list[_WriteJob]) -> list[_WriteResult]:
         outcomes: list[_WriteResult] = []
         try:
-            transaction = Transaction(self._durable, self._ephemeral, self._clock)
+            transaction = SqliteTransaction(self._durable, self._ephemeral, self._clock)
             outcomes.extend(_apply_job(transaction, job) for job in group)
             transaction.commit()
         except EphemeralFailed as exc:
@@ -122,7 +122,7 @@ class Writer:
             return
 
 
-def _apply_job(transaction: Transaction, job: _WriteJob) -> _WriteResult:
+def _apply_job(transaction: SqliteTransaction, job: _WriteJob) -> _WriteResult:
     transaction.touched_ephemeral = False
     try:
         return _WriteResult(job.future, job.write(transaction), None, transaction.touched_ephemeral)

@@ -18,11 +18,11 @@ from baobab.storage.kv.idempotency import SPACE, attempt_tokens, make_idempotent
 from baobab.storage.kv.postgres import schema, statements
 from baobab.storage.kv.postgres.reader import Reader
 from baobab.storage.kv.postgres.session import Rows, Session
-from baobab.storage.kv.postgres.statements import Place, Statement
+from baobab.storage.kv.postgres.statements import Statement
 from baobab.storage.kv.postgres.transaction import PostgresTransaction
 from baobab.storage.kv.postgres.writer import WriteJob, Writer
 from baobab.storage.kv.tier_file import Row
-from baobab.storage.kv.transaction import Transaction
+from baobab.storage.kv.transaction import Place, Transaction
 
 T = TypeVar("T")
 

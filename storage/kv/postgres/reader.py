@@ -11,8 +11,9 @@ from baobab.storage.kv.engine import Tier
 from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
 from baobab.storage.kv.postgres import statements
 from baobab.storage.kv.postgres.session import Rows, Session
-from baobab.storage.kv.postgres.statements import Place, Statement, require_text
+from baobab.storage.kv.postgres.statements import Statement, require_text
 from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.transaction import Place
 
 # Values have up to 256 KB, so a result with this many still fits in memory.
 _LARGEST_GROUP = 250

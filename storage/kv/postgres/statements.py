@@ -13,9 +13,7 @@ from baobab.storage.kv import page
 from baobab.storage.kv.engine import Tier
 from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.tier_file import Row
-
-# Space and key.
-Place = tuple[str, str]
+from baobab.storage.kv.transaction import Place
 
 
 class Statement(NamedTuple):

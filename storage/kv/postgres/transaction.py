@@ -1,22 +1,19 @@
-"""A group of writes, planned on a copy of the rows that were read under its locks.
+"""A group of writes, planned on the rows that were read under its locks.
 
-The rules are those of operations.py; nothing is sent until the whole group is planned. If a write needs to know more,
-it raises MoreNeeded: the writer reads that and plans the group again from the start, which costs microseconds.
+Nothing is sent until the whole group is planned. If a write needs to know more, it raises MoreNeeded: the writer reads
+that and plans the group again from the start, which costs microseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from baobab.storage.kv import expiry
-from baobab.storage.kv.engine import Quota, Tier, Usage
-from baobab.storage.kv.errors import KeysExhausted, StorageFull
+from baobab.storage.kv.engine import Tier, Usage
 from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.postgres import statements
-from baobab.storage.kv.postgres.statements import Place, Statement
-from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.postgres.statements import Statement
+from baobab.storage.kv.transaction import Place, StoredEntry, Transaction
 
 _NOTHING = Usage(0, 0)
 
@@ -39,15 +36,6 @@ class ExpiredCountNeeded(MoreNeeded):
     """The total decides about a quota, so expired entries must be subtracted."""
 
 
-class StoredEntry(NamedTuple):
-    """An entry, live or not; its size counts key and value. `row` is None if no write of the group needs the value."""
-
-    tier: Tier
-    size: int
-    expires: int | None
-    row: Row | None
-
-
 @dataclass
 class GroupState:
     """`usage` counts all stored entries of the spaces locked `alone`; `expired` counts those that are not live.
@@ -62,67 +50,10 @@ class GroupState:
     frozen: dict[str, bool] = field(default_factory=dict)
 
 
-class PostgresTransaction:
-    """Has the methods of Transaction that operations.py and idempotency.py call. A refused write leaves no
-    trace in it.
-    """
-
+class PostgresTransaction(Transaction):
     def __init__(self, state: GroupState, now: int) -> None:
-        self.now = now
+        super().__init__(now)
         self._state = state
-        self._after: dict[Place, StoredEntry | None] = {}
-        self._flushed: set[str] = set()
-        self._totals: dict[str, Usage] = {}
-        self._marks: dict[str, bool] = {}
-
-    def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
-        entry = self._find_live((space, key))
-        if entry is None:
-            return None
-        assert entry.row is not None, "a blind write reads a value"
-        return entry.tier, entry.row
-
-    def store(self, space: str, key: str, tier: Tier, row: Row, quota: Quota) -> None:
-        entry = self._find_live((space, key))
-        size = len(key) + len(row.value)
-        grown = Usage(1, size) if entry is None else Usage(0, size - entry.size)
-        if grown.keys > 0 or grown.bytes > 0:
-            self._admit(space, grown, quota)
-        self._replace((space, key), StoredEntry(tier, size, row.expires, row), grown)
-
-    def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
-        entry = self._find_live((space, key))
-        assert entry is not None
-        assert entry.row is not None
-        row = entry.row._replace(expires=expires, window=window)
-        self._replace((space, key), StoredEntry(tier, entry.size, expires, row), _NOTHING)
-
-    def remove(self, space: str, key: str) -> int:
-        entry = self._find_live((space, key))
-        if entry is None:
-            return 0
-        self._replace((space, key), None, Usage(-1, -entry.size))
-        return 1
-
-    def remove_all(self, space: str) -> int:
-        live = self.total(space, exact=True).keys
-        self._flushed.add(space)
-        self._totals[space] = _NOTHING
-        self._after = {place: after for place, after in self._after.items() if place[0] != space}
-        return live
-
-    def is_frozen(self, space: str) -> bool:
-        if space in self._marks:
-            return self._marks[space]
-        if space not in self._state.frozen and space not in self._state.alone:
-            raise LockNeeded(space)
-        return self._state.frozen.get(space, False)
-
-    def freeze(self, space: str) -> None:
-        self._marks[space] = True
-
-    def thaw(self, space: str) -> None:
-        self._marks[space] = False
 
     def remove_expired(self, space: str, keys: Sequence[str]) -> int:
         """Removes those of the keys that are still stored and still expired; returns how many there were."""
@@ -188,54 +119,30 @@ class PostgresTransaction:
     def _find_before(self, place: Place) -> StoredEntry | None:
         return None if place[0] in self._flushed else self._state.rows.get(place)
 
-    def _find_live(self, place: Place) -> StoredEntry | None:
-        if place in self._after:
-            return self._after[place]
-        before = self._find_before(place)
-        return before if before is not None and expiry.is_live(before.expires, self.now) else None
+    def _was_frozen(self, space: str) -> bool:
+        if space not in self._state.frozen and space not in self._state.alone:
+            raise LockNeeded(space)
+        return self._state.frozen.get(space, False)
 
-    def _replace(self, place: Place, after: StoredEntry | None, grown: Usage) -> None:
-        space = place[0]
-        if grown != _NOTHING and space != SPACE:
-            self._totals[space] = _add_usage(self.total(space), grown)
-        self._after[place] = after
-
-    def total(self, space: str, *, exact: bool = False) -> Usage:
-        """Returns the total of live entries; without `exact`, it may include expired ones."""
+    def _stored_usage(self, space: str) -> Usage:
         state = self._state
         if space not in state.alone:
             raise LockNeeded(space)
-        if exact and space not in state.expired and space not in self._flushed:
+        total, expired = state.usage.get(space, _NOTHING), state.expired.get(space, _NOTHING)
+        return Usage(total.keys - expired.keys, total.bytes - expired.bytes)
+
+    def _discount_expired(self, space: str) -> None:
+        if space not in self._state.alone:
+            raise LockNeeded(space)
+        if space not in self._state.expired:
             raise ExpiredCountNeeded(space)
-        if space not in self._totals:
-            total = state.usage.get(space, _NOTHING)
-            expired_usage = state.expired.get(space, _NOTHING)
-            self._totals[space] = Usage(total.keys - expired_usage.keys, total.bytes - expired_usage.bytes)
-        return self._totals[space]
 
-    def _admit(self, space: str, grown: Usage, quota: Quota) -> None:
-        if self._find_refusal(space, grown, quota, exact=False) is not None:
-            refusal = self._find_refusal(space, grown, quota, exact=True)
-            if refusal is not None:
-                raise refusal
-
-    def _find_refusal(
-        self, space: str, grown: Usage, quota: Quota, *, exact: bool
-    ) -> KeysExhausted | StorageFull | None:
-        max_keys, max_bytes = quota
-        if grown.keys > 0 and max_keys is not None:
-            used = self.total(space, exact=exact).keys
-            if used + grown.keys > max_keys:
-                return KeysExhausted(used, max_keys)
-        if grown.bytes > 0 and max_bytes is not None:
-            used = self.total(space, exact=exact).bytes
-            if used + grown.bytes > max_bytes:
-                return StorageFull(used, max_bytes)
-        return None
-
-
-def _add_usage(left: Usage, right: Usage) -> Usage:
-    return Usage(left.keys + right.keys, left.bytes + right.bytes)
+    def _replace(self, place: Place, before: StoredEntry | None, after: StoredEntry | None) -> None:
+        space = place[0]
+        resizes = before is None or after is None or before.size != after.size
+        if resizes and space != SPACE and space not in self._state.alone:
+            raise LockNeeded(space)
+        super()._replace(place, before, after)
 
 
 def _differs_in_expiry(before: StoredEntry | None, after: StoredEntry) -> bool:

@@ -23,16 +23,16 @@ from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
 from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.postgres import statements
 from baobab.storage.kv.postgres.session import Rows, Session
-from baobab.storage.kv.postgres.statements import Place, require_text
+from baobab.storage.kv.postgres.statements import require_text
 from baobab.storage.kv.postgres.transaction import (
     ExpiredCountNeeded,
     GroupState,
     LockNeeded,
     MoreNeeded,
     PostgresTransaction,
-    StoredEntry,
 )
 from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.transaction import Place, StoredEntry
 
 # Limits how long one group keeps other processes from its spaces.
 _LARGEST_GROUP = 1000

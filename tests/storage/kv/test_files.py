@@ -172,6 +172,21 @@ async def test_a_failing_ephemeral_file_does_not_refuse_durable_writes(sqlite: S
     assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
 
 
+async def test_a_flush_that_did_not_reach_the_ephemeral_file_is_not_acknowledged(sqlite: SqliteEngine) -> None:
+    await sqlite.put("app", "light", b"1", None, Tier.EPHEMERAL, FREE)
+    with files_no_larger_than(400_000):
+        # The first write keeps the thread busy, so that the others are one group.
+        _, flushed, large = await asyncio.gather(
+            sqlite.put("other", "small", b"1", None, Tier.DURABLE, FREE),
+            sqlite.flush("app"),
+            sqlite.put("other", "large", b"1" * 1_000_000, None, Tier.EPHEMERAL, FREE),
+            return_exceptions=True,
+        )
+    assert isinstance(large, StoreUnavailable)
+    assert isinstance(flushed, StoreUnavailable) == (await sqlite.get("app", "light") == b"1")
+    assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
+
+
 async def test_one_callers_mistake_stays_with_that_caller(sqlite: SqliteEngine) -> None:
     mistake, other = await asyncio.gather(
         sqlite.put("app", "\ud800", b"1", None, Tier.DURABLE, FREE),
