@@ -22,27 +22,18 @@ from tests.cli.server_process import TIMEOUT_SECONDS, run_server
 from tests.clients.install import NODE
 from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
+from tests.docs.shell import run_shell, set_variables
 
 PAGE = ROOT / "docs/agents.md"
-INIT = """curl -s $BAOBAB/init -H "Authorization: Bearer $KEY" -d '{"name": "asking"}'"""
 
 
 def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
     with run_server(tmp_path / "data") as server:
-        begin = [f"BAOBAB={server.address}", f"KEY={server.key}"]
-        begin.append(f"APP=$({INIT} | grep -o 'app_[a-z0-9]\\{{12\\}}' | head -n 1)")
-        script = "\n".join([*begin, *find_blocks(PAGE.read_text(), "sh")])
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    assert "event: run_end" in done.stdout
-    assert '"output":8' in done.stdout
-    assert '"status":"cancelled"' in done.stdout
+        script = "\n".join(find_blocks(PAGE.read_text(), "sh"))
+        printed = run_shell(set_variables(server) + script)
+    assert "event: run_end" in printed
+    assert '"output":8' in printed
+    assert '"status":"cancelled"' in printed
 
 
 Received = tuple[dict[str, str], bytes]

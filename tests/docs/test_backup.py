@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,25 +14,13 @@ import redis
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
+from tests.docs.shell import run_shell
 from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 
 OPERATING = (ROOT / "docs" / "operating.md").read_text()
 SCALING = (ROOT / "docs" / "scaling.md").read_text()
 SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlYy0="
 KEY = "bb_sk_" + "R" * 40
-
-
-def run_shell(command: str, folder: Path, **environment: str) -> None:
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def open_client(server: ServerProcess, key: str) -> httpx.Client:

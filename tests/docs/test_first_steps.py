@@ -13,10 +13,10 @@ import pytest
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
+from tests.docs.shell import check_order, run_shell, set_variables
 from tests.ports import free_port
 
 DOCS = ROOT / "docs"
-INIT = """curl -s $BAOBAB/init -H "Authorization: Bearer $KEY" -d '{"name": "steps"}'"""
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +55,7 @@ def wait_until_it_answers(address: str) -> None:
 def follow(page: str, server: ServerProcess, port: str = "9500") -> None:
     """Types the shell commands of a page, and fails unless the answers in its comments were printed in their order."""
     script = "\n".join(find_blocks((DOCS / page).read_text(), "sh")).replace("9500", port)
-    begin = f"BAOBAB={server.address}\nKEY={server.key}\nAPP=$({INIT} | grep -o 'app_[a-z0-9]\\{{12\\}}' | head -n 1)\n"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", begin + script],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    promised, printed = re.findall(r"^# (.*)$", script, re.MULTILINE), done.stdout
-    assert promised
-    for answer in promised:
-        before, found, printed = printed.partition(answer)
-        assert found, f"{answer} does not follow {before}"
+    check_order(run_shell(set_variables(server) + script), *re.findall(r"^# (.*)$", script, re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", ["first-agent.md", "memory.md", "answers.md"])

@@ -1,0 +1,188 @@
+"""What the pages about refusals, leaked keys, public pages and budgets tell a reader to type works as written."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
+from tests.docs.blocks import find_blocks
+from tests.docs.generate import ROOT
+from tests.docs.shell import check_order, run_shell, set_variables
+from tests.docs.test_first_steps import wait_until_it_answers
+from tests.ports import free_port
+
+REFUSED, LEAKED, PUBLIC, BUDGETS = (
+    (ROOT / "docs" / page).read_text() for page in ("refused.md", "leaked-key.md", "public-page.md", "try-budgets.md")
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the server was started, where the pages' relative paths lead."""
+    root = tmp_path_factory.mktemp("recipes")
+    (root / ".venv" / "bin").mkdir(parents=True)
+    (root / ".venv" / "bin" / "baobab").symlink_to(Path(sys.executable).with_name("baobab"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def parrot_port(folder: Path) -> Iterator[str]:
+    """The port at which the model server of the page answers."""
+    port = str(free_port())
+    (program,) = find_blocks(BUDGETS, "python")
+    (folder / "parrot.py").write_text(program.replace("9900", port))
+    with subprocess.Popen([sys.executable, "parrot.py"], cwd=folder, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until_it_answers(f"http://127.0.0.1:{port}/v1/models")
+            yield port
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, parrot_port: str) -> Iterator[ServerProcess]:
+    (start,) = find_blocks(BUDGETS, "console")
+    (servers,) = re.findall(r"BAOBAB_AI_SERVERS=(\S+)", start)
+    settings = {"BAOBAB_AI_SERVERS": servers.replace("9900", parrot_port), "BAOBAB_ACCESS_LOG": "1"}
+    with run_server(folder / "data", settings=settings) as process:
+        yield process
+
+
+def keep_variables(server: ServerProcess) -> tuple[str, str]:
+    """A new app, and the commands that set the pages' variables to it."""
+    commands = set_variables(server)
+    app = run_shell(f"{commands}echo $APP").strip()
+    return app, f"BAOBAB={server.address}\nKEY={server.key}\nAPP={app}\n"
+
+
+def open_client(server: ServerProcess, key: str = "") -> httpx.Client:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return httpx.Client(base_url=server.address, headers=headers, timeout=TIMEOUT_SECONDS)
+
+
+def read_bodies(printed: str) -> list[dict[str, Any]]:
+    """The JSON objects that were printed one after the other."""
+    bodies = []
+    while printed := printed.strip():
+        body, end = json.JSONDecoder().raw_decode(printed)
+        bodies.append(body)
+        printed = printed[end:]
+    return bodies
+
+
+def test_a_refusal_is_found_in_each_place_that_the_page_names(server: ServerProcess) -> None:
+    (first,) = find_blocks(REFUSED.partition("\n## ")[0], "sh")
+    of_keys, of_app, of_server = find_blocks(REFUSED, "sh", below="Afterwards: four places")
+    app, variables = keep_variables(server)
+    answer = run_shell(variables + first)
+    assert answer.startswith("HTTP/1.1 404 ")
+    (request_id,) = re.findall(r"^x-request-id: (\S+)", answer, re.MULTILINE | re.IGNORECASE)
+    with open_client(server, server.key) as calls:
+        refused = calls.delete(f"/v1/{app}/agents/nobody")
+    assert refused.status_code == 404
+
+    now = datetime.now(UTC)
+    begin, end = (f"{now + timedelta(days):%Y-%m-%dT%H:%M:%SZ}" for days in (-1, 1))
+    of_keys, of_app = (
+        re.sub(r"to=[\dTZ:-]+", f"to={end}", re.sub(r"from=[\dTZ:-]+", f"from={begin}", text))
+        for text in (of_keys, of_app)
+    )
+    (body,) = read_bodies(run_shell(variables + of_keys))
+    assert [(row["key"], row["error_code"]) for row in body["entries"]] == [("nowhere", "not_found")]
+
+    rows = read_bodies(run_shell(variables + of_app.replace("req_PUT_YOURS_HERE", refused.headers["x-request-id"])))
+    assert [row["event_type"] for row in rows] == ["agent.delete_failed"] * 2, "once by outcome, once by its request"
+
+    start, search = of_server.splitlines()
+    assert start == "BAOBAB_ACCESS_LOG=1 make serve 2> server.log"
+    line = run_shell(search.replace("req_PUT_YOURS_HERE", request_id).replace("server.log", str(server.log)))
+    assert json.loads(line)["status"] == 404
+
+
+def test_a_leaked_key_is_replaced_revoked_and_looked_up_by_the_steps_of_the_page(
+    server: ServerProcess, folder: Path
+) -> None:
+    app, variables = keep_variables(server)
+    with open_client(server, server.key) as calls:
+        leaked = calls.post("/api-keys", json={"name": "deploy"}).json()
+    with open_client(server, leaked["key"]) as calls:
+        calls.put(f"/v1/{app}/kv/changed", json={"value": 1}).raise_for_status()
+        calls.post("/api-keys", json={"name": "made"}).raise_for_status()
+    script = "\n".join(find_blocks(LEAKED, "sh"))
+    assert script.count("PUT_ITS_ID_HERE") == 1
+    printed = run_shell(variables + script.replace("PUT_ITS_ID_HERE", leaked["key_id"]), folder)
+    check_order(printed, '"name":"deploy"', '"name":"deploy-2"', *re.findall(r"^# (.*)$", script, re.MULTILINE))
+    _, _, looked_up = printed.partition('"keys_revoked":2}')
+    check_order(
+        looked_up, '"logs":', f'"actor_id":"{leaked["key_id"]}"', '"usage":', '"approvals":[]', "api_key.create|"
+    )
+    with open_client(server, leaked["key"]) as calls:
+        assert calls.get("/apps").status_code == 401
+
+
+def test_each_place_that_a_leaked_key_may_have_changed_can_be_read(server: ServerProcess) -> None:
+    app, _ = keep_variables(server)
+    with open_client(server, server.key) as calls:
+        organisation = calls.get("/v1/organizations").json()["organizations"][0]["id"]
+        _, _, table = LEAKED.partition("| What it may have left | Where |")
+        places = [path for line in table.splitlines() for path in re.findall(r"`GET (\S+)`", line)]
+        assert len(places) > 5
+        for path in places:
+            answer = calls.get(path.replace("APP_ID", app).replace("ORG_ID", organisation))
+            assert answer.status_code == 200, path
+
+
+def test_an_operator_without_a_key_revokes_one_by_the_commands_of_the_page(server: ServerProcess, folder: Path) -> None:
+    rescue, listing, revoking = re.findall(r"`(\.venv/bin/baobab keys [^`]+)`", LEAKED)
+    assert "bb_sk_" in run_shell(rescue, folder)
+    (line,) = [line for line in run_shell(listing, folder).splitlines() if "rescue" in line]
+    key_id = re.search(r"[0-9a-f-]{36}", line)
+    assert key_id, line
+    run_shell(revoking.replace("ID", key_id[0]), folder)
+
+
+def test_the_public_page_reads_the_number_and_its_visitors_cannot_write_it(server: ServerProcess) -> None:
+    app, variables = keep_variables(server)
+    script = "\n".join(find_blocks(PUBLIC, "sh"))
+    check_order(run_shell(variables + script), *re.findall(r"^# (.*)$", script, re.MULTILINE))
+    (address,) = re.findall(r'const address = "https://[^/]+(\S+)";', PUBLIC)
+    path = address.replace("APP_ID", app)
+    page = {"origin": "https://shop.example"}
+    with open_client(server) as visitor:
+        answer = visitor.get(path, headers=page)
+        assert (answer.json(), answer.headers["access-control-allow-origin"]) == ({"value": 1}, page["origin"])
+        assert visitor.get(path, headers={"origin": "https://other.example"}).status_code == 403
+        assert visitor.post(f"{path}/incr", headers=page).status_code in {401, 403}
+        with open_client(server, server.key) as owner:
+            owner.post(f"/v1/{app}/secure").raise_for_status()
+        assert visitor.get(path, headers=page).status_code == 401
+
+
+def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess) -> None:
+    app, variables = keep_variables(server)
+    limit, spend, run, look = find_blocks(BUDGETS, "sh")
+    run_shell(variables + limit)
+    *answered, refused = read_bodies(run_shell(variables + spend))
+    assert [answer["usage"]["completion_tokens"] for answer in answered] == [20] * 4
+    (shown,) = read_bodies(find_blocks(BUDGETS, "json")[0])
+    error, promised = refused["error"], shown["error"]
+    assert error["message"].startswith(promised["message"].removesuffix(" ..."))
+    promised["message"] = error["message"]
+    promised["budget"] |= {name: error["budget"][name] for name in ("subject_id", "resets_at")}
+    assert {name: error[name] for name in promised} == promised
+    with open_client(server, server.key) as calls:
+        short = {"model": "shop/parrot", "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}
+        assert calls.post(f"/v1/{app}/chat/completions", json=short).status_code == 200
+    assert '"type":"model_failed"' in run_shell(variables + run)
+    printed = run_shell(variables + look)
+    check_order(printed, '"spent_usd":0.1005', '"model":"shop/parrot"')
+    with open_client(server, server.key) as calls:
+        assert not calls.get("/dashboard/billing/budgets").json()["budgets"]
