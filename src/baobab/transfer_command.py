@@ -265,7 +265,8 @@ async def _list_left_behind(here: Settings, source: _Side) -> list[str]:
 def _list_next_steps(here: Settings, there: Settings) -> list[str]:
     if there.rows_url.startswith(SQLITE):
         return [
-            f"Start it without BAOBAB_DATABASE_URL, with BAOBAB_DATA={there.data} and BAOBAB_REGION={there.region}.",
+            "Start it without BAOBAB_DATABASE_URL, BAOBAB_VALKEY_URL and BAOBAB_KV, "
+            f"with BAOBAB_DATA={there.data} and BAOBAB_REGION={there.region}.",
             f"Secrets are sealed as they were; the keys are in {there.secret_file}.",
             *([f"Files stay where they are: BAOBAB_OBJECTS_URL={there.objects_url}"] if there.objects_url else []),
             "The data on the servers is unchanged. Start nothing on it any more.",

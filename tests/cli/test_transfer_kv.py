@@ -243,7 +243,9 @@ async def test_without_a_valkey_or_a_place_to_go_it_is_one_line(tmp_path: Path) 
 
 @pytest.mark.parametrize("here", ["postgres"], indirect=True)
 async def test_the_old_layout_moves_back_to_files_in_one_step(here: Installation, tmp_path: Path) -> None:
-    here.transfer("--to", str(tmp_path / "files"))
+    assert "without BAOBAB_DATABASE_URL, BAOBAB_VALKEY_URL and BAOBAB_KV" in here.transfer(
+        "--to", str(tmp_path / "files")
+    )
     moved = Installation(tmp_path / "files", "", "")
     moved.app = here.app
     assert await moved.read_values() == VALUES
