@@ -13,7 +13,7 @@ _MOST_FOUND = 20
 
 NOTHING_FOUND = (
     "No tool matches this. Describe what you want to do in other, plainer words, or name the thing that it is about. "
-    "These are the families of tools."
+    "These are the toolsets."
 )
 
 DESCRIBED: list[dict[str, Any]] = [

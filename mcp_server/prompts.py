@@ -19,7 +19,7 @@ QUICKSTART = "quickstart"
 _SUMMARY = "How to begin with Baobab: first calls, more tools, errors, approvals."
 _TEXT = """\
 You have Baobab, a backend for AI agents and the apps around them. Every capability is one tool; this connection \
-offers {count} in these families: {families}.
+offers {count} in these toolsets: {families}.
 
 {app}
 

@@ -72,7 +72,7 @@ class Views:
             return None, True
         unknown = sorted(names - self._toolsets)
         if unknown or not names:
-            raise self._build_invalid(f"There is no family of tools `{(unknown or [''])[0][:60]}`.")
+            raise self._build_invalid(f"There is no toolset `{(unknown or [''])[0][:60]}`.")
         return names, False
 
     def _parse_choice(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> Any:

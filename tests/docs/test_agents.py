@@ -32,6 +32,7 @@ def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
         script = "\n".join(find_blocks(PAGE.read_text(), "sh"))
         printed = run_shell(set_variables(server) + script)
     assert "event: run_end" in printed
+    assert '"max_runs_per_user_per_hour":20' in printed
     assert '"output":8' in printed
     assert '"status":"cancelled"' in printed
 

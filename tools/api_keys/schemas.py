@@ -17,7 +17,7 @@ class CreatedKey(TypedDict):
     prefix: Annotated[str, Field(description="The first 12 characters, by which lists show it.")]
     name: str
     scopes: list[str]
-    toolsets: Annotated[list[str] | None, Field(description="The families of tools it opens; null is all.")]
+    toolsets: Annotated[list[str] | None, Field(description="The toolsets that it opens; null is all.")]
     read_only: bool
     approval: Annotated[Policy, Field(description="The effect from which on its calls wait for a person's approval.")]
     created_at: datetime

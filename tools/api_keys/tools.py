@@ -83,7 +83,7 @@ async def api_keys_create(
     organization_id: the organisation the key is pinned to; for an app key it is the app's.
     scopes: the older form, instead of all but the name: `*` for an account key, `ai:gateway` for a key that opens the
       AI gateway only, `substrate` for a substrate key.
-    toolsets: the families of tools that the key opens, such as `kv`; all when left out.
+    toolsets: the toolsets that the key opens, such as `kv`; all when left out.
     read_only: whether the key can only read.
     approval: from which effect on a call of the key waits for a person: `destructive`, `external` (what leaves the
       platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with fewer limits than
@@ -161,7 +161,7 @@ async def api_keys_list(
     """List live API keys by their prefix: your own; admins and owners see all of their organisation's.
 
     scope: only keys with this scope, such as `*`, `ai:gateway`, `substrate` or `app:app_1a2b3c4d5e6f`; `account` and
-      `app` name the two families.
+      `app` list all keys of that kind.
     """
     organisation = organization_id or call.account.organisation_id
     role = await _role_in(call, organisation)
@@ -205,7 +205,7 @@ async def api_keys_update(
     """Rename a key or change its limits; what is left out stays. In force within 2 s.
 
     name: what it is for, in a few words.
-    toolsets: the families of tools that the key opens; null opens all.
+    toolsets: the toolsets that the key opens; null opens all.
     read_only: whether it can only read.
     approval: from which effect on its calls wait for a person; `none`, never.
     """
@@ -287,7 +287,7 @@ async def _live(call: Call, key_id: str) -> Any:
 
 
 def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
-    # Check all the requested families first: narrowing drops the unknown ones.
+    # Check all the requested toolsets first: narrowing drops the unknown ones.
     requested = Limits(open_families(call.registry, toolsets, "none"), read_only, approval)
     narrowed = narrow_limits(requested, call.caller.limits)
     return replace(narrowed, toolsets=open_families(call.registry, narrowed.toolsets, narrowed.approval))

@@ -1,4 +1,4 @@
-"""The family of approvals."""
+"""The toolset of approvals."""
 
 from baobab.tools.core.limits import APPROVAL_REQUESTS
 from baobab.tools.core.toolset import Toolset

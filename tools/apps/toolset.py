@@ -1,4 +1,4 @@
-"""The family of apps."""
+"""The toolset of apps."""
 
 from baobab.tools.core.toolset import Toolset
 

@@ -1,4 +1,4 @@
-"""The family of the audit log."""
+"""The toolset of the audit log."""
 
 from baobab.tools.core.toolset import Toolset
 

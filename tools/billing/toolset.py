@@ -1,4 +1,4 @@
-"""The family of billing tools."""
+"""The toolset of billing."""
 
 from baobab.tools.core.toolset import Toolset
 

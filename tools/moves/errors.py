@@ -1,4 +1,4 @@
-"""The errors of moves, and the envelope of the family."""
+"""The errors of moves, and the envelope of the toolset."""
 
 from typing import Any
 

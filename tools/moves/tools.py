@@ -110,7 +110,7 @@ async def _preview_abort(call: Call, app_id: AppId, migration_id: MoveId) -> str
     guard=Guard(preview=_preview_abort),
 )
 async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborting:
-    """Give a move up, and leave the app where it is. Not possible once requests go to the new region."""
+    """Abort a move, so that the app stays in its region. Not possible once requests go to the new region."""
     row = await _of_app(call, app_id, migration_id)
     before = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
     early = (moves_table.c.current_step.in_(BEFORE_FLIP), moves_table.c.ending.is_(None))

@@ -1,4 +1,4 @@
-"""The family of moves."""
+"""The toolset of moves."""
 
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.moves.errors import (

@@ -10,7 +10,7 @@ from baobab.tools.core.effects import Policy
 
 
 class Family(TypedDict):
-    """A family of tools."""
+    """A toolset."""
 
     name: str
     description: str
@@ -24,7 +24,7 @@ class AskedFor(TypedDict):
     client_document: Annotated[bool, Field(description="Whether the client's id is the address of its own document.")]
     redirect_host: Annotated[str, Field(description="Whom the key goes to: a host, or the scheme of a local program.")]
     scopes: list[str]
-    families: Annotated[list[Family], Field(description="What the key may be narrowed to: families of tools.")]
+    families: Annotated[list[Family], Field(description="The toolsets that the key may be narrowed to.")]
     server: Annotated[str, Field(description="The host name of this server that the client used.")]
     expires_at: datetime
 
@@ -74,7 +74,7 @@ class Program(TypedDict):
     organization_id: str
     organization_name: str
     scope: str
-    toolsets: Annotated[list[str] | None, Field(description="The families of tools that it may use; null is all.")]
+    toolsets: Annotated[list[str] | None, Field(description="The toolsets that it may use; null is all.")]
     only_app_id: Annotated[str | None, Field(description="The only app that it may use; null for all that you may.")]
     only_app_name: str | None
     read_only: bool

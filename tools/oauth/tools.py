@@ -164,7 +164,7 @@ async def oauth_decide(
     organization_id: the organisation whose key it will be.
     read_only: whether the key only reads.
     approval: from which effect on a call of the key waits for a person.
-    toolsets: the families of tools that the key opens; all when left out.
+    toolsets: the toolsets that the key opens; all when left out.
     only_app_id: the only app that the key opens, one of the organisation's; all that the account may when left out.
     last_day: the day (UTC) at whose end the access ends for good; when left out, it lasts until it is revoked.
     """

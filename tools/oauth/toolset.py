@@ -1,4 +1,4 @@
-"""The family of OAuth."""
+"""The toolset of OAuth."""
 
 from baobab.tools.core.toolset import Toolset
 

@@ -1,4 +1,4 @@
-"""The family of suggestions."""
+"""The toolset of suggestions."""
 
 from baobab.tools.core.toolset import Toolset
 

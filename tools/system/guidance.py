@@ -153,7 +153,7 @@ POST {base}/v1/APP_ID/agents/note-keeper/runs/RUN_ID/resume
 ## Errors
 
 Every error has a `code`, a `message` and a `remediation`. Do what the remediation says before you try again. The
-shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the KV family and the
+shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the key-value store and
 agents answer `{{"error": CODE, "message", "remediation"}}`, the models `{{"error": {{"message", "type", "code"}}}}`.
 429 carries `Retry-After` in seconds. All codes: {base}/docs/errors
 

@@ -67,7 +67,8 @@ async def agents_runs_fork(
     What the earlier run had done by then is not done again; what follows waits for approvals of its own. With another
     `input` or `state`, the edge that is taken from there is decided anew.
 
-    step: after which it goes on, as told by node_start; 0 is the beginning; left out, the last that something follows.
+    step: the step after which it continues, as in `node_start`; 0 is the beginning; left out, the last step is made
+      again.
     input: what the graph calls `input` from there on, for those who run the app.
     state: values of keys that nodes of the graph write, in place of theirs; for those who run the app.
     idempotency_key: the same one twice is one run.

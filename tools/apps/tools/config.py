@@ -173,7 +173,7 @@ async def config_auth_hooks(
     app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
     post_auth_function: FunctionName | None,
 ) -> AuthHookSet:
-    """Choose the function that is told of each sign-in, or remove it with null.
+    """Set the function that runs after each sign-in, or remove it with null.
 
     post_auth_function: name of a deployed function, or null.
     """

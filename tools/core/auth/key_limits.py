@@ -18,7 +18,7 @@ _OF_ONE_KEY = frozenset({"approvals"})
 
 
 class UnknownToolset(BadRequest):
-    summary = "There is no such family of tools."
+    summary = "There is no such toolset."
     remediation = "Use names of details.known."
 
 
@@ -89,5 +89,5 @@ def open_families(registry: ToolRunner, toolsets: Iterable[str] | None, approval
     known = {toolset.name for toolset in registry.toolsets}
     unknown = sorted(set(toolsets) - known)
     if unknown:
-        raise UnknownToolset(f"No family of tools is called `{unknown[0]}`.", details={"known": sorted(known)})
+        raise UnknownToolset(f"No toolset is called `{unknown[0]}`.", details={"known": sorted(known)})
     return frozenset({*toolsets, "approvals"} if approval != "none" else toolsets)
