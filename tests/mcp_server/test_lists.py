@@ -259,7 +259,7 @@ async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.Mo
     ("query", "said"),
     [
         ("toolsets=kv,nonsense", "nonsense"),
-        ("toolsets=", "family"),
+        ("toolsets=", "toolset"),
         ("app_id=app_%00", "app_id"),
         ("read_only=yes", "read_only"),
         ("results=xml", "results"),
