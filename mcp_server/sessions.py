@@ -80,7 +80,7 @@ class Sessions:
         if len(self._passed_on) == _MOST_PASSED_ON and now - self._passed_on[0] < 1:
             return
         self._passed_on.append(now)
-        async with self._services.database.writing_unit() as unit:
+        async with self._services.database.writing_unit(lock=None) as unit:
             await self._services.notices.publish(unit, _NOTICE, name)
 
     def _on_cancel_notice(self, name: str) -> None:

@@ -35,7 +35,7 @@ from baobab.runtime.addresses import (
 )
 from baobab.runtime.host_resolver import get_host_resolver
 from baobab.runtime.job_slots import network_wait
-from baobab.runtime.keyed_semaphore import KeyedSemaphore
+from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.tools.core.tenancy import current_tenant
 
 if TYPE_CHECKING:

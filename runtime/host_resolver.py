@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from baobab.runtime.keyed_semaphore import KeyedSemaphore
+from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.tools.core.tenancy import STRANGER, current_tenant
 
 if TYPE_CHECKING:

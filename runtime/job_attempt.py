@@ -68,8 +68,8 @@ class JobAttempt:
         self.ended = True
 
     @asynccontextmanager
-    async def writing(self, *, last: bool = False) -> AsyncIterator[Unit]:
-        async with self.database.writing_unit() as unit:
+    async def writing(self, *, last: bool = False, lock: str | None = None, bulk: bool = False) -> AsyncIterator[Unit]:
+        async with self.database.writing_unit(lock=lock, bulk=bulk) as unit:
             await self.hold(unit, last=last)
             yield unit
 
@@ -89,6 +89,6 @@ class JobAttempt:
         return Event(row.id, row.type, row.at, row.app_id, row.data)
 
     async def _update_row(self, values: Mapping[str, Any]) -> None:
-        async with self.database.writing(write_lock=False) as connection:
+        async with self.database.writing(lock=None) as connection:
             if (await connection.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
                 raise JobLost

@@ -222,7 +222,7 @@ class JobRunner:
                 continue
             row = {"id": f"{kind.name}:{round_}", "kind": kind.name, "arguments": {}, "due_at": now}
             row["tenant"] = PLATFORM
-            async with self._database.writing_unit() as unit:
+            async with self._database.writing_unit(lock=None) as unit:
                 await insert_new(unit, row | {"epoch": 0, "attempts": 0, "created_at": now})
             self._rounds[kind.name] = round_
 
@@ -262,7 +262,7 @@ class JobRunner:
         }
         # Does not wait for rows that another process is claiming at this moment.
         claim = update(jobs).where(jobs.c.id.in_(due_ids.with_for_update(skip_locked=True))).values(**values)
-        async with self._database.writing(write_lock=False) as connection:
+        async with self._database.writing(lock=None) as connection:
             return list((await connection.execute(claim.returning(jobs))).all())
 
     def _due_condition(self, now: datetime, reservation: SlotReservation) -> ColumnElement[bool]:
@@ -331,7 +331,7 @@ class JobRunner:
             select(jobs.c.id).where(is_claimed, jobs.c.held_by == self._runner_id).with_for_update(skip_locked=True)
         )
         renewal = update(jobs).where(jobs.c.id.in_(unlocked_ids), jobs.c.finished_at.is_(None))
-        async with self._database.writing(write_lock=False) as connection:
+        async with self._database.writing(lock=None) as connection:
             await connection.execute(renewal.values(due_at=self._clock.now() + LEASE))
         async with self._database.reading() as connection:
             return {(row.id, row.epoch) for row in await connection.execute(select(*columns).where(is_claimed))}

@@ -140,7 +140,7 @@ async def _prune_jobs(job: Job) -> None:
         batch = select(table.c.id).where(condition).limit(_PRUNE_BATCH)
         removed = _PRUNE_BATCH
         while removed == _PRUNE_BATCH:
-            async with job.writing() as unit:
+            async with job.writing(bulk=True) as unit:
                 removed = (await unit.execute(delete(table).where(table.c.id.in_(batch)))).rowcount
 
 

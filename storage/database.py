@@ -63,11 +63,16 @@ class DatabaseConnection(Protocol):
         ...
 
 
+INSTALLATION = "*"
+"""The lock of what belongs to no tenant: the schema, the first account, a transfer."""
+
+
 class Database(ABC):
     """One database.
 
-    Transactions that write exclude each other, across processes too: a writer sees everything that was written before,
-    and nothing is written in between. A reader never waits for a writer.
+    A transaction that writes holds the lock of one tenant, an app or else an organisation: of transactions with the
+    same lock, in all processes, each sees everything that was written before, and nothing is written in between. Those
+    of other tenants do not wait for it, where the database allows that. A reader never waits for a writer.
     """
 
     def __init__(self) -> None:
@@ -90,12 +95,12 @@ class Database(ABC):
 
     @abstractmethod
     def writing(
-        self, *, write_lock: bool = True, bulk: bool = False
+        self, *, lock: str | None = INSTALLATION, bulk: bool = False
     ) -> AbstractAsyncContextManager[DatabaseConnection]:
         """Opens a transaction that commits when the block ends and rolls back when it raises.
 
-        write_lock: False for a single statement that is correct without the lock; where the database allows it, it then
-        waits for no other writer (docs/decisions/0012-postgres-turns.md).
+        lock: the tenant whose lock it holds, by the id of an app, or else of an organisation or account. None for
+        statements that are correct whoever writes at the same time (docs/decisions/0025-tenant-locks.md).
 
         bulk: True for statements that may take longer than a few milliseconds, such as those that change thousands of
         rows: they must not run on the event loop.
@@ -135,6 +140,10 @@ class Database(ABC):
         """How many connections of this process are in use at the moment."""
 
     @abstractmethod
+    async def take_lock(self, connection: Any, lock: str) -> None:
+        """Takes another tenant's lock in a transaction that has begun; called for `Unit.hold`."""
+
+    @abstractmethod
     async def announce_at_commit(self, unit: "Unit") -> None:
         """Wakes other processes that wait for an announcement, when the unit is committed; called for
         `Unit.announce`.
@@ -144,13 +153,13 @@ class Database(ABC):
     async def wait_for_announcement(self, seconds: float) -> None:
         """Returns when another process has announced something, or after `seconds`."""
 
-    def build_unit(self, *, write: bool) -> "Unit":
-        return Unit(self, write=write)
+    def build_unit(self, *, write: bool, lock: str | None = INSTALLATION) -> "Unit":
+        return Unit(self, write=write, lock=lock)
 
     @asynccontextmanager
-    async def writing_unit(self, *, bulk: bool = False) -> AsyncIterator["Unit"]:
+    async def writing_unit(self, *, lock: str | None = INSTALLATION, bulk: bool = False) -> AsyncIterator["Unit"]:
         """Yields a unit that writes: committed when the block ends, rolled back when it raises."""
-        unit = Unit(self, write=True, bulk=bulk)
+        unit = Unit(self, write=True, lock=lock, bulk=bulk)
         try:
             yield unit
         except BaseException as exc:
@@ -162,12 +171,13 @@ class Database(ABC):
 class Unit:
     """The unit of work of one call: a transaction that begins at its first statement, if it has any."""
 
-    __slots__ = ("_after", "_announcing", "_bulk", "_connection", "_context", "database", "writes")
+    __slots__ = ("_after", "_announcing", "_bulk", "_connection", "_context", "_lock", "database", "writes")
 
-    def __init__(self, database: Database, *, write: bool, bulk: bool = False) -> None:
-        """bulk: as `Database.writing` has it."""
+    def __init__(self, database: Database, *, write: bool, lock: str | None = None, bulk: bool = False) -> None:
+        """lock, bulk: as `Database.writing` has them."""
         self.database = database
         self.writes = write
+        self._lock = lock
         self._bulk = bulk
         self._context: Any = None
         self._connection: DatabaseConnection | None = None
@@ -178,6 +188,19 @@ class Unit:
     def is_untouched(self) -> bool:
         """Whether there is nothing to commit."""
         return self._connection is None and self._after is None
+
+    def lock_for(self, tenant: str | None) -> None:
+        """Names the tenant whose lock this unit shall hold, before its first statement; None for no lock."""
+        if self._connection is None:
+            self._lock = tenant
+
+    async def hold(self, tenant: str) -> None:
+        """Holds the lock of a tenant from now on: what is read afterwards stays as it is until the end."""
+        if not self.writes or self._lock == tenant:
+            return
+        connection = await self._begin()
+        with ErrorTranslator(self.database):
+            await self.database.take_lock(connection, tenant)
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement. An IntegrityError passes through, since only the caller knows what it means."""
@@ -238,11 +261,16 @@ class Unit:
 
     async def _begin(self) -> DatabaseConnection:
         if self._connection is None:
-            context = self.database.writing(bulk=self._bulk) if self.writes else self.database.reading()
+            context = self._open_transaction()
             self._connection = await context.__aenter__()
             # Set only once the context has been entered, so that it is never left otherwise.
             self._context = context
         return self._connection
+
+    def _open_transaction(self) -> AbstractAsyncContextManager[DatabaseConnection]:
+        if self.writes:
+            return self.database.writing(lock=self._lock, bulk=self._bulk)
+        return self.database.reading()
 
     async def _announce(self) -> None:
         self._announcing = False

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Column, String, Table, delete, insert, select
 
-from baobab.storage.database import Database
+from baobab.storage.database import INSTALLATION, Database
 from baobab.storage.kv.engine import Engine, Quota, Tier
 from baobab.storage.objects.store import ObjectStore
 from baobab.storage.tables import Instant, build_upsert, metadata
@@ -61,7 +61,7 @@ class Identity:
         async with rows.reading() as connection:
             row = (await connection.execute(select(installation_table))).first()
         if row is None:
-            async with rows.writing() as connection:
+            async with rows.writing(lock=INSTALLATION) as connection:
                 row = (await connection.execute(select(installation_table))).first()
                 if row is None:
                     new_id = str(uuid.uuid4())
@@ -79,7 +79,7 @@ class Identity:
         """Writes the id into the database of a further region. Raises StoreLost if it belongs to another
         installation.
         """
-        async with database.writing() as connection:
+        async with database.writing(lock=INSTALLATION) as connection:
             row = (await connection.execute(select(installation_table))).first()
             if row is None:
                 values = {"id": self.id, "region": name, "created_at": self._now}
@@ -128,7 +128,7 @@ class Identity:
             recorded = set((await connection.execute(select(installation_stores.c.store))).scalars())
         new = [{"store": store, "seen_at": self._now} for store in self._seen if store not in recorded]
         if new:
-            async with self._rows.writing() as connection:
+            async with self._rows.writing(lock=INSTALLATION) as connection:
                 adding = build_upsert(self._rows.dialect, installation_stores).on_conflict_do_nothing()
                 await connection.execute(adding, new)
 
@@ -148,7 +148,7 @@ async def load_id(rows: Database) -> str | None:
 
 async def forget_store(rows: Database, store: str) -> bool:
     """Lets a store that has lost its data start again empty. Returns False if no such store is recorded."""
-    async with rows.writing() as connection:
+    async with rows.writing(lock=INSTALLATION) as connection:
         result = await connection.execute(delete(installation_stores).where(installation_stores.c.store == store))
         return result.rowcount > 0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from baobab.storage.database import Database
+from baobab.storage.database import INSTALLATION, Database
 
 _FOLDER = Path(__file__).parent / "migrations"
 
@@ -37,7 +37,7 @@ async def migrate(database: Database) -> list[str]:
         return []
     if before is not None and before not in known:
         raise SchemaTooNew(f"the database is at revision {before}; this version knows {known[0]} to {known[-1]}")
-    async with database.writing() as connection:
+    async with database.writing(lock=INSTALLATION, bulk=True) as connection:
         await connection.run_sync(_upgrade)
     return known[known.index(before) + 1 if before else 0 :]
 

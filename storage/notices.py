@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 
-from sqlalchemy import Column, Integer, String, Table, delete, func, insert, select
+from sqlalchemy import Column, Integer, String, Table, bindparam, delete, insert, select
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
@@ -26,6 +26,12 @@ notices = Table(
 _INSERT = insert(notices)
 POLL_SECONDS = 0.5
 _PAUSE_SECONDS = 0.02
+_LATE_SECONDS, _MOST_MISSING = 60.0, 1000
+_NEW = (
+    select(notices.c.id, notices.c.topic, notices.c.subject, notices.c.origin)
+    .where((notices.c.id > bindparam("seen")) | notices.c.id.in_(bindparam("missing", expanding=True)))
+    .order_by(notices.c.id)
+)
 _KEPT = timedelta(days=1)
 
 _log = logging.getLogger(__name__)
@@ -43,6 +49,8 @@ class Notices:
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}
         self._on_wake: list[Callable[[], None]] = []
         self._seen = 0
+        self._missing: dict[int, float] = {}
+        """Numbers below `_seen` that were not there yet, each with the time at which it is given up; oldest first."""
         self._watcher: asyncio.Task[None] | None = None
 
     def subscribe(self, topic: str, listener: Callable[[str], None]) -> None:
@@ -59,8 +67,14 @@ class Notices:
         unit.after_commit(lambda: self._notify(topic, subject))
 
     async def start(self) -> None:
+        latest = select(notices.c.id).order_by(notices.c.id.desc()).limit(_MOST_MISSING)
         async with self._database.reading() as connection:
-            self._seen = await connection.scalar(select(func.max(notices.c.id))) or 0
+            numbers = list((await connection.execute(latest)).scalars())
+        # Numbers that are not there may be those of transactions that will be committed in a moment.
+        self._seen = max(numbers[0] - _MOST_MISSING, 0) if numbers else 0
+        for number in reversed(numbers):
+            if number > self._seen:
+                self._note_seen(number)
         self._watcher = asyncio.create_task(self._watch(), name="notices")
 
     async def stop(self) -> None:
@@ -72,16 +86,27 @@ class Notices:
 
     async def poll(self) -> None:
         """Delivers what other processes have published since the last poll."""
-        columns = (notices.c.id, notices.c.topic, notices.c.subject, notices.c.origin)
+        parameters = {"seen": self._seen, "missing": list(self._missing)}
         async with self._database.reading() as connection:
-            rows = (await connection.execute(select(*columns).where(notices.c.id > self._seen).order_by("id"))).all()
+            rows = (await connection.execute(_NEW, parameters)).all()
         for row in rows:
-            self._seen = row.id
+            self._note_seen(row.id)
             if row.origin != self._origin:
                 self._notify(row.topic, row.subject)
 
+    def _note_seen(self, number: int) -> None:
+        """Remembers which numbers before this one are missing: their transactions may be committed later."""
+        now = self._clock.monotonic()
+        if self._missing.pop(number, None) is None:
+            skipped = range(max(self._seen + 1, number - _MOST_MISSING), number)
+            self._missing |= dict.fromkeys(skipped, now + _LATE_SECONDS)
+            self._seen = number
+        while self._missing and (len(self._missing) > _MOST_MISSING or next(iter(self._missing.values())) < now):
+            # Its transaction was rolled back.
+            del self._missing[next(iter(self._missing))]
+
     async def prune(self) -> None:
-        async with self._database.writing() as connection:
+        async with self._database.writing(lock=None) as connection:
             await connection.execute(delete(notices).where(notices.c.created_at < self._clock.now() - _KEPT))
 
     async def _watch(self) -> None:

@@ -11,14 +11,17 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 from pydantic_core import from_json
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import QueuePool
 
 from baobab.storage.cancellation import run_to_completion
-from baobab.storage.database import Database, DatabaseBusy, ErrorTranslator, Unit
+from baobab.storage.database import INSTALLATION, Database, DatabaseBusy, ErrorTranslator, Unit
+from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.statements import PostgresStatements, Statements
+from baobab.storage.tables import tenant_locks
 
 T = TypeVar("T")
 
@@ -26,8 +29,10 @@ CHANNEL = "baobab"
 POOL, OVERFLOW = 4, 4
 """Connections of one worker: open ones, and further ones when it is busy. One more listens."""
 
-_WRITE_LOCK_ID = 7_243_392_001
-"""The advisory lock that writers hold. Any number works that nobody else uses in the database."""
+# Any number works that nobody else uses in the database.
+_LOCK_INSTALLATION = text("SELECT pg_advisory_xact_lock(7243392001)")
+_LOCK_TENANT = select(tenant_locks.c.tenant).where(tenant_locks.c.tenant == bindparam("tenant")).with_for_update()
+_ADD_TENANT = insert(tenant_locks).on_conflict_do_nothing()
 _NOTIFY = text("SELECT pg_notify(:channel, :me)")
 _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
@@ -56,10 +61,10 @@ class _WatchedConnection(psycopg.AsyncConnection[Any]):
 
 
 class PostgresDatabase(Database):
-    """Turns are taken by an advisory lock, which the server gives back when a transaction or its connection ends.
+    """The lock of a tenant is a row, which the server releases when the transaction or its connection ends.
 
-    So the code that decides on what it has just read is right here for the same reason as on SQLite. The price is one
-    writer at a time for these rows (accounts, keys, apps, approvals; never an app's data): docs/decisions/0012.
+    So code that decides on what it has just read is right here for the same reason as on SQLite
+    (docs/decisions/0025-tenant-locks.md).
     """
 
     def __init__(self, url: str, name: str = "baobab") -> None:
@@ -77,6 +82,8 @@ class PostgresDatabase(Database):
             # Unexpected errors are logged, but without the values of their statement.
             hide_parameters=True,
             json_deserializer=from_json,
+            # Without it, an insert does not tell whether its row was there already.
+            execution_options={"preserve_rowcount": True},
             pool_size=POOL,
             max_overflow=OVERFLOW,
             pool_timeout=_CONNECT_SECONDS * 2,
@@ -87,7 +94,7 @@ class PostgresDatabase(Database):
                 "async_creator_fn": _WatchedConnection.connect,
             },
         )
-        self._write_lock = asyncio.Lock()
+        self._turns = KeyedSemaphore(1)
 
     async def open(self) -> None:
         await self.ping()
@@ -110,14 +117,23 @@ class PostgresDatabase(Database):
             yield connection
 
     @asynccontextmanager
-    async def writing(self, *, write_lock: bool = True, bulk: bool = False) -> AsyncIterator[AsyncConnection]:
-        if not write_lock:
+    async def writing(self, *, lock: str | None = INSTALLATION, bulk: bool = False) -> AsyncIterator[AsyncConnection]:
+        if lock is None:
             async with self._open_transaction(_WRITING) as connection:
                 yield connection
             return
-        async with self._write_lock, self._open_transaction(_WRITING) as connection:
-            await connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _WRITE_LOCK_ID})
+        # Whoever waits for a tenant in this process waits without a connection, which others may need.
+        async with self._turns.acquire_slot(lock), self._open_transaction(_WRITING) as connection:
+            await self.take_lock(connection, lock)
             yield connection
+
+    async def take_lock(self, connection: AsyncConnection, lock: str) -> None:
+        if lock == INSTALLATION:
+            # There may be no table yet.
+            await connection.execute(_LOCK_INSTALLATION)
+            return
+        while (await connection.execute(_LOCK_TENANT, {"tenant": lock})).first() is None:
+            await connection.execute(_ADD_TENANT, {"tenant": lock})
 
     @asynccontextmanager
     async def _open_transaction(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
@@ -150,7 +166,7 @@ class PostgresDatabase(Database):
             return result
 
         async def run_in_transaction() -> T:
-            async with self.writing(write_lock=False) as connection:
+            async with self.writing(lock=None) as connection:
                 return await connection.run_sync(run)
 
         return await run_to_completion(run_in_transaction())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import Table, select, update
 
-from baobab.storage.database import Database, DatabaseConnection
+from baobab.storage.database import INSTALLATION, Database, DatabaseConnection
 from baobab.storage.secrets import Vault, encode_key, new_key, read_keys, write_private
 from baobab.storage.tables import Sealed, metadata
 
@@ -19,7 +19,7 @@ def rotate_key(path: Path) -> None:
 
 async def reseal(database: Database, vault: Vault) -> int:
     """Seals every secret again that an older key has sealed, in one transaction. Returns how many there were."""
-    async with database.writing() as connection:
+    async with database.writing(lock=INSTALLATION, bulk=True) as connection:
         return sum([await _reseal(connection, table, vault) for table in metadata.sorted_tables])
 
 
@@ -27,7 +27,9 @@ async def _reseal(connection: DatabaseConnection, table: Table, vault: Vault) ->
     count = 0
     for column in (column for column in table.columns if isinstance(column.type, Sealed)):
         (identity,) = table.primary_key.columns
-        for row in (await connection.execute(select(identity, column).where(column.is_not(None)))).all():
+        # Locked: whoever sets such a secret at the same time waits, and is not overwritten.
+        sealed_rows = select(identity, column).where(column.is_not(None)).with_for_update()
+        for row in (await connection.execute(sealed_rows)).all():
             if not vault.is_current(row[1]):
                 context = f"{table.name}.{column.name}:{row[0]}"
                 sealed = vault.seal(vault.open(row[1], context), context)

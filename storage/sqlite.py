@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import (
+    INSTALLATION,
     Database,
     DatabaseBusy,
     DatabaseDamaged,
@@ -94,8 +95,8 @@ class SqliteDatabase(Database):
                     connection.rollback()
 
     @asynccontextmanager
-    async def writing(self, *, write_lock: bool = True, bulk: bool = False) -> AsyncIterator[SqliteConnection]:
-        """Holds the lock in any case: SQLite has one writer at a time."""
+    async def writing(self, *, lock: str | None = INSTALLATION, bulk: bool = False) -> AsyncIterator[SqliteConnection]:
+        """Excludes all other writers, whatever `lock` says: SQLite has one at a time."""
         with ErrorTranslator(self):
             async with self._lock_writer() as connection:
                 connection.in_thread = bulk
@@ -135,6 +136,9 @@ class SqliteDatabase(Database):
                 return self._writer.transact(work, durable=False, checkpoint=False)
         finally:
             self._unlock_file()
+
+    async def take_lock(self, connection: SqliteConnection, lock: str) -> None:
+        """Does nothing: the transaction excludes all others."""
 
     async def run_statements(self, connection: SqliteConnection, work: Callable[[Statements], T]) -> T:
         return work(connection.statements)

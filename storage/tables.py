@@ -5,7 +5,7 @@ databases.
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, MetaData, Table, Text
+from sqlalchemy import JSON, Column, DateTime, Dialect, MetaData, String, Table, Text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeDecorator
 
@@ -20,6 +20,11 @@ metadata = MetaData(
 )
 
 Json = JSON(none_as_null=True)
+
+tenant_locks = Table("tenant_locks", metadata, Column("tenant", String(40), primary_key=True))
+"""A row for each tenant that has written something: where the database locks rows, its writers wait for each other on
+it. A table of its own, because a region's database has no rows of apps.
+"""
 
 
 class Instant(TypeDecorator[datetime]):

@@ -28,7 +28,7 @@ UNUSED = ~exists().where(_above.c.id == runs.c.parent_run_id, _above.c.finished_
 async def erase_runs(services: Services, database: Database, ids: Sequence[str], *, remembered: bool) -> None:
     """Erase runs that have ended, as `erase_in` does, with their approvals, in transactions of their own."""
     # First, because a failure in between must leave the runs, by which the rest is found.
-    async with services.database.writing() as connection:
+    async with services.database.writing(lock=None) as connection:
         await services.approvals.erase_of_runs(connection.execute, ids)
     work = partial(erase_in, ids=ids, remembered=remembered)
     await database.transact(work)
@@ -78,6 +78,6 @@ async def sweep_runs(services: Services, database: Database) -> None:
                 break
             batches_left -= 1
             await erase_runs(services, database, list(batch), remembered=False)
-    async with database.writing() as connection:
+    async with database.writing(lock=None) as connection:
         hour = int(now.timestamp() // _HOUR)
         await connection.execute(delete(counts).where(counts.c.hour < hour - _LASTING_HOURS))

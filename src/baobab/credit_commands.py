@@ -23,7 +23,7 @@ async def top_up(services: Services, organisation: str, amount: int, reference: 
     TopUpConflict.
     """
     organisation_id = await find_organisation(services, organisation)
-    async with services.database.writing_unit() as unit:
+    async with services.database.writing_unit(lock=organisation_id) as unit:
         same_top_up = (credit_top_ups.c.organisation_id == organisation_id, credit_top_ups.c.reference == reference)
         before = (await unit.execute(select(credit_top_ups.c.amount).where(*same_top_up))).first()
         await services.part(Credits).top_up(organisation_id, amount, reference, unit=unit)
@@ -40,7 +40,7 @@ async def set_terms(services: Services, organisation: str, allowance: int | None
     organisation_id = await find_organisation(services, organisation)
     terms_text = {"allowance_usd": allowance, "floor_usd": floor}
     data = {name: None if amount is None else dollars(amount) for name, amount in terms_text.items()}
-    async with services.database.writing_unit() as unit:
+    async with services.database.writing_unit(lock=organisation_id) as unit:
         await services.part(Credits).set_terms(organisation_id, allowance=allowance, floor=floor, unit=unit)
         await services.audit_log.record_operator(
             unit, "credits.terms", organisation_id, "organisation", organisation_id, data

@@ -18,7 +18,7 @@ async def change_plan(services: Services, organisation: str, plan: str) -> list[
     NoCreditAccount.
     """
     organisation_id = await find_organisation(services, organisation)
-    async with services.database.writing_unit() as unit:
+    async with services.database.writing_unit(lock=organisation_id) as unit:
         is_organisation = organisations.c.id == organisation_id
         before = (await unit.execute(select(organisations.c.plan).where(is_organisation))).scalar_one()
         if before != plan:

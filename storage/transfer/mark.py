@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, MetaData, String, Table, insert, select, text
 
-from baobab.storage.database import Database
+from baobab.storage.database import INSTALLATION, Database
 from baobab.storage.migrate import SchemaTooNew, list_revisions, migrate, read_revision
 from baobab.storage.transfer import rows
 from baobab.storage.transfer.errors import TransferRefused
@@ -51,7 +51,7 @@ async def begin_transfer(target: Database, fingerprint: str) -> None:
         await migrate(target)
     except SchemaTooNew as exc:
         raise TransferRefused(f"the target: {exc}") from exc
-    async with target.writing() as connection:
+    async with target.writing(lock=INSTALLATION, bulk=True) as connection:
         # Checked again under the write lock: a server may have started there, or another transfer may have begun.
         occupied_table = await rows.find_occupied_table(connection)
         if occupied_table is not None:
@@ -63,7 +63,7 @@ async def begin_transfer(target: Database, fingerprint: str) -> None:
 
 async def finish_transfer(target: Database) -> None:
     """Removes the mark; from then on the target is a normal installation."""
-    async with target.writing() as connection:
+    async with target.writing(lock=INSTALLATION, bulk=True) as connection:
         await rows.set_sequences(connection)
         await connection.run_sync(_mark.drop)
         await connection.execute(_SET_REVISION, {"revision": list_revisions()[-1]})

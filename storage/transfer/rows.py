@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, Table, func, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable
+from baobab.storage.database import INSTALLATION, Database, DatabaseConnection, DatabaseUnavailable
 from baobab.storage.tables import metadata
 from baobab.storage.transfer.digest import Digest
 from baobab.storage.transfer.errors import TransferRefused
@@ -70,7 +70,7 @@ async def _copy(source: Database, target: Database, table: Table) -> None:
     rest = select(table).order_by(*table.primary_key.columns).offset(done)
     async with source.reading() as connection, connection.stream(_fetch_in_batches(rest)) as rows:
         async for batch in rows.mappings().partitions():
-            async with target.writing() as into:
+            async with target.writing(lock=INSTALLATION, bulk=True) as into:
                 await into.execute(insert(table), [dict(row) for row in batch])
 
 

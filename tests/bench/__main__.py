@@ -5,9 +5,22 @@ import os
 import signal
 import sys
 
-from tests.bench import agents, backends, bombs, gateway, jobs, kv_engine, mcp_endpoint, rest, rows, stores, workers
+from tests.bench import (
+    agents,
+    backends,
+    bombs,
+    gateway,
+    jobs,
+    kv_engine,
+    mcp_endpoint,
+    rest,
+    rows,
+    scale,
+    stores,
+    workers,
+)
 
-_SIDE_BY_SIDE = {"stores": stores, "rows": rows, "workers": workers, "jobs": jobs, "agents": agents}
+_SIDE_BY_SIDE = {"stores": stores, "rows": rows, "scale": scale, "workers": workers, "jobs": jobs, "agents": agents}
 """What runs in all columns, on database servers that are started once for all of it."""
 
 

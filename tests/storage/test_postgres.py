@@ -15,9 +15,11 @@ from sqlalchemy import text
 
 from baobab.server import Server
 from baobab.settings import load_settings
+from baobab.storage.clock import Ids, SystemClock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
-from baobab.storage.migrate import list_revisions
+from baobab.storage.migrate import list_revisions, migrate
+from baobab.storage.notices import Notices
 from baobab.storage.postgres import PostgresDatabase
 from tests.conftest import ADDRESS, KEY
 from tests.servers import PostgresServer, start_postgres
@@ -227,3 +229,75 @@ async def count_tables(database: Database) -> int:
     async with database.reading() as connection:
         await connection.execute(text("SELECT pg_sleep(0.01)"))
         return int(await connection.scalar(text("SELECT count(*) FROM pg_tables")) or 0)
+
+
+async def test_writers_of_one_tenant_wait_for_each_other_and_for_no_other(url: str) -> None:
+    databases = [database_at(url), database_at(url)]
+    for database in databases:
+        await database.open()
+    await migrate(databases[0])
+    entered: list[str] = []
+
+    async def write(database: Database, tenant: str) -> None:
+        async with database.writing(lock=tenant):
+            entered.append(tenant)
+
+    async with databases[0].writing(lock="app_a") as still:
+        await still.execute(text("SELECT 1"))
+        waiting = [asyncio.create_task(write(database, "app_a")) for database in databases]
+        for database in databases:
+            async with asyncio.timeout(5):
+                await asyncio.create_task(write(database, "app_b"))
+        assert entered == ["app_b", "app_b"]
+    await asyncio.gather(*waiting)
+    assert sorted(entered) == ["app_a", "app_a", "app_b", "app_b"]
+    for database in databases:
+        await database.close()
+
+
+async def test_those_who_wait_for_one_tenant_leave_connections_to_others(url: str) -> None:
+    """More callers of one app than there are connections: none of them holds one while it waits in this process."""
+    database = database_at(url)
+    await database.open()
+    await migrate(database)
+
+    async def write(tenant: str) -> None:
+        async with database.writing(lock=tenant):
+            pass
+
+    async with database.writing(lock="app_a"):
+        waiting = [asyncio.create_task(write("app_a")) for _ in range(50)]
+        async with asyncio.timeout(5):
+            await asyncio.gather(*(write(f"app_{number}") for number in range(20)))
+    await asyncio.gather(*waiting)
+    await database.close()
+
+
+async def test_a_notice_that_is_committed_after_a_later_one_is_heard_all_the_same(url: str) -> None:
+    databases = [database_at(url) for _ in range(4)]
+    for database in databases:
+        await database.open()
+    await migrate(databases[0])
+    there, *writers = (Notices(database, SystemClock(), Ids()) for database in databases)
+    heard: list[str] = []
+    there.subscribe("app", heard.append)
+    slow, undone, quick = (database.build_unit(write=True, lock=None) for database in databases[1:])
+    await writers[0].publish(slow, "app", "slow")
+    await writers[1].publish(undone, "app", "undone")
+    await writers[2].publish(quick, "app", "quick")
+    await quick.commit()
+    await there.poll()
+    assert heard == ["quick"]
+    started_late = Notices(databases[0], SystemClock(), Ids())
+    heard_late: list[str] = []
+    started_late.subscribe("app", heard_late.append)
+    await started_late.start()
+    await undone.rollback(ValueError("no"))
+    await slow.commit()
+    for _ in range(2):
+        await there.poll()
+        await started_late.poll()
+    assert (heard, heard_late) == (["quick", "slow"], ["slow"])
+    await started_late.stop()
+    for database in databases:
+        await database.close()

@@ -2,7 +2,7 @@
 
 from sqlalchemy import insert, select
 
-from baobab.storage.database import DatabaseConnection
+from baobab.storage.database import INSTALLATION, DatabaseConnection
 from baobab.storage.secrets import digest_token
 from baobab.tools.accounts.errors import NoAccountYet
 from baobab.tools.core.auth import keys
@@ -20,7 +20,7 @@ async def ensure_first_account(services: Services, bootstrap_key: str | None) ->
     Returns the key's text if this call created the account, else None. A given bootstrap key belongs to the first
     account afterwards in either case, unless it was revoked. Several workers may call this at once.
     """
-    async with services.database.writing() as connection:
+    async with services.database.writing(lock=INSTALLATION) as connection:
         account_id = await _oldest(connection)
         if account_id is None:
             key = bootstrap_key or keys.plaintext(services.ids)

@@ -20,7 +20,7 @@ async def set_password(services: Services, email: str | None, password: str) -> 
     query = select(accounts.c.id, accounts.c.email).order_by(accounts.c.created_at, accounts.c.id).limit(1)
     if email is not None:
         query = query.where(accounts.c.email == email.lower())
-    async with services.database.writing() as connection:
+    async with services.database.writing(lock=None) as connection:
         account = (await connection.execute(query)).first()
         if account is None:
             raise NoAccountYet

@@ -56,7 +56,7 @@ async def get_holder(services: Services, token: str) -> SessionHolder:
     if row is None or not _is_live(row, now):
         raise InvalidRefreshToken
     if _is_spent(row, now):
-        async with services.database.writing() as connection:
+        async with services.database.writing(lock=None) as connection:
             chain = (refresh_tokens.c.family == row.family, refresh_tokens.c.revoked_at.is_(None))
             await connection.execute(update(refresh_tokens).where(*chain).values(revoked_at=now))
         raise InvalidRefreshToken("The refresh token was used before; the session has ended.")
@@ -98,7 +98,9 @@ async def _keep(call: Call, token: str, account_id: str, family: str) -> None:
 
 
 async def _row(call: Call, token: str) -> Any:
-    return (await call.execute(select(refresh_tokens).where(refresh_tokens.c.digest == digest_token(token)))).first()
+    """Returns the row of a token, locked: whoever rotates the same token at the same time waits."""
+    query = select(refresh_tokens).where(refresh_tokens.c.digest == digest_token(token)).with_for_update()
+    return (await call.execute(query)).first()
 
 
 def _is_live(row: Any, now: datetime) -> bool:

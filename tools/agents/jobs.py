@@ -114,13 +114,13 @@ async def agents_moved(job: Job, event: Event) -> None:
 
 async def _resume_runs(services: Services, database: Database) -> None:
     """Continues all runs of an app that have not ended; those that wait may have been decided during the move."""
-    theirs = (runs.c.id, runs.c.organisation_id)
+    theirs = (runs.c.id, runs.c.app_id, runs.c.organisation_id)
     resting = select(*theirs).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
     async with database.reading() as connection:
         found = (await connection.execute(resting.limit(_ROUND))).all()
-    for run_id, tenant in found:
+    for run_id, app_id, tenant in found:
         free = (runs.c.id == run_id, UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
-        async with database.writing_unit() as unit:
+        async with database.writing_unit(lock=app_id) as unit:
             if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
                 job_id = f"run:{run_id}:{services.ids.uuid()}"
                 await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id, tenant=tenant)
@@ -149,7 +149,7 @@ async def agents_orphans(job: Job, run_id: str) -> None:
 
 async def _advance(services: Services, database: Database, run_id: str, why: str, tenant: str) -> None:
     """Enqueues the job that continues a run, once for each reason."""
-    async with database.writing_unit() as unit:
+    async with database.writing_unit(lock=None) as unit:
         await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}", tenant=tenant)
 
 

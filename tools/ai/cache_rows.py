@@ -37,7 +37,7 @@ async def find_several(database: Database, digests: list[str], now: datetime) ->
 
 async def keep(database: Database, *rows: dict[str, Any]) -> None:
     """Saves answers, replacing earlier ones to the same requests, and removes the organisation's oldest if needed."""
-    async with database.writing() as connection:
+    async with database.writing(lock=rows[0]["organisation_id"]) as connection:
         for start in range(0, len(rows), _AT_ONCE):
             insertion = build_upsert(database.dialect, response_cache).values(list(rows[start : start + _AT_ONCE]))
             new_values = {column.name: insertion.excluded[column.name] for column in _rows if column.name != "digest"}
@@ -66,7 +66,7 @@ async def sweep(database: Database, now: datetime) -> None:
     """Removes expired answers, a few in each transaction, because many are large."""
     expired = select(_rows.digest).where(_rows.expires_at <= now).limit(_AT_ONCE)
     while True:
-        async with database.writing(write_lock=False) as connection:
+        async with database.writing(lock=None) as connection:
             result = await connection.execute(delete(response_cache).where(_rows.digest.in_(expired)))
         if result.rowcount < _AT_ONCE:
             return
@@ -85,5 +85,5 @@ class KeptAnswers:
         return
 
     async def erase(self, stores: Stores, app_id: str) -> None:
-        async with stores.database.writing(write_lock=False) as connection:
+        async with stores.database.writing(lock=None) as connection:
             await connection.execute(delete(response_cache).where(_rows.app_id == app_id))

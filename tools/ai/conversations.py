@@ -148,7 +148,7 @@ async def delete_response(call: Call, response_id: str) -> None:
     if (database := _database(call)) is call.unit.database:
         await call.execute(deletion)
     else:
-        async with database.writing() as connection:
+        async with database.writing(lock=None) as connection:
             await connection.execute(deletion)
 
 

@@ -100,8 +100,9 @@ class Executor:
             "result": self._seals.seal(approved.id, "result", encoded),
             **self._seals.without_arguments(approved.id),
         }
-        await approved.job.hold(call.unit, last=True)
+        # The approval before its job, as whoever withdraws it locks them.
         await call.execute(update(approvals).where(approvals.c.id == approved.id).values(**values))
+        await approved.job.hold(call.unit, last=True)
         if approved.run_id is not None:
             told = {"approval_id": approved.id, "run_id": approved.run_id}
             app_id = call.app.id if call.app else None
@@ -142,8 +143,9 @@ class Executor:
             "error": refusal,
             **self._seals.without_arguments(row.id),
         }
-        async with job.writing(last=True) as unit:
+        async with self._database.writing_unit(lock=None) as unit:
             await unit.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+            await job.hold(unit, last=True)
             if row.run_id is not None:
                 told = {"approval_id": row.id, "run_id": row.run_id}
                 await job.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=told)

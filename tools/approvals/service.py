@@ -122,7 +122,8 @@ class ApprovalService:
             raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
         digest = _digest(call, arguments, meaning)
         belongs_to = await proposers.get_owner(call)
-        async with self._database.writing() as connection:
+        # The same call made twice at once has one outcome, and the caps of an organisation are exact.
+        async with self._database.writing(lock=belongs_to[0]) as connection:
             row = await self._find_proposal(connection, call, digest)
             if row is not None and call.context.step is not None and row.status in ("expired", *_FINISHED):
                 return self._resolve_step(call, row)
@@ -286,7 +287,7 @@ class ApprovalService:
             waiting = (await connection.execute(select(*columns).where(*theirs))).all()
         if not waiting:
             return
-        async with self._database.writing() as connection:
+        async with self._database.writing(lock=None) as connection:
             # They are read again under a lock: somebody may have decided one in the meantime.
             held = select(*columns).where(*theirs).order_by(approvals.c.id).with_for_update()
             for approval_id, status in (await connection.execute(held)).all():
@@ -351,12 +352,12 @@ class ApprovalService:
         async with self._database.reading() as connection:
             expired = (await connection.execute(overdue.limit(100))).scalars().all()
         if expired:
-            async with self._database.writing() as connection:
+            async with self._database.writing(lock=None) as connection:
                 for approval_id in expired:
                     await self._expire(connection, approvals.c.id == approval_id, approval_id)
         uncollected = (approvals.c.result.is_not(None), approvals.c.finished_at <= now - COLLECTABLE)
         past = (approvals.c.created_at < now - _KEPT, approvals.c.status != "approved")
-        async with self._database.writing() as connection:
+        async with self._database.writing(lock=None) as connection:
             await connection.execute(update(approvals).where(*uncollected).values(result=None))
             await connection.execute(delete(approvals).where(*past))
 

@@ -7,6 +7,7 @@ memory for a moment.
 
 from sqlalchemy import delete
 
+from baobab.storage.tables import tenant_locks
 from baobab.tools.apps.toolset import apps
 from baobab.tools.core.app_data import erase_app
 from baobab.tools.core.failures import failures
@@ -29,5 +30,6 @@ async def apps_purge(job: Job, event: Event) -> None:
     for stores in regions.values():
         # A move may have left a copy in any region.
         await erase_app(job.registry.toolsets, stores, event.app_id)
-        async with stores.database.writing() as connection:
+        async with stores.database.writing(lock=None) as connection:
             await connection.execute(delete(failures).where(failures.c.app_id == event.app_id))
+            await connection.execute(delete(tenant_locks).where(tenant_locks.c.tenant == event.app_id))

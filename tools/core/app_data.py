@@ -65,25 +65,25 @@ class AppRows:
     stop: Stop | None = None
 
     async def freeze(self, stores: Stores, app_id: str) -> None:
-        async with stores.database.writing() as connection:
+        async with stores.database.writing(lock=app_id, bulk=True) as connection:
             await Freezes(self.family).freeze(connection.execute, stores.database.dialect, app_id)
             if self.stop is not None:
                 await self.stop(connection.execute, app_id)
 
     async def thaw(self, stores: Stores, app_id: str) -> None:
-        async with stores.database.writing() as connection:
+        async with stores.database.writing(lock=app_id, bulk=True) as connection:
             await Freezes(self.family).thaw(connection.execute, app_id)
 
     async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
-        async with dest.database.writing() as connection:
+        async with dest.database.writing(lock=app_id, bulk=True) as connection:
             await self._delete_rows(connection.execute, app_id)
         for declared in self.tables:
             async for rows in _read_rows(source.database, declared, app_id):
-                async with dest.database.writing() as connection:
+                async with dest.database.writing(lock=app_id, bulk=True) as connection:
                     await connection.execute(insert(declared.table), rows)
 
     async def erase(self, stores: Stores, app_id: str) -> None:
-        async with stores.database.writing() as connection:
+        async with stores.database.writing(lock=app_id, bulk=True) as connection:
             await self._delete_rows(connection.execute, app_id)
             await Freezes(self.family).thaw(connection.execute, app_id)
 
@@ -131,9 +131,9 @@ class _UnitDatabase:
         self.dialect = unit.database.dialect
 
     @asynccontextmanager
-    async def writing(self, *, write_lock: bool = True) -> AsyncIterator[Unit]:
-        """What is executed here has the write lock already, whatever `write_lock` says."""
-        del write_lock
+    async def writing(self, *, lock: str | None, bulk: bool = False) -> AsyncIterator[Unit]:
+        """The unit holds the lock already."""
+        del lock, bulk
         yield self._unit
 
 

@@ -58,7 +58,7 @@ class Freezes:
             await self.require_thawed(call.unit.execute, app_id)
             yield call.unit
             return
-        async with call.stores.database.writing_unit() as unit:
+        async with call.stores.database.writing_unit(lock=app_id) as unit:
             await self.require_thawed(unit.execute, app_id)
             yield unit
 

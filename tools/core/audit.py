@@ -92,7 +92,7 @@ class AuditLog:
         if call.tool.audit is None:
             return
         if not call.tool.audit.tallied:
-            async with self._database.writing() as connection:
+            async with self._database.writing(lock=None) as connection:
                 await connection.execute(_INSERT, self._row(call, arguments, error.message))
         elif call.tool.toolset.keeps_failures is None:
             self.tally(call, arguments, error)
@@ -157,7 +157,7 @@ class AuditLog:
             tally.row["resource_id"] = None
             rows.append(tally.row)
         if rows:
-            async with self._database.writing() as connection:
+            async with self._database.writing(lock=None) as connection:
                 await connection.execute(_INSERT, rows)
 
     def _row(self, call: Any, arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:

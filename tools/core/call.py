@@ -331,6 +331,14 @@ class Call:
         """Executes a statement in this call's transaction, which begins with the first statement."""
         return await self.unit.execute(statement, rows)
 
+    async def hold(self, tenant: str) -> None:
+        """Holds the lock of another organisation, account or app until the end of this call's transaction.
+
+        The registry holds that of the call's app, else of the caller's organisation. What is counted or decided for
+        another tenant must be read after this.
+        """
+        await self.unit.hold(tenant)
+
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Execute]:
         """Yields a function that executes read-only statements in the database of the app's region.

@@ -121,7 +121,7 @@ class Failures:
     async def _write(self, database: Database, rows: list[dict[str, Any]]) -> None:
         if not rows:
             return
-        async with database.writing() as connection:
+        async with database.writing(lock=None) as connection:
             await connection.execute(insert(failures), rows)
             await connection.execute(delete(failures).where(failures.c.at < self._clock.now() - KEPT_FOR))
             for app_id in {row["app_id"] for row in rows}:

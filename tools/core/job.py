@@ -38,10 +38,13 @@ class Job(Protocol):
         """The transaction that ended the job is committed."""
         ...
 
-    def writing(self, *, last: bool = False) -> AbstractAsyncContextManager[Unit]:
+    def writing(
+        self, *, last: bool = False, lock: str | None = None, bulk: bool = False
+    ) -> AbstractAsyncContextManager[Unit]:
         """A transaction that this attempt may still make; JobLost where it may not.
 
         last: the job ends in the same transaction, so that what is written here is written once.
+        lock, bulk: as `Database.writing` has them.
         """
         ...
 

@@ -274,7 +274,9 @@ class Registry:
             # The app may have been deleted during the call.
             if call.app is not None and await call.services.directory.is_gone(call.app.id):
                 raise AppNotFound from exc
-            raise
+            # A call of another tenant changed the same at this moment. The next attempt sees what it did.
+            _log.exception("%s: the rows have changed meanwhile", call.tool.name)
+            raise Unavailable("Another call changed the same at this moment.") from exc
         except (DatabaseDamaged, StoreDamaged) as exc:
             raise _damaged_error(call, exc.reason) from exc
         except DatabaseUnavailable as exc:
@@ -338,6 +340,8 @@ class Registry:
             call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
         if tool.access.anonymous:
             require_sign_in(call)
+        if not nested:
+            call.unit.lock_for(_lock_owner(call))
         await tool.access.authorise(call, arguments)
         if not nested:
             set_tenant(_tenant(call))
@@ -412,6 +416,17 @@ def _damaged_error(call: Call, reason: str) -> Damaged:
     fields = {"request_id": call.context.request_id, "tool": call.tool.name, "reason": reason}
     _log.error("a store is damaged: restore it from a backup", extra=fields)
     return Damaged()
+
+
+def _lock_owner(call: Call) -> str | None:
+    """Returns the tenant whose writers wait for each other: the app of the call, else the caller's organisation.
+
+    Strangers have none: what they may write is kept exact by constraints and by locks of its rows.
+    """
+    if call.app is not None:
+        return call.app.id
+    owner: str | None = getattr(call.caller, "app_id", None) or getattr(call.caller, "organisation_id", None)
+    return owner
 
 
 def _tenant(call: Call) -> str:

@@ -30,5 +30,5 @@ async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
     await erase_app(job.registry.toolsets, stores, app_id)
     of_replica = (moves_table.c.app_id == app_id, moves_table.c.source_region == region)
     is_going = moves_table.c.source_replica_state == TEARING_DOWN
-    async with job.writing(last=True) as unit:
+    async with job.writing(last=True, lock=app_id) as unit:
         await unit.execute(update(moves_table).where(*of_replica, is_going).values(source_replica_state="torn_down"))

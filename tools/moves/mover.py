@@ -84,7 +84,7 @@ class Mover:
             moves_table.c.source_region == self._row.dest_region,
             moves_table.c.source_replica_state == "active",
         )
-        async with self._job.writing() as unit:
+        async with self._job.writing(lock=self._row.app_id) as unit:
             await unit.execute(update(moves_table).where(*earlier).values(source_replica_state="torn_down"))
         await erase_app(self._job.registry.toolsets, self._dest, self._row.app_id)
         for data in self._data:
@@ -106,7 +106,7 @@ class Mover:
     async def _flip(self) -> None:
         """Switches the app to the destination: requests go there from this commit on."""
         row = self._row
-        async with self._job.writing() as unit:
+        async with self._job.writing(lock=self._row.app_id) as unit:
             mine = (apps.c.id == row.app_id, apps.c.region == row.source_region)
             if (await unit.execute(update(apps).where(*mine).values(region=row.dest_region))).rowcount:
                 await self._services.notices.publish(unit, "app", row.app_id)
@@ -136,12 +136,12 @@ class Mover:
             else:
                 await data.thaw(self._source, row.app_id)
         await erase_app(self._job.registry.toolsets, self._dest, self._row.app_id)
-        async with self._job.writing(last=True) as unit:
+        async with self._job.writing(last=True, lock=self._row.app_id) as unit:
             await self._set(unit, self._values(row.ending))
             await self._emit_ended(unit, row.ending)
 
     async def _enter(self, step: str, **values: Any) -> None:
-        async with self._job.writing(last=step == "completed") as unit:
+        async with self._job.writing(last=step == "completed", lock=self._row.app_id) as unit:
             await self._set(unit, self._values(step) | values)
             if step == "completed":
                 await self._emit_ended(unit, step)
@@ -155,7 +155,7 @@ class Mover:
         values: dict[str, Any] = {"retry_count": attempts, "last_error": reason}
         if attempts >= MOST_RETRIES and self._row.current_step in BEFORE_FLIP and self._row.ending is None:
             values["ending"] = "failed"
-        async with self._job.writing() as unit:
+        async with self._job.writing(lock=self._row.app_id) as unit:
             await self._set(unit, values)
         raise RetryLater(min(_PAUSE_SECONDS * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE_SECONDS), reason)
 

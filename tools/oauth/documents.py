@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json
 
 from baobab.runtime.addresses import EgressError
-from baobab.runtime.keyed_semaphore import KeyedSemaphore
+from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.services import Services
 from baobab.tools.core.tenancy import current_tenant

@@ -43,3 +43,4 @@ class Member:
         if call.role is None:
             raise OrganisationNotFound
         require_role(call.role, self.role)
+        call.unit.lock_for(str(named))

@@ -76,7 +76,9 @@ async def withdraw_those_of(call: Call, organization_id: str, account_id: str) -
 
 async def accept(call: Call, token: str) -> Any:
     """Accepts an invitation for the caller's account and returns its row."""
-    row = (await call.execute(select(invitations).where(invitations.c.token_digest == digest_token(token)))).first()
+    # Locked: of two acceptances at once, the second sees the first.
+    query = select(invitations).where(invitations.c.token_digest == digest_token(token)).with_for_update()
+    row = (await call.execute(query)).first()
     if row is None:
         raise InvitationNotFound
     own = select(accounts.c.email).where(accounts.c.id == call.account.account_id)

@@ -104,6 +104,7 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
     name: the name that its members see.
     """
     owner_id = call.account.account_id
+    await call.hold(owner_id)
     owned = select(func.count()).where(members.c.account_id == owner_id, members.c.role == "owner")
     if ((await call.execute(owned)).scalar() or 0) >= MOST_OWNED:
         raise OrganisationFull(f"This account owns {MOST_OWNED} organisations.", details={"limit": MOST_OWNED})
@@ -429,6 +430,7 @@ async def organisations_accept_invitation(call: Call, token: InvitationToken) ->
     call.audit.resource_id, call.audit.organisation_id = invitation.id, organization_id
     if await load_role(call, organization_id, account_id) is not None:
         raise AlreadyMember
+    await call.hold(organization_id)
     here = select(func.count()).where(members.c.organisation_id == organization_id)
     if ((await call.execute(here)).scalar() or 0) >= MOST_MEMBERS:
         raise OrganisationFull(f"The organisation has {MOST_MEMBERS} members.", details={"limit": MOST_MEMBERS})

@@ -258,6 +258,6 @@ async def _require_token(call: Call, run_id: str, token: str, *, again: bool) ->
         if not token or (await connection.execute(select(columns.digest).where(*named))).first() is None:
             raise StreamTokenInvalid
     taken = update(stream_tokens).where(*named).values(opened_at=call.now)
-    async with call.stores.database.writing() as connection:
+    async with call.stores.database.writing(lock=None) as connection:
         if (await connection.execute(taken)).rowcount != 1:
             raise StreamTokenInvalid

@@ -69,7 +69,7 @@ async def acknowledge_job(call: Call, row: Any) -> Any:
         return row
     unsettled = (generation_jobs.c.id == row.id, generation_jobs.c.settled_at.is_(None))
     try:
-        async with call.stores.database.writing() as connection:
+        async with call.stores.database.writing(lock=row.app_id) as connection:
             await FREEZES.require_thawed(connection.execute, row.app_id)
             await connection.execute(update(generation_jobs).where(*unsettled).values(**values))
     except AppMigrating:

@@ -63,7 +63,7 @@ async def _resume_jobs(services: Services, database: Database) -> None:
             continue
         worker = f"{JOB}:{services.ids.uuid()}"
         condition = (_columns.id == row.id, UNENDED, _columns.worker.is_(None), _THAWED)
-        async with database.writing_unit() as unit:
+        async with database.writing_unit(lock=row.app_id) as unit:
             if (await unit.execute(update(generation_jobs).where(*condition).values(worker=worker))).rowcount:
                 arguments = {"app_id": row.app_id, "generation_id": row.id}
                 await services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=row.organisation_id)
@@ -80,7 +80,7 @@ async def _delete_files(services: Services, database: Database) -> None:
         await _write(database, row, _columns.emptied_at.is_(None), emptied_at=now)
         await _write(database, row, _columns.settled_at.is_(None), settled_at=now, cost=0)
     expired_ids = select(_columns.id).where(_columns.ended_at < now - ROWS_KEPT, _THAWED).limit(_ROUND)
-    async with database.writing() as connection:
+    async with database.writing(lock=None) as connection:
         await connection.execute(delete(generation_jobs).where(_columns.id.in_(expired_ids)))
 
 
@@ -95,7 +95,7 @@ async def _some(database: Database, *conditions: Any, order: Any) -> list[Any]:
 async def _write(database: Database, row: Any, *conditions: Any, **values: Any) -> None:
     change = update(generation_jobs).where(_columns.id == row.id, *conditions).values(**values)
     try:
-        async with database.writing() as connection:
+        async with database.writing(lock=row.app_id) as connection:
             await FREEZES.require_thawed(connection.execute, row.app_id)
             await connection.execute(change)
     except AppMigrating:
@@ -278,7 +278,7 @@ class _Attempt:
 
     async def _write(self, values: dict[str, Any], *, last: bool = False) -> None:
         condition = (generation_jobs.c.id == self._row.id, generation_jobs.c.worker == self._job.id, UNENDED)
-        async with self._job.writing(last=last) as unit:
+        async with self._job.writing(last=last, lock=self._row.app_id) as unit:
             await FREEZES.require_thawed(unit.execute, self._row.app_id)
             if (await unit.execute(update(generation_jobs).where(*condition).values(**values))).rowcount != 1:
                 # The row was deleted with its app; the next attempt deletes the files.

@@ -153,7 +153,7 @@ async def _insert_job(
         "polled_at": call.now,
     }
     # A transaction of its own, because the app's region may have another database than the call.
-    async with call.stores.database.writing_unit() as unit:
+    async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
         insertion = build_upsert(unit.database.dialect, generation_jobs).values(row).on_conflict_do_nothing()
         if (await unit.execute(insertion)).rowcount:

@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from baobab.storage.clock import Ids
+from baobab.storage.tables import build_upsert
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
 from baobab.tools.apps.rows import get_app_row
 from baobab.tools.apps.schemas import AppList, AppRow, AppStatus, CreatedApp, Deleted
@@ -40,7 +41,10 @@ _IN_ORGANISATION = apps_table.c.organisation_id == bindparam("organisation")
 # Built once: to build a statement takes as long as to run it.
 _BY_NAME = select(apps_table).where(_IN_ORGANISATION, apps_table.c.name == bindparam("name"))
 _COUNT = select(func.count()).select_from(apps_table).where(_IN_ORGANISATION)
-_INSERT = insert(apps_table)
+_INSERT = {
+    dialect: build_upsert(dialect, apps_table).on_conflict_do_nothing(index_elements=["subdomain"])
+    for dialect in ("sqlite", "postgresql")
+}
 _LISTED = [
     apps_table.c[name]
     for name in (
@@ -113,7 +117,9 @@ async def apps_init(
             "created_at": now,
             "updated_at": now,
         }
-        await call.execute(_INSERT, row)
+        # Somebody of another organisation may have just taken the subdomain.
+        while not (await call.execute(_INSERT[call.unit.database.dialect], row)).rowcount:
+            row["subdomain"] = await _subdomain(call, name, subdomain)
         await call.services.notices.publish(call.unit, "app", app_id)
         await call.services.notices.publish(call.unit, "resources", f"organisation:{organisation}")
     call.audit.resource_id = row["id"]
@@ -224,6 +230,7 @@ async def apps_status(call: Call, app_id: AppId) -> AppStatus:
 async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
     """Rename an app. Its id, subdomain and keys stay as they are."""
     app = call.require_app()
+    await call.hold(app.organisation_id)
     same_name = select(apps_table.c.id).where(
         apps_table.c.organisation_id == app.organisation_id, apps_table.c.name == name, apps_table.c.id != app_id
     )

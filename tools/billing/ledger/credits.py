@@ -121,7 +121,7 @@ class Credits:
         columns = credit_reservations.c
         mine = (columns.id == reservation.id, columns.ended_at.is_(None))
         until = self._clock.now() + timedelta(seconds=ttl_seconds)
-        async with self._database.writing(write_lock=False) as connection:
+        async with self._database.writing(lock=None) as connection:
             await connection.execute(update(credit_reservations).where(*mine).values(expires_at=until))
 
     async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
@@ -276,7 +276,7 @@ class Credits:
         )
         if unit is not None:
             return bool((await unit.execute(gone)).rowcount)
-        async with self._database.writing(write_lock=False) as connection:
+        async with self._database.writing(lock=None) as connection:
             return bool((await connection.execute(gone)).rowcount)
 
     async def budgets(
@@ -347,13 +347,13 @@ class Credits:
         late = columns.ended_at < now - LATE
         old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | late).limit(_ROUND)
         while True:
-            async with self._database.writing(write_lock=False) as connection:
+            async with self._database.writing(lock=None) as connection:
                 gone = await connection.execute(delete(credit_reservations).where(columns.id.in_(old), settled | late))
             if gone.rowcount < _ROUND:
                 break
         budgets = credit_budgets.c
         idle = (budgets.subject == "agent", budgets.reserved == 0, budgets.since < now.date() - REMEMBERED)
-        async with self._database.writing(write_lock=False) as connection:
+        async with self._database.writing(lock=None) as connection:
             await connection.execute(delete(credit_budgets).where(*idle))
 
 

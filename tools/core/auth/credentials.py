@@ -93,7 +93,7 @@ class Credentials:
         rows = [{"key": key, "at": datetime.fromtimestamp(at, UTC)} for key, at in used.items()]
         statement = update(api_keys).where(api_keys.c.id == bindparam("key")).values(last_used_at=bindparam("at"))
         try:
-            async with database.writing() as connection:
+            async with database.writing(lock=None) as connection:
                 await connection.execute(statement, rows)
         except DatabaseUnavailable:
             self._used = used | self._used

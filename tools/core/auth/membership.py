@@ -75,4 +75,6 @@ async def resolve_organisation_id(call: Call, wanted: str | None) -> str:
     if account.key_id is not None:
         raise Forbidden("An API key is pinned to its organisation.")
     require_role(await call.services.directory.role(wanted, account.account_id), "member")
+    # Instead of the caller's own, and not with it: two who act in each other's would wait for each other.
+    call.unit.lock_for(wanted)
     return wanted

@@ -128,7 +128,7 @@ class Signers:
             "private_jwk": self._vault.seal(json.dumps(key.as_dict(private=True)).encode(), _CONTEXT + key_id),
             "created_at": self._clock.now(),
         }
-        async with self._database.writing() as connection:
+        async with self._database.writing(lock=owner) as connection:
             # Two workers may get here at once; the first one's pair is everybody's.
             there = await connection.scalar(
                 select(func.count()).select_from(signing_keys).where(signing_keys.c.owner == owner)
