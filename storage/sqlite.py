@@ -100,8 +100,8 @@ class SqliteDatabase(Database):
         with ErrorTranslator(self):
             async with self._lock_writer() as connection:
                 connection.in_thread = bulk
-                await connection.begin(write=True)
                 try:
+                    await connection.begin(write=True)
                     yield connection
                     await connection.commit()
                 finally:

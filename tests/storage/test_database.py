@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -236,4 +237,32 @@ async def test_a_database_that_cannot_be_read_is_unavailable_in_one_word(tmp_pat
     database = SqliteDatabase(path)
     with pytest.raises(DatabaseUnavailable):
         await database.open()
+    await database.close()
+
+
+async def test_a_writer_that_is_cancelled_while_a_stranger_to_our_locks_writes_leaves_no_transaction(
+    tmp_path: Path,
+) -> None:
+    """Somebody has opened the file with another program, say."""
+    database = SqliteDatabase(tmp_path / "rows.db")
+    await database.open()
+    stranger = sqlite3.connect(tmp_path / "rows.db", isolation_level=None)
+    stranger.execute("BEGIN IMMEDIATE")
+
+    async def write(number: int) -> None:
+        async with database.writing() as connection:
+            await connection.execute(text(f"CREATE TABLE made_{number} (n INTEGER)"))
+
+    cancelled, patient = asyncio.create_task(write(1)), asyncio.create_task(write(2))
+    # Reads go on meanwhile.
+    async with database.reading() as connection:
+        assert await connection.scalar(text("SELECT count(*) FROM sqlite_master")) == 0
+    cancelled.cancel()
+    stranger.execute("COMMIT")
+    stranger.close()
+    await patient
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    async with database.reading() as connection:
+        assert await connection.scalar(text("SELECT count(*) FROM sqlite_master")) == 1
     await database.close()
