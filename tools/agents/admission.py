@@ -32,7 +32,7 @@ async def count_run(call: Call, agent: Any, who: str) -> None:
     refused: LimitExceeded | None = None
     database: Database = call.stores.database
     async with database.writing(lock=None) as connection:
-        for limit, (subject, most) in asked.items():
+        for limit, (subject, maximum) in asked.items():
             # The subject begins with the limit: one address may be counted as the user, too.
             row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
             adding = build_upsert(database.dialect, counts).values(row)
@@ -40,10 +40,10 @@ async def count_run(call: Call, agent: Any, who: str) -> None:
                 index_elements=list(counts.primary_key), set_={"started": counts.c.started + 1}
             )
             now = (await connection.execute(counted.returning(counts.c.started))).scalar_one()
-            if now > most and refused is None:
+            if now > maximum and refused is None:
                 reset = datetime.fromtimestamp((hour + 1) * _HOUR, UTC)
                 wait = (hour + 1) * _HOUR - int(call.services.clock.time())
-                refused = _limit_error(limit, now - 1, most, reset, wait)
+                refused = _limit_error(limit, now - 1, maximum, reset, wait)
     if refused is not None:
         raise refused
 

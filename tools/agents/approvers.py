@@ -34,6 +34,6 @@ def check_graph(caller: Caller, before: Any, after: Any) -> None:
 
 def _node_approvers(graph: Any) -> dict[str, Any]:
     nodes = graph.get("nodes") if isinstance(graph, Mapping) else None
-    found = nodes.items() if isinstance(nodes, Mapping) else ()
-    named = {name: node.get("approvers") for name, node in found if isinstance(node, Mapping)}
+    items = nodes.items() if isinstance(nodes, Mapping) else ()
+    named = {name: node.get("approvers") for name, node in items if isinstance(node, Mapping)}
     return {name: approvers for name, approvers in named.items() if approvers is not None}

@@ -40,13 +40,13 @@ async def list_descendant_runs(call: Call, run: Any) -> list[Any]:
     """Returns the rows of the child runs of a run that have not ended, the nearest first."""
     if run.finished_at is not None or not has_agent_nodes(run.graph_spec):
         return []
-    found: list[Any] = []
+    descendants: list[Any] = []
     columns = (runs.c.id, runs.c.agent, runs.c.status, runs.c.parent_run_id)
     above = [run.id]
     while above:
         query = select(*columns).where(UNENDED, runs.c.parent_run_id.in_(above)).order_by(runs.c.created_at, runs.c.id)
         async with call.reading() as execute:
             rows = (await execute(query)).all()
-        found += rows
+        descendants += rows
         above = [row.id for row in rows]
-    return found
+    return descendants

@@ -58,16 +58,16 @@ async def resume_run(
     """
     if call.caller.limits is not None:
         raise NotYoursToDecide
-    found = await _read_waiting(call, app_id, run_id)
+    waiting = await _read_waiting(call, app_id, run_id)
     decider = Decider(call.caller, call.role)
-    asked = any(decider.may(PendingDecision.of_approval(row)) for row in found)
+    asked = any(decider.may(PendingDecision.of_approval(row)) for row in waiting)
     # Whoever may decide about a call may answer, even if the run is somebody else's.
     run = await get_run_row(call, app_id, run_id, agent, asked=asked)
     if run.status in ENDED:
         raise RunEnded(details={"status": run.status})
-    if run.status != "paused" and not found:
+    if run.status != "paused" and not waiting:
         raise NotPaused(details={"status": run.status})
-    row = find_matching_row(call.services.vault, found, token)
+    row = find_matching_row(call.services.vault, waiting, token)
     if row is None:
         raise TokenInvalid
     call.audit.resource_id = run_id
@@ -79,7 +79,7 @@ async def resume_run(
     )
     if outcome == "lost":
         raise TokenInvalid
-    if outcome != "waits" and not any(other.run_id == row.run_id for other in found if other is not row):
+    if outcome != "waits" and not any(other.run_id == row.run_id for other in waiting if other is not row):
         await _continue_run(call, row.run_id)
         if row.run_id == run_id:
             return {"run_id": run_id, "status": "running"}

@@ -31,11 +31,11 @@ class AgentsEnvelope(Envelope):
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         code = self.code(type(error))
         remedy = self.place_details(error.remedy)
-        said = {"error": _TEXTS.get(code, code), "message": error.message, "code": code, "remediation": remedy}
+        body = {"error": _TEXTS.get(code, code), "message": error.message, "code": code, "remediation": remedy}
         if isinstance(error, BadRequest) and "fields" in error.details:
             issues = [{"path": _path(each["field"]), "message": each["problem"]} for each in error.details["fields"]]
-            return {**said, "error": "Invalid body", "issues": issues}
-        return {**error.details, **said}
+            return {**body, "error": "Invalid body", "issues": issues}
+        return {**error.details, **body}
 
     def schema(self) -> Schema:
         text = {"type": "string"}

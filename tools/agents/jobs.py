@@ -92,12 +92,12 @@ async def _withdraw_orphaned(services: Services, databases: Sequence[Database]) 
         few = await services.approvals.list_runs_that_wait(last, _ROUND)
         if not few:
             return
-        last, theirs = few[-1], set(few)
+        last, ended_ids = few[-1], set(few)
         for database in databases:
             async with database.reading() as connection:
-                alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(theirs))
-                theirs -= set((await connection.execute(alive)).scalars())
-        for run_id in theirs:
+                alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(ended_ids))
+                ended_ids -= set((await connection.execute(alive)).scalars())
+        for run_id in ended_ids:
             await services.approvals.abandon(run_id)
 
 
@@ -114,11 +114,11 @@ async def agents_moved(job: Job, event: Event) -> None:
 
 async def _resume_runs(services: Services, database: Database) -> None:
     """Continues all runs of an app that have not ended; those that wait may have been decided during the move."""
-    theirs = (runs.c.id, runs.c.app_id, runs.c.organisation_id)
-    resting = select(*theirs).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
+    columns = (runs.c.id, runs.c.app_id, runs.c.organisation_id)
+    resting = select(*columns).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
     async with database.reading() as connection:
-        found = (await connection.execute(resting.limit(_ROUND))).all()
-    for run_id, app_id, tenant in found:
+        rows = (await connection.execute(resting.limit(_ROUND))).all()
+    for run_id, app_id, tenant in rows:
         free = (runs.c.id == run_id, UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
         async with database.writing_unit(lock=app_id) as unit:
             if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
@@ -132,17 +132,17 @@ async def _fail_lost_runs(services: Services, database: Database) -> None:
     given_up = and_(jobs.c.finished_at.is_not(None), jobs.c.error.is_not(None))
     lost = select(runs).join(jobs, or_(jobs.c.id == runs.c.job_id, first)).where(UNENDED, given_up, _MADE)
     async with database.reading() as connection:
-        found = (await connection.execute(lost.limit(_ROUND))).all()
-    for run in found:
+        rows = (await connection.execute(lost.limit(_ROUND))).all()
+    for run in rows:
         await fail_lost_run(services, database, run)
 
 
 @agents.job()
 async def agents_orphans(job: Job, run_id: str) -> None:
     """Ends the child runs of runs that have ended."""
-    theirs = select(runs).where(UNENDED, runs.c.parent_run_id == run_id)
+    children = select(runs).where(UNENDED, runs.c.parent_run_id == run_id)
     async with job.database.reading() as connection:
-        orphans = (await connection.execute(theirs)).all()
+        orphans = (await connection.execute(children)).all()
     for orphan in orphans:
         await request_cancel(job.services, job.database, orphan)
 
@@ -161,16 +161,16 @@ async def agents_erase(
     job: Job, app_id: str, person: str, until: str, agent_id: str | None = None, thread_id: str | None = None
 ) -> None:
     """Erases a person's runs that began before a moment. Those under way are cancelled and erased when they end."""
-    services, theirs = (
+    services, matching = (
         job.services,
         _deletion_filter(app_id, person, agent_id, thread_id, datetime.fromisoformat(until)),
     )
     async with job.database.reading() as connection:
-        alive = (await connection.execute(select(runs).where(UNENDED, theirs))).all()
+        alive = (await connection.execute(select(runs).where(UNENDED, matching))).all()
     for run in alive:
         await request_cancel(services, job.database, run)
     while True:
-        ended = select(runs.c.id).where(theirs, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
+        ended = select(runs.c.id).where(matching, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
         async with job.database.reading() as connection:
             few = (await connection.execute(ended)).scalars().all()
         if not few:
@@ -209,14 +209,14 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
         row: Any = (await connection.execute(select(runs).where(runs.c.id == run_id))).first()
         if row is None or row.webhook_url is None:
             return
-        theirs = webhook_secrets.c.app_id == row.app_id
-        held = (await connection.execute(select(webhook_secrets).where(theirs))).first()
+        of_app = webhook_secrets.c.app_id == row.app_id
+        secret_row = (await connection.execute(select(webhook_secrets).where(of_app))).first()
     services = job.services
     event_id, sent_at = f"evt_{row.id.replace('-', '')}", services.clock.now()
     body = to_json(_event(row, event_id))
     headers = {"content-type": "application/json", "idempotency-key": row.id}
     headers |= {"webhook-id": event_id, "webhook-timestamp": str(int(sent_at.timestamp()))}
-    if signatures := [sign(secret, headers, body) for secret in _secrets(services.vault, held, sent_at)]:
+    if signatures := [sign(secret, headers, body) for secret in _secrets(services.vault, secret_row, sent_at)]:
         headers["webhook-signature"] = " ".join(signatures)
     try:
         answer = await services.http_client.request(
@@ -243,20 +243,20 @@ def sign(secret: str, headers: Mapping[str, str], body: bytes) -> str:
 
 def _event(run: Any, event_id: str) -> dict[str, Any]:
     """Builds the body of a webhook; users and visitors get their run as they may see it."""
-    told = {"event_id": event_id, "type": f"run.{run.status}", "app_id": run.app_id, "agent": run.agent}
-    told |= {"run_id": run.id, "status": run.status, "finished_at": run.finished_at}
+    event = {"event_id": event_id, "type": f"run.{run.status}", "app_id": run.app_id, "agent": run.agent}
+    event |= {"run_id": run.id, "status": run.status, "finished_at": run.finished_at}
     if run.status == "completed":
-        return told | {"output": run.output}
-    return told | {"error": redact_failure(run.error) if run.caller_kind in _OUTSIDERS else run.error}
+        return event | {"output": run.output}
+    return event | {"error": redact_failure(run.error) if run.caller_kind in _OUTSIDERS else run.error}
 
 
 async def _note(
     unit: Unit, run_id: str, event_id: str, tried: int, status: int | None, delivered_at: datetime | None
 ) -> None:
     """Records how far the delivery has come."""
-    told = {"event_id": event_id, "attempts": tried, "status": status}
-    told["delivered_at"] = None if delivered_at is None else delivered_at.isoformat()
-    await unit.execute(update(runs).where(runs.c.id == run_id).values(webhook_delivery=told))
+    delivery = {"event_id": event_id, "attempts": tried, "status": status}
+    delivery["delivered_at"] = None if delivered_at is None else delivered_at.isoformat()
+    await unit.execute(update(runs).where(runs.c.id == run_id).values(webhook_delivery=delivery))
 
 
 def _secrets(vault: Vault, held: Any, now: datetime) -> list[str]:

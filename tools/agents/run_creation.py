@@ -127,27 +127,27 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
 async def _find_earlier_run(execute: Any, call: Call, agent: Any, who: str, request: RunRequest) -> Any:
     """Finds the run that this start repeats."""
     stranger = isinstance(call.caller, Anonymous)
-    theirs = select(runs).where(runs.c.agent_id == agent.id).order_by(runs.c.created_at.desc())
+    query_of_starter = select(runs).where(runs.c.agent_id == agent.id).order_by(runs.c.created_at.desc())
     if stranger and request.visitor_id is not None:
-        theirs = theirs.where(runs.c.person == visitor_owner(request.visitor_id))
+        query_of_starter = query_of_starter.where(runs.c.person == visitor_owner(request.visitor_id))
     else:
-        theirs = theirs.where(runs.c.subject == who)
+        query_of_starter = query_of_starter.where(runs.c.subject == who)
     if request.idempotency_key is not None:
-        query = theirs.where(runs.c.idempotency_key == request.idempotency_key)
+        query = query_of_starter.where(runs.c.idempotency_key == request.idempotency_key)
     elif agent.dedupe_window and request.origin is None and not stranger:
         # Visitors share addresses: one visitor's body must not match another's run.
         since = call.now - timedelta(seconds=agent.dedupe_window)
         # Forks and child runs were not started with a body.
         own = (runs.c.forked_from.is_(None), runs.c.parent_run_id.is_(None))
-        query = theirs.where(runs.c.idempotency_key.is_(None), runs.c.created_at > since, *own)
+        query = query_of_starter.where(runs.c.idempotency_key.is_(None), runs.c.created_at > since, *own)
     else:
         return None
-    found = (await execute(query.limit(_MOST_NAMESAKES if stranger else 1))).all()
+    rows = (await execute(query.limit(_MOST_NAMESAKES if stranger else 1))).all()
     if stranger and request.visitor_id is None:
         # A visitor with an id of its own is known by that id and not by its address.
         vault = call.services.vault
-        found = [row for row in found if row.person == visitor_owner(derive_visitor_id(vault, row.id))]
-    row = found[0] if found else None
+        rows = [row for row in rows if row.person == visitor_owner(derive_visitor_id(vault, row.id))]
+    row = rows[0] if rows else None
     if row is None or row.payload_hash == request.digest:
         return row
     refused = RunConflict if request.idempotency_key is None else KeyReused

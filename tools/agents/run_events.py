@@ -33,7 +33,7 @@ async def read_events(
     query = select(events).where(events.c.run_id == run.id, events.c.seq > after).order_by(events.c.seq).limit(limit)
     async with database.reading() as connection:
         rows = (await connection.execute(query)).all()
-    told = (
+    visible_events = (
         {
             "seq": row.seq,
             "type": row.type,
@@ -42,7 +42,7 @@ async def read_events(
         }
         for row in rows
     )
-    return [redact_event(reader.caller, event) for event in told]
+    return [redact_event(reader.caller, event) for event in visible_events]
 
 
 async def follow_events(
@@ -62,10 +62,10 @@ async def follow_events(
                 # Read before the events: if the run ends in between, all its events are read.
                 ended, latest = await _read_run_state(database, run.id)
                 after, known = after if known else min(after, latest), True
-                while found := await read_events(services, database, run, after, PAGE, reader):
-                    for event in found:
+                while events := await read_events(services, database, run, after, PAGE, reader):
+                    for event in events:
                         yield event
-                    after = found[-1]["seq"]
+                    after = events[-1]["seq"]
             except DatabaseUnavailable:
                 await asyncio.sleep(_PATIENCE_SECONDS)
                 continue
@@ -103,8 +103,8 @@ async def encode_json_frames(events: AsyncGenerator[Any, None]) -> AsyncGenerato
 
 async def list_events(call: Call, run: Any, after: int, limit: int) -> Events:
     reader = Decider(call.caller, call.role)
-    found: Any = await read_events(call.services, call.stores.database, run, after, min(limit, PAGE), reader)
-    return {"events": found}
+    events: Any = await read_events(call.services, call.stores.database, run, after, min(limit, PAGE), reader)
+    return {"events": events}
 
 
 def stream_events(call: Call, run: Any, last_event_id: str | None, reader: Decider, since_seq: int = 0) -> str:

@@ -104,9 +104,9 @@ class Executor:
         await call.execute(update(approvals).where(approvals.c.id == approved.id).values(**values))
         await approved.job.hold(call.unit, last=True)
         if approved.run_id is not None:
-            told = {"approval_id": approved.id, "run_id": approved.run_id}
+            event = {"approval_id": approved.id, "run_id": approved.run_id}
             app_id = call.app.id if call.app else None
-            await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=told)
+            await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=event)
 
     async def _attempt(self, job: Job, row: Any) -> None:
         self._check_can_succeed(job, row)
@@ -147,5 +147,5 @@ class Executor:
             await unit.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
             await job.hold(unit, last=True)
             if row.run_id is not None:
-                told = {"approval_id": row.id, "run_id": row.run_id}
-                await job.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=told)
+                event = {"approval_id": row.id, "run_id": row.run_id}
+                await job.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=event)

@@ -46,10 +46,10 @@ class ApprovalLabels:
 
     async def asker(self, row: Any) -> str:
         """Says who proposed the call: a visitor, a user, a person or a key. For a run, also who started it."""
-        held, account = row.caller, await self._account(row.account_id)
-        kind, key_id = held.get("kind"), held.get("key_id")
-        if kind == "end_user" or (kind is None and "user_id" in held):
-            who = f"the app's user {escape_name(str(held['user_id']))}"
+        caller, account = row.caller, await self._account(row.account_id)
+        kind, key_id = caller.get("kind"), caller.get("key_id")
+        if kind == "end_user" or (kind is None and "user_id" in caller):
+            who = f"the app's user {escape_name(str(caller['user_id']))}"
         elif kind == "anonymous":
             who = "a visitor of the app, who is not signed in"
         elif key_id is None:
@@ -62,8 +62,12 @@ class ApprovalLabels:
     async def _account(self, account_id: str) -> str:
         if ("account", account_id) not in self._known:
             query = select(accounts.c.name, accounts.c.email).where(accounts.c.id == account_id)
-            found = (await self._call.execute(query)).first()
-            words = "an account that is gone" if found is None else f"{escape_text(found.name)} ({found.email})"
+            account_row = (await self._call.execute(query)).first()
+            words = (
+                "an account that is gone"
+                if account_row is None
+                else f"{escape_text(account_row.name)} ({account_row.email})"
+            )
             self._known["account", account_id] = words
         return self._known["account", account_id] or ""
 

@@ -82,8 +82,8 @@ class ApprovalService:
 
     def arguments(self, row: Any) -> dict[str, Any]:
         """Returns the arguments of the call; an empty object once it can no longer be executed."""
-        found: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
-        return found
+        opened: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
+        return opened
 
     def render_fields(self, row: Any, tool: "Tool | None") -> Fields:
         """Returns the arguments of a row as a person reads them.
@@ -134,8 +134,8 @@ class ApprovalService:
             elif row.status in _FINISHED:
                 # The outcome is read before it is erased: one that cannot be read is kept.
                 result, refused = self._read_outcome(call, row)
-                told = {"collected_at": self._clock.now(), "result": None}
-                await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**told))
+                collected = {"collected_at": self._clock.now(), "result": None}
+                await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**collected))
                 if refused is None:
                     return result
                 refusal = refused
@@ -166,13 +166,15 @@ class ApprovalService:
 
     async def _status(self, approval_id: str, caller: Caller) -> str | None:
         """Returns the status of a proposal of the caller's; None if there is none or its outcome was handed out."""
-        theirs = (
+        matching = (
             approvals.c.id == approval_id,
             approvals.c.proposer == proposers.proposer_name(caller),
             approvals.c.collected_at.is_(None),
         )
         async with self._database.reading() as connection:
-            row = (await connection.execute(select(approvals.c.status, approvals.c.expires_at).where(*theirs))).first()
+            row = (
+                await connection.execute(select(approvals.c.status, approvals.c.expires_at).where(*matching))
+            ).first()
         if row is None:
             return None
         overdue = row.status == "pending" and row.expires_at <= self._clock.now()
@@ -227,8 +229,8 @@ class ApprovalService:
                     "fields": self._seal_fields(row.id, "fields", fields),
                     "edited": True,
                 }
-                told = {"summary": _describe_row(tool, row, fields), "asked": self.summarise(row, tool)}
-                call.audit.data |= {"edited": True, **told}
+                details = {"summary": _describe_row(tool, row, fields), "asked": self.summarise(row, tool)}
+                call.audit.data |= {"edited": True, **details}
         if status == "rejected":
             values |= {"finished_at": call.now, **self._seals.without_arguments(row.id)}
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
@@ -237,8 +239,8 @@ class ApprovalService:
         if status == "approved":
             await self.executor.ask(call, row.id, row.organisation_id)
         elif row.run_id is not None:
-            told = {"approval_id": row.id, "run_id": row.run_id}
-            await call.services.jobs.emit(call.unit, ENDED, app_id=row.app_id, data=told)
+            details = {"approval_id": row.id, "run_id": row.run_id}
+            await call.services.jobs.emit(call.unit, ENDED, app_id=row.app_id, data=details)
         return "decided"
 
     async def read_decision(self, run_id: str, request_id: str) -> Decision | None:
@@ -265,8 +267,8 @@ class ApprovalService:
         The key now makes such calls at once; one that still waited would be made a second time.
         """
         effects = [effect for effect in get_args(Effect) if not needs_approval(effect, policy)]
-        theirs = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
-        withdrawn = select(approvals.c.id).where(*theirs, approvals.c.effect.in_(effects))
+        pending = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
+        withdrawn = select(approvals.c.id).where(*pending, approvals.c.effect.in_(effects))
         for approval_id in (await call.execute(withdrawn)).scalars().all():
             values = {
                 "status": "rejected",
@@ -277,20 +279,20 @@ class ApprovalService:
                 "finished_at": call.now,
                 **self._seals.without_arguments(approval_id),
             }
-            await call.execute(update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values))
+            await call.execute(update(approvals).where(approvals.c.id == approval_id, *pending).values(**values))
 
     async def abandon(self, run_id: str) -> None:
         """Withdraws the proposals of a run that has ended, unless they were rejected or their call has begun."""
-        theirs = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
+        undecided = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
         columns = (approvals.c.id, approvals.c.status)
         async with self._database.reading() as connection:
-            waiting = (await connection.execute(select(*columns).where(*theirs))).all()
+            waiting = (await connection.execute(select(*columns).where(*undecided))).all()
         if not waiting:
             return
         async with self._database.writing(lock=None) as connection:
             # They are read again under a lock: somebody may have decided one in the meantime.
-            held = select(*columns).where(*theirs).order_by(approvals.c.id).with_for_update()
-            for approval_id, status in (await connection.execute(held)).all():
+            locked = select(*columns).where(*undecided).order_by(approvals.c.id).with_for_update()
+            for approval_id, status in (await connection.execute(locked)).all():
                 if status == "approved" and not await self._jobs.withdraw(connection.execute, job_id_of(approval_id)):
                     continue
                 values = {
@@ -473,8 +475,8 @@ class ApprovalService:
         size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)
         used = int((await connection.execute(select(size).where(*waiting))).scalar_one())
         if used + more > MOST_BYTES_PENDING:
-            told = f"The organisation's calls that wait for approval hold {used} bytes."
-            raise TooManyPending(told, details={"limit": MOST_BYTES_PENDING, "current": used})
+            message = f"The organisation's calls that wait for approval hold {used} bytes."
+            raise TooManyPending(message, details={"limit": MOST_BYTES_PENDING, "current": used})
 
     def _read_outcome(self, call: "Call", row: Any) -> tuple[Any, BaobabError | None]:
         """Returns the outcome of a proposal: its result, or the error that it is refused with."""
@@ -487,8 +489,8 @@ class ApprovalService:
             return None, CallFailed(
                 "The call was made; its outcome is no longer kept.", details={"approval_id": row.id}
             )
-        found = self._seals.open(row.id, "result", row.result)
-        return None if found == "null" else call.tool.decode(found), None
+        outcome = self._seals.open(row.id, "result", row.result)
+        return None if outcome == "null" else call.tool.decode(outcome), None
 
     def _approval_error(self, approval_id: str, status: str, summary: str, expires_at: datetime) -> ApprovalRequired:
         return ApprovalRequired(

@@ -114,10 +114,10 @@ async def approvals_list(
         moment = datetime.fromisoformat(at)
         earlier = or_(rows.c.created_at < moment, and_(rows.c.created_at == moment, rows.c.id < last))
         query = query.where(earlier)
-    found = (await call.execute(query.limit(limit + 1))).all()
-    page = found[:limit]
+    approval_rows = (await call.execute(query.limit(limit + 1))).all()
+    page = approval_rows[:limit]
     following, names = None, ApprovalLabels(call)
-    if len(found) > limit:
+    if len(approval_rows) > limit:
         following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
     return {"approvals": [await _render_approval(call, row, names) for row in page], "next_cursor": following}
 
@@ -257,8 +257,8 @@ async def _visible(call: Call, organisation_id: str) -> Any:
         of_app = and_(rows.c.app_id == caller.app_id, rows.c.run_id.is_not(None))
         if isinstance(caller, AppKey):
             return or_(asked, of_app)
-        theirs = and_(rows.c.approvers == STARTER, rows.c.starter == person(caller))
-        return or_(asked, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), theirs)))
+        own_runs = and_(rows.c.approvers == STARTER, rows.c.starter == person(caller))
+        return or_(asked, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), own_runs)))
     if not isinstance(caller, Account) or caller.limits is not None:
         return asked
     role = await load_role(call, organisation_id, caller.account_id)
@@ -302,25 +302,25 @@ async def _run_input(call: Call, row: Any) -> str | None:
         app = await call.services.directory.app(row.app_id)
     except AppNotFound:
         return None
-    database, given = call.services.regions[app.region].database, select(runs.c.input).where(runs.c.id == row.run_id)
+    database, query = call.services.regions[app.region].database, select(runs.c.input).where(runs.c.id == row.run_id)
     if call.unit.database is database:
-        found = (await call.execute(given)).scalar()
+        run_input = (await call.execute(query)).scalar()
     else:
         async with database.reading() as connection:
-            found = (await connection.execute(given)).scalar()
-    return None if found is None else escape_json(found, indent=2)
+            run_input = (await connection.execute(query)).scalar()
+    return None if run_input is None else escape_json(run_input, indent=2)
 
 
 async def _render_approval(call: Call, row: Any, names: ApprovalLabels | None = None) -> Approval:
-    told = {
+    context = {
         "status": _status(call, row),
         "approvers": PendingDecision.of_approval(row).approvers.as_json,
         "agreed": row.agreed or [],
     }
     names, tool = names or ApprovalLabels(call), call.registry.tools.get(row.tool)
-    told |= {
+    context |= {
         "summary": service_of(call.services).summarise(row, tool),
         "asked_summary": service_of(call.services).summarise_asked(row, tool),
     }
-    told |= {"title": names.title(row), "asked_by": await names.asker(row), "app_name": await names.app(row)}
-    return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | told)
+    context |= {"title": names.title(row), "asked_by": await names.asker(row), "app_name": await names.app(row)}
+    return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | context)

@@ -79,8 +79,8 @@ class PlanEnvelope(Envelope):
 
     def schema(self) -> Schema:
         text, number = {"type": "string"}, {"type": "integer"}
-        told = dict.fromkeys(("error", "code", "message", "remediation", "plan", "what", "upgradeUrl"), text)
-        return _object(None, **told, limit=number, current=number)
+        texts = dict.fromkeys(("error", "code", "message", "remediation", "plan", "what", "upgradeUrl"), text)
+        return _object(None, **texts, limit=number, current=number)
 
 
 def _object(required: tuple[str, ...] | None = None, **properties: Schema) -> Schema:

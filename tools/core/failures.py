@@ -78,9 +78,9 @@ class Failures:
 
         since, to: only those from this moment on, and before that one.
         """
-        for region, found in self._regions.items():
+        for region, region_stores in self._regions.items():
             # Only where it looks: that another region does not answer is nothing to this one.
-            if found.database is stores.database:
+            if region_stores.database is stores.database:
                 await run_to_completion(self._flush(region))
         query = (
             select(failures)

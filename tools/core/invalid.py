@@ -37,8 +37,8 @@ Location = tuple[str | int, ...]
 def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
     """Returns the paths of known fields, at any depth, that were refused and are null."""
     faults = error.errors(include_url=False, include_input=False)
-    found = (_follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
-    return {place for place, value in found if value is None and place and isinstance(place[-1], str)}
+    places = (_follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
+    return {place for place, value in places if value is None and place and isinstance(place[-1], str)}
 
 
 def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
@@ -73,11 +73,11 @@ def _field_names_error(
     kind: str, missing: list[str], unknown: list[str], model: type[BaseModel], fields: list[dict[str, Any]]
 ) -> BadRequest:
     """Builds an error that names both missing and unknown fields: often one is the other misspelt."""
-    said = [f"{_quote_names(missing)} {'is' if len(missing) == 1 else 'are'} missing."] if missing else []
+    sentences = [f"{_quote_names(missing)} {'is' if len(missing) == 1 else 'are'} missing."] if missing else []
     if len(unknown) == 1:
-        said.append(f"{_quote_names(unknown)} is not a field of this operation.")
+        sentences.append(f"{_quote_names(unknown)} is not a field of this operation.")
     elif unknown:
-        said.append(f"{_quote_names(unknown)} are not fields of this operation.")
+        sentences.append(f"{_quote_names(unknown)} are not fields of this operation.")
     known = _quote_names([info.alias or name for name, info in model.model_fields.items()]) or "none"
     action = "Remove it or correct its name" if len(unknown) == 1 else "Remove them or correct their names"
     if missing and unknown:
@@ -85,7 +85,7 @@ def _field_names_error(
     # Inside another object, the fields are those of that object: the names above are the operation's own.
     remedy = f"{action}; the fields are {known}." if unknown else None
     error = MissingField if kind == "missing" else UnknownField
-    return error(" ".join(said), remediation=remedy, details={"fields": fields})
+    return error(" ".join(sentences), remediation=remedy, details={"fields": fields})
 
 
 def _quote_names(names: list[str]) -> str:

@@ -19,8 +19,8 @@ _WRITTEN = r"^([0-9]{1,7})(\.[0-9]{1,9})?$"
 
 def nanos(written: str) -> int:
     """Parses a text such as `12.50`. Raises ValueError unless it is an amount from 0 to a million dollars."""
-    found = re.fullmatch(_WRITTEN, written)
-    amount = int(found[1] + (found[2] or ".")[1:].ljust(_PLACES, "0")) if found else -1
+    match = re.fullmatch(_WRITTEN, written)
+    amount = int(match[1] + (match[2] or ".")[1:].ljust(_PLACES, "0")) if match else -1
     if not 0 <= amount <= MOST:
         raise ValueError(f"must be a number of dollars from 0 to {MOST // USD} with at most 9 decimals, such as 12.50")
     return amount

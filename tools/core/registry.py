@@ -211,8 +211,8 @@ class Registry:
         values = await self._admit_call(call, arguments, nested=True)
         if tool.preview is None:
             return None
-        told: str = await tool.preview(call, **values)
-        return told
+        text: str = await tool.preview(call, **values)
+        return text
 
     async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext) -> None:
         """Raises what a call would be refused with whatever its body says, before the body is read.

@@ -61,7 +61,7 @@ def find_undeclared_secrets(name: str, hint: Any) -> Iterator[str]:
     for inner in _leaves(hint):
         if is_typeddict(inner):
             for field, its_hint in get_type_hints(inner, include_extras=True).items():
-                yield from (f"{name}.{found}" for found in find_undeclared_secrets(field, its_hint))
+                yield from (f"{name}.{path}" for path in find_undeclared_secrets(field, its_hint))
 
 
 def _is_called_like_one(name: str) -> bool:

@@ -77,13 +77,13 @@ class Services:
     _own: dict[Any, Any] = field(default_factory=dict)
 
     def part(self, kind: type[T]) -> T:
-        found = self.parts[kind]
-        assert isinstance(found, kind)
-        return found
+        instance = self.parts[kind]
+        assert isinstance(instance, kind)
+        return instance
 
     def of(self, kind: "Callable[[Services], T]") -> T:
         """A domain's own service, such as a cache of its rules: built at first use, one for each application."""
-        found: T | None = self._own.get(kind)
-        if found is None:
-            found = self._own[kind] = kind(self)
-        return found
+        instance: T | None = self._own.get(kind)
+        if instance is None:
+            instance = self._own[kind] = kind(self)
+        return instance

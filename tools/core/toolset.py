@@ -282,8 +282,10 @@ def _widening(name: str, hints: Mapping[str, Any], access: Access, given: Mappin
         raise RegistrationError(f"{name}: `widens` names {unknown[0]}, which it does not take")
     taken = {argument: hint for argument, hint in hints.items() if argument not in ("call", "return")}
     for argument, hint in taken.items():
-        for found in find_undeclared_secrets(argument, hint):
-            raise RegistrationError(f"{name}: {found} is called like a secret; declare its type Secret or NotSecret")
+        for secret_name in find_undeclared_secrets(argument, hint):
+            raise RegistrationError(
+                f"{name}: {secret_name} is called like a secret; declare its type Secret or NotSecret"
+            )
     kept = {argument: whatever_is_given for argument, hint in taken.items() if access.credential and holds_secret(hint)}
     return {**kept, **given}
 
@@ -312,14 +314,14 @@ def _signature(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseMod
 
 
 def _field(parameter: inspect.Parameter, description: str | None) -> FieldInfo:
-    given: dict[str, Any] = {"description": description} if description else {}
+    settings: dict[str, Any] = {"description": description} if description else {}
     if parameter.default is OMITTED:
         # A factory keeps the sentinel out of the JSON schema.
-        given["default_factory"] = lambda: OMITTED
+        settings["default_factory"] = lambda: OMITTED
     elif parameter.default is not inspect.Parameter.empty:
-        given["default"] = parameter.default
-    made: FieldInfo = Field(**given)
-    return made
+        settings["default"] = parameter.default
+    field: FieldInfo = Field(**settings)
+    return field
 
 
 def _docstring(handler: Handler) -> tuple[str, str, str]:
@@ -342,10 +344,10 @@ def _parameter_texts(handler: Handler) -> dict[str, str]:
     for paragraph in (inspect.getdoc(handler) or "").split("\n\n")[1:]:
         current = None
         for line in paragraph.splitlines():
-            found = re.match(r"^(\w+): (.+)$", line)
-            if found:
-                current = found[1]
-                texts[current] = found[2]
+            match = re.match(r"^(\w+): (.+)$", line)
+            if match:
+                current = match[1]
+                texts[current] = match[2]
             elif current and line.startswith(" "):
                 texts[current] += " " + line.strip()
             elif current:

@@ -112,8 +112,8 @@ def _variants(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 def _field_schema(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     others = schema.get("additionalProperties")
-    found: Mapping[str, Any] = schema.get("properties", {}).get(name, others if isinstance(others, dict) else {})
-    return found
+    field_schema: Mapping[str, Any] = schema.get("properties", {}).get(name, others if isinstance(others, dict) else {})
+    return field_schema
 
 
 def _item_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -146,7 +146,7 @@ def _count_operations(schema: Mapping[str, Any], value: Any) -> str | None:
     kinds = _item_schema(schema).get("properties", {}).get("op", {}).get("enum")
     if kinds is None or not isinstance(value, list):
         return None
-    found = [item.get("op") if isinstance(item, dict) else None for item in value]
-    counted = [f"{found.count(kind)} {kind}" for kind in kinds if kind in found]
-    others = sum(kind not in kinds for kind in found)
+    operations = [item.get("op") if isinstance(item, dict) else None for item in value]
+    counted = [f"{operations.count(kind)} {kind}" for kind in kinds if kind in operations]
+    others = sum(kind not in kinds for kind in operations)
     return ", ".join(counted + ([f"{others} of no known kind"] if others else [])) or "none"

@@ -96,7 +96,7 @@ async def system_ready(call: Call) -> Readiness:
         checks_by_name[f"objects:{region}"] = _check(stores.objects.check, ObjectError)
     # All at once: the time limits of several silent stores must not add up.
     checks = dict(zip(checks_by_name, await asyncio.gather(*checks_by_name.values()), strict=True))
-    failed = {name for name, found in checks.items() if found != "ok"}
+    failed = {name for name, state in checks.items() if state != "ok"}
     # Only the apps of a further region suffer when its stores fail: the others' requests can still come here.
     needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
     parts: dict[str, str] = dict(services.lifecycle.parts)

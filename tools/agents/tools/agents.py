@@ -104,8 +104,8 @@ async def agents_list(call: Call, app_id: AppId) -> Agents:
     """List the app's agents by name."""
     query = select(rows).where(rows.c.app_id == app_id, rows.c.deleted_at.is_(None)).order_by(rows.c.name)
     async with call.reading() as execute:
-        found = (await execute(query)).all()
-    return {"agents": [agent_of(row) for row in found]}
+        agent_rows = (await execute(query)).all()
+    return {"agents": [agent_of(row) for row in agent_rows]}
 
 
 @agents.tool(
@@ -199,19 +199,19 @@ async def agents_create(
     approvers: who decides where a call waits and its node does not say: `starter` (whoever started the run), `user`
       (any user of the app), `member`, `admin`, {"role": ROLE} of the app's users, or {"persons": 2, "of": ...}.
     """
-    given = _columns(locals())
+    columns = _columns(locals())
     spec = await _require_valid(call, name, graph_spec)
     if visibility == "public" and not safety_acknowledged:
         raise UnsafePublic(details={"offending_tools": await _writing_tools(call, spec)})
     if visibility == "public" and max_concurrent_runs is None:
-        given["max_concurrent_runs"] = PUBLIC_AT_ONCE
+        columns["max_concurrent_runs"] = PUBLIC_AT_ONCE
     now = call.now
     values: dict[str, Any] = {
         "id": call.services.ids.uuid(),
         "app_id": app_id,
         "name": name,
         "status": "active",
-        **given,
+        **columns,
         "created_by": call.caller.account_id if isinstance(call.caller, Account) else None,
         "created_at": now,
         "updated_at": now,
@@ -480,8 +480,8 @@ async def _validate_graph(call: Call, name: str, graph: Any) -> tuple[GraphSpec 
     spec, issues = await asyncio.to_thread(find_issues, graph, offers)
     if spec is not None:
         issues += await _find_agent_issues(call, name, spec, whole=not issues)
-    told: list[Issue] = [{"path": list(issue.path), "message": issue.message} for issue in issues[:MAX_ISSUES]]
-    return (None if told else spec), told
+    described: list[Issue] = [{"path": list(issue.path), "message": issue.message} for issue in issues[:MAX_ISSUES]]
+    return (None if described else spec), described
 
 
 async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: bool) -> list[Found]:
@@ -496,14 +496,14 @@ async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: b
     query = select(rows.c.name).where(rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None))
     async with call.reading() as execute:
         known = {name, *(await execute(query.where(rows.c.name.in_(named)))).scalars()}
-    found = []
+    agent_issues = []
     for node_id, node in nodes:
         where = ("nodes", node_id, "agent")
         if node.agent not in known:
-            found.append(Found(where, f"there is no agent {node.agent}"))
+            agent_issues.append(Found(where, f"there is no agent {node.agent}"))
         elif node.agent == name and whole and is_inevitable(spec, node_id):
-            found.append(Found(where, "runs this agent itself, and no condition leads past it"))
-    return found[:MAX_ISSUES]
+            agent_issues.append(Found(where, "runs this agent itself, and no condition leads past it"))
+    return agent_issues[:MAX_ISSUES]
 
 
 async def _require_valid(call: Call, name: str, graph: Any) -> GraphSpec:
@@ -521,8 +521,10 @@ async def _load_offers(call: Call) -> ToolOffers:
 async def _writing_tools(call: Call, spec: GraphSpec) -> list[str]:
     """Returns the tools of a graph that change something."""
     offers = await _load_offers(call)
-    found = ((ref.name, offers.get_offer(ref)) for ref in _refs(spec))
-    return sorted({name for name, offer in found if isinstance(offer, str) or narrow_offer(offer).mode == "read_write"})
+    offered = ((ref.name, offers.get_offer(ref)) for ref in _refs(spec))
+    return sorted(
+        {name for name, offer in offered if isinstance(offer, str) or narrow_offer(offer).mode == "read_write"}
+    )
 
 
 def _refs(spec: GraphSpec) -> list[ToolRef]:

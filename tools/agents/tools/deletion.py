@@ -57,15 +57,15 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
 async def _get_ended_family(call: Call, app_id: str, name: str, run_id: str) -> list[str]:
     """Returns the ids of a run and its child runs. Raises RunUnderWay if one has not ended."""
     row = await get_run_row(call, app_id, run_id, name)
-    ids, found = [run_id], [run_id]
+    ids, level = [run_id], [run_id]
     async with call.reading() as execute:
         unused = (await execute(select(runs.c.id).where(runs.c.id == run_id, UNUSED))).first() is not None
-        while found:
-            below = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(found))
+        while level:
+            below = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(level))
             children = (await execute(below)).all()
             unused = unused and all(child.status in ENDED for child in children)
-            found = [child.id for child in children]
-            ids += found
+            level = [child.id for child in children]
+            ids += level
     if row.status not in ENDED or not unused:
         raise RunUnderWay(details={"status": row.status})
     return ids
@@ -137,21 +137,21 @@ async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Eras
 
 async def _erase(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> Erasing:
     app_id = call.require_app().id
-    theirs = _deletion_filter(app_id, whose, agent_id, thread_id, call.now)
+    matching = _deletion_filter(app_id, whose, agent_id, thread_id, call.now)
     async with FREEZES.writing(call) as unit:
         await erase_threads(unit.execute, app_id=app_id, person=whose, agent_id=agent_id, name=thread_id)
-        count = (await unit.execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
-        given: dict[str, Any] = {"app_id": app_id, "person": whose, "until": call.now.isoformat()}
-        given |= {"agent_id": agent_id, "thread_id": thread_id}
+        count = (await unit.execute(select(func.count()).select_from(runs).where(matching))).scalar_one()
+        arguments: dict[str, Any] = {"app_id": app_id, "person": whose, "until": call.now.isoformat()}
+        arguments |= {"agent_id": agent_id, "thread_id": thread_id}
         job_id, tenant = f"erase:{call.services.ids.uuid()}", call.require_app().organisation_id
-        await call.services.jobs.enqueue(unit, "agents_erase", given, job_id=job_id, tenant=tenant)
+        await call.services.jobs.enqueue(unit, "agents_erase", arguments, job_id=job_id, tenant=tenant)
     return {"runs": count}
 
 
 async def _describe_deletion(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> str:
-    theirs = _deletion_filter(call.require_app().id, whose, agent_id, thread_id, call.now)
+    matching = _deletion_filter(call.require_app().id, whose, agent_id, thread_id, call.now)
     async with call.reading() as execute:
-        count = (await execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
+        count = (await execute(select(func.count()).select_from(runs).where(matching))).scalar_one()
     what = "all that agents have of this person" if thread_id is None else "this conversation"
     return f"It would erase {what}: {count} runs with their events, for good."
 

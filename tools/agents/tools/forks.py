@@ -91,11 +91,11 @@ async def agents_runs_fork(
     run_request = RunRequest(point.input, idempotency_key, run.thread_id, webhook_url, as_user, origin)
     row, new = await start_run(call, agent, run_request)
     call.audit.data["forked_from"] = id
-    told: Started = {"run_id": row.id, "status": row.status}
+    answer: Started = {"run_id": row.id, "status": row.status}
     if not new:
         call.audit.nothing_done = True
-        told["replayed"] = True
-    return told
+        answer["replayed"] = True
+    return answer
 
 
 def _require_known(graph: Mapping[str, Any], state: Mapping[str, Any] | None) -> None:

@@ -84,15 +84,15 @@ async def agents_public_run(
     row, new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, visitor_id=visitor_id))
     call.audit.nothing_done = not new
     opened = await _token(call, row.id)
-    told: StartedPublicly = {
+    answer: StartedPublicly = {
         "run_id": row.id,
         "status": row.status,
         "stream_token": opened["stream_token"],
         "expires_at": opened["expires_at"],
     }
     if isinstance(call.caller, Anonymous):
-        told["visitor_id"] = visitor_id or run_ownership.derive_visitor_id(call.services.vault, row.id)
-    return told
+        answer["visitor_id"] = visitor_id or run_ownership.derive_visitor_id(call.services.vault, row.id)
+    return answer
 
 
 @agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=Mcp(offered=False))

@@ -112,11 +112,11 @@ async def agents_run(
     """
     agent = await get_agent_row(call, app_id, name)
     row, new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, webhook_url, caller_user_id))
-    told: Started = {"run_id": row.id, "status": row.status}
+    answer: Started = {"run_id": row.id, "status": row.status}
     if not new:
         call.audit.nothing_done = True
-        told["replayed"] = True
-    return told
+        answer["replayed"] = True
+    return answer
 
 
 @agents.tool(
@@ -161,12 +161,12 @@ async def agents_runs_list(
         query = query.where(tuple_(rows.c.created_at, rows.c.id) < tuple_(datetime.fromisoformat(at), run_id))
     query = query.order_by(rows.c.created_at.desc(), rows.c.id.desc())
     async with call.reading() as execute:
-        found = list((await execute(query.limit(limit + 1))).all())
-    told: Runs = {"runs": [run_of(row, call.caller) for row in found[:limit]]}
-    if len(found) > limit:
-        last = found[limit - 1]
-        told["next_cursor"] = encode_cursor(vault, _LIST, last.created_at.isoformat(), last.id)
-    return told
+        run_rows = list((await execute(query.limit(limit + 1))).all())
+    answer: Runs = {"runs": [run_of(row, call.caller) for row in run_rows[:limit]]}
+    if len(run_rows) > limit:
+        last = run_rows[limit - 1]
+        answer["next_cursor"] = encode_cursor(vault, _LIST, last.created_at.isoformat(), last.id)
+    return answer
 
 
 @agents.tool(

@@ -74,8 +74,8 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     """List the app's tool servers: MCP servers whose tools its agents may call."""
     query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.name)
     async with call.reading() as execute:
-        found: Any = (await execute(query)).mappings().all()
-    servers = [server_of(row) for row in found]
+        server_rows: Any = (await execute(query)).mappings().all()
+    servers = [server_of(row) for row in server_rows]
     return {"mcp_servers": servers, "servers": servers}
 
 

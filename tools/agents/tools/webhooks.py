@@ -51,18 +51,18 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
     row: dict[str, Any] = {"secret": vault.seal(secret.encode(), _context("secret", app_id)), "made_at": call.now}
     until: datetime | None = None
     async with FREEZES.writing(call) as unit:
-        theirs = webhook_secrets.c.app_id == app_id
-        held = (await unit.execute(select(webhook_secrets).where(theirs).with_for_update())).first()
-        if held is None:
+        of_app = webhook_secrets.c.app_id == app_id
+        secret_row = (await unit.execute(select(webhook_secrets).where(of_app).with_for_update())).first()
+        if secret_row is None:
             await unit.execute(insert(webhook_secrets), {"app_id": app_id, **row})
         else:
             earlier, until = None, None
             if overlap_seconds:
-                opened = vault.open(held.secret, _context("secret", app_id))
+                opened = vault.open(secret_row.secret, _context("secret", app_id))
                 earlier = vault.seal(opened, _context("earlier", app_id))
                 until = call.now + timedelta(seconds=overlap_seconds)
             row |= {"earlier": earlier, "earlier_until": until}
-            await unit.execute(update(webhook_secrets).where(theirs).values(**row))
+            await unit.execute(update(webhook_secrets).where(of_app).values(**row))
     call.audit.resource_id = app_id
     return {"secret": secret, "made_at": call.now, "earlier_until": until}
 

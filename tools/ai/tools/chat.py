@@ -318,12 +318,12 @@ def _limit_request(
     limit = min(requested, most) if requested and most else requested or most
 
     def build_request(model: Model, granted: int | None = None) -> dict[str, Any]:
-        most = limit or granted
-        if most is None:
+        capped_tokens = limit or granted
+        if capped_tokens is None:
             return dict(body)
         # The newer name if the caller used neither: OpenAI's later models refuse the older one.
         by_newer = newer is not None or (max_tokens is None and model.provider == "openai")
-        return {**body, "max_completion_tokens" if by_newer else "max_tokens": most}
+        return {**body, "max_completion_tokens" if by_newer else "max_tokens": capped_tokens}
 
     return limit, build_request
 

@@ -354,9 +354,9 @@ async def _set(call: Call, **values: Any) -> None:
 
 
 async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
-    given = {name: value for name, value in changes.items() if value is not None}
-    if not given:
+    new_values = {name: value for name, value in changes.items() if value is not None}
+    if not new_values:
         raise MissingField(f"Send at least one of {', '.join(f'`{name}`' for name in changes)}.")
-    merged = (await get_app_row(call))[column] | given
+    merged = (await get_app_row(call))[column] | new_values
     await _set(call, **{column: merged})
     return merged

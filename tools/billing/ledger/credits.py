@@ -106,15 +106,15 @@ class Credits:
         spender: the run of an agent that it is for; it counts against the day's budgets of its agents.
         """
         _require_amount(amount)
-        for text, most in ((organisation_id, 36), (app_id or "", 36), (key_id or "", 36), (purpose, 40)):
-            _require_text(text, most)
+        for text, length in ((organisation_id, 36), (app_id or "", 36), (key_id or "", 36), (purpose, 40)):
+            _require_text(text, length)
         if ttl_seconds <= 0:
             raise ValueError("a reservation lasts longer than no time")
         ttl = timedelta(seconds=ttl_seconds)
-        made: Reservation = await self._writer.execute(
+        reservation: Reservation = await self._writer.execute(
             Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl, least, spender)
         )
-        return made
+        return reservation
 
     async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
         """Makes a reservation expire `ttl_seconds` from now; does nothing if it has ended."""
@@ -149,11 +149,11 @@ class Credits:
                 .limit(_ROUND)
             )
             async with self._database.reading() as connection:
-                found = (await connection.execute(due)).all()
-            ending = [Release(row.id, row.organisation_id, expired=True) for row in found]
+                rows = (await connection.execute(due)).all()
+            ending = [Release(row.id, row.organisation_id, expired=True) for row in rows]
             ended: list[bool] = await self._writer.execute_all(ending)
             released += sum(ended)
-            if len(found) < _ROUND:
+            if len(rows) < _ROUND:
                 break
         await self._forget()
         return released

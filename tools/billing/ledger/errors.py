@@ -23,27 +23,32 @@ class NoCreditAccount(NotFound):
 def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhausted:
     """The error for an amount that the balance does not allow: what there is, and whether calls under way hold it."""
     fits = balance.available is not None and balance.available + balance.reserved >= amount
-    told = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.as_details()}
+    details = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.as_details()}
     if not fits:
-        return CreditsExhausted(details=told)
+        return CreditsExhausted(details=details)
     return CreditsExhausted(
         "The organisation's credits are set aside for calls under way: this one does not fit beside them.",
         remediation=f"Send it again when some of them have ended, ask for fewer tokens, or top up. {_FIGURES}",
-        details=told,
+        details=details,
     )
 
 
 def describe_exhausted_budget(budget: Budget, amount: int) -> BudgetExhausted:
     """The error for an amount that a budget does not allow: what is left, and whether calls under way hold it."""
     fits = budget.spent_nanos + amount <= budget.most
-    told = {"exhausted": "budget", "reason": _REASONS[fits], "required_usd": usd(amount), "budget": budget.as_details()}
+    details = {
+        "exhausted": "budget",
+        "reason": _REASONS[fits],
+        "required_usd": usd(amount),
+        "budget": budget.as_details(),
+    }
     whose = f"The {budget.period}'s budget of this {budget.subject}"
     if not fits:
-        return BudgetExhausted(budget, f"{whose} has not enough left for this call.", details=told)
+        return BudgetExhausted(budget, f"{whose} has not enough left for this call.", details=details)
     return BudgetExhausted(
         budget,
         f"{whose} is set aside for calls under way: this one does not fit beside them.",
         remediation="Send it again when some of them have ended, ask for fewer tokens, or have an owner of the"
         " organisation raise the budget. details.budget says what is spent and what is set aside.",
-        details=told,
+        details=details,
     )

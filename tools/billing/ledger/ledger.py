@@ -94,10 +94,10 @@ class Ledger:
 
     def lock(self, organisation_ids: Iterable[str], now: Callable[[], datetime]) -> None:
         """Locks the accounts that exist. now: called for the time after the locks are held, not before the wait."""
-        found = self._statements.rows(_LOCKED, sorted(set(organisation_ids)))
+        balance_rows = self._statements.rows(_LOCKED, sorted(set(organisation_ids)))
         self.now = now()
         self.today = self.now.date()
-        for organisation_id, month, used, once_used, money, reserved, allowance, floor, plan in found:
+        for organisation_id, month, used, once_used, money, reserved, allowance, floor, plan in balance_rows:
             terms = terms_of(plan, allowance, floor)
             account = Account(organisation_id, terms, _day(month), used, once_used, money, reserved)
             account.roll(self.today)
@@ -108,9 +108,9 @@ class Ledger:
         rows = self._statements.rows
         if reservations:
             for row in rows(_HELD, self.now, reservations):
-                held = ReservationRow(*row)
-                self.held[held.id] = held
-                subjects.update(subject_id for _, subject_id in held.subjects)
+                reservation = ReservationRow(*row)
+                self.held[reservation.id] = reservation
+                subjects.update(subject_id for _, subject_id in reservation.subjects)
         accounts = list(self.accounts)
         if references:
             topped_up = rows(_TOPPED_UP, accounts, references)
@@ -127,11 +127,11 @@ class Ledger:
         """Returns the budgets that a reservation counts against."""
         if not self._budgets:
             return []
-        found = []
+        matching = []
         for subject, subject_id in held.subjects:
             every = self._budgets.get((held.organisation_id, subject_id), ())
-            found += [budget for budget in every if budget.subject == subject]
-        return found
+            matching += [budget for budget in every if budget.subject == subject]
+        return matching
 
     def bound_agent(self, organisation_id: str, agent_id: str, most: int) -> None:
         """Sets the daily budget of an agent, with its present limit."""
@@ -183,7 +183,9 @@ class Ledger:
         if self._reserved:
             each(_ADD_RESERVATION, self._reserved)
         if self._ended:
-            each(_END_RESERVATION, [(held.cost, self.now, held.id) for held in self._ended.values()])
+            each(
+                _END_RESERVATION, [(reservation.cost, self.now, reservation.id) for reservation in self._ended.values()]
+            )
         if self._new_top_ups:
             each(_ADD_TOP_UP, self._new_top_ups)
         if self._usage:
@@ -194,8 +196,8 @@ class Ledger:
             if kept := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
                 each(_SAVE_BUDGET, kept)
             # Budgets of agents are created here; those of apps and keys exist already.
-            if made := [astuple(budget) for budget in budgets if budget.subject == "agent"]:
-                each(_SAVE_AGENT_BUDGET, made)
+            if agent_budgets := [astuple(budget) for budget in budgets if budget.subject == "agent"]:
+                each(_SAVE_AGENT_BUDGET, agent_budgets)
 
 
 def _account_row(account: Account) -> tuple[Any, ...]:

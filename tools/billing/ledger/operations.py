@@ -55,14 +55,17 @@ class Reserve(Operation):
         if account is None:
             raise NoCreditAccount
         amount = self.amount
-        held = ReservationRow(self.id, self.organisation_id, self.app_id, self.key_id, amount)
+        reservation = ReservationRow(self.id, self.organisation_id, self.app_id, self.key_id, amount)
         if self.spender is not None:
-            held.run_id, held.agent_ids = self.spender.run_id, " ".join(id_ for id_, _ in self.spender.agents)
+            reservation.run_id, reservation.agent_ids = (
+                self.spender.run_id,
+                " ".join(id_ for id_, _ in self.spender.agents),
+            )
         # A reservation of nothing is never refused.
         if amount:
             for agent_id, most in self.spender.agents if self.spender else ():
                 ledger.bound_agent(self.organisation_id, agent_id, MOST if most is None else most)
-            balance, budgets = account.balance, ledger.budgets(held)
+            balance, budgets = account.balance, ledger.budgets(reservation)
             if self.least is not None:
                 left = [budget.most - budget.spent_nanos - budget.reserved for budget in budgets]
                 left += [] if balance.available is None else [balance.available]
@@ -73,8 +76,8 @@ class Reserve(Operation):
             for budget in budgets:
                 if not budget.fits(amount):
                     raise describe_exhausted_budget(budget, amount)
-        held.amount = amount
-        ledger.hold(held, self.purpose, ledger.now + self.ttl)
+        reservation.amount = amount
+        ledger.hold(reservation, self.purpose, ledger.now + self.ttl)
         return Reservation(self.id, self.organisation_id, amount)
 
     def undo(self, result: Reservation) -> Operation:
@@ -89,13 +92,17 @@ class Settle(Operation):
     usage: Usage
 
     def apply(self, ledger: Ledger) -> None:
-        held = ledger.held.get(self.reservation_id)
-        if held is None or held.organisation_id not in ledger.accounts or held.organisation_id != self.organisation_id:
+        reservation = ledger.held.get(self.reservation_id)
+        if (
+            reservation is None
+            or reservation.organisation_id not in ledger.accounts
+            or reservation.organisation_id != self.organisation_id
+        ):
             raise UnknownReservation(self.reservation_id)
-        if held.cost is not None:
+        if reservation.cost is not None:
             return
-        ledger.end(held, 0 if self.usage.byok else self.cost)
-        ledger.count(held, self.usage, self.cost)
+        ledger.end(reservation, 0 if self.usage.byok else self.cost)
+        ledger.count(reservation, self.usage, self.cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +114,12 @@ class Release(Operation):
 
     def apply(self, ledger: Ledger) -> bool:
         """Returns whether the reservation was open."""
-        held = ledger.held.get(self.reservation_id)
-        if held is None or not held.is_open or held.organisation_id != self.organisation_id:
+        reservation = ledger.held.get(self.reservation_id)
+        if reservation is None or not reservation.is_open or reservation.organisation_id != self.organisation_id:
             return False
-        if self.expired and not held.is_overdue:
+        if self.expired and not reservation.is_overdue:
             return False
-        ledger.end(held, None)
+        ledger.end(reservation, None)
         return True
 
 

@@ -66,10 +66,12 @@ async def billing_usage(
         raise TooMuchUsage(f"More than {_MOST_DAYS.days} days are too many for one answer.")
     parts = [_COLUMNS[part] for part in by]
     credits_ = call.services.part(Credits)
-    found = await credits_.usage(organisation, first, last, app_id=app_id, key_id=key_id, by=parts, most=MOST_ROWS + 1)
-    if len(found) > MOST_ROWS:
+    used_rows = await credits_.usage(
+        organisation, first, last, app_id=app_id, key_id=key_id, by=parts, most=MOST_ROWS + 1
+    )
+    if len(used_rows) > MOST_ROWS:
         raise TooMuchUsage(details={"limit": MOST_ROWS})
-    rows = [_row(used, parts) for used in found]
+    rows = [_row(used, parts) for used in used_rows]
     return {"organization_id": organisation, "startDate": first, "endDate": last, "usage": rows}
 
 

@@ -26,8 +26,8 @@ class Limits:
     def of(cls, row: Any) -> "Limits | None":
         """Builds the limits from a key's row with `budgeted` (tools/core/credits.py); None if it has no limits."""
         families = None if row.toolsets is None else frozenset(row.toolsets)
-        found = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
-        return None if found == cls() else found
+        limits = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
+        return None if limits == cls() else limits
 
 
 _KV_ONLY = Limits(frozenset({"kv"}))

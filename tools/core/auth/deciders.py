@@ -111,10 +111,10 @@ class Decider:
         began = pending.starter == person(caller)
         if isinstance(caller, (Account, AppKey)):
             if pending.run:
-                theirs = of == MEMBER or (of in (STARTER, OWNER_OF_KEY) and began)
+                is_own = of == MEMBER or (of in (STARTER, OWNER_OF_KEY) and began)
             else:
-                theirs = pending.account_id == caller.account_id
-            return self.runs_app or (self.role is not None and theirs)
+                is_own = pending.account_id == caller.account_id
+            return self.runs_app or (self.role is not None and is_own)
         if isinstance(caller, EndUser) and of in (USER, f"{_ROLE}{caller.role}"):
             return True
         # A visitor shows by the run's id, which nobody else knows, that the run is theirs.

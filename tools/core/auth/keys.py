@@ -89,14 +89,14 @@ async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = Fals
 
 async def count_made(call: Call, key_id: str) -> int:
     """Counts the live keys that a key has created, directly or through other keys."""
-    made = _with_made(select(api_keys.c.id).where(api_keys.c.id == key_id))
-    live = (api_keys.c.id.in_(made), api_keys.c.id != key_id, api_keys.c.revoked_at.is_(None))
+    made_ids = _with_made(select(api_keys.c.id).where(api_keys.c.id == key_id))
+    live = (api_keys.c.id.in_(made_ids), api_keys.c.id != key_id, api_keys.c.revoked_at.is_(None))
     counted: int = (await call.execute(select(func.count()).select_from(api_keys).where(*live))).scalar_one()
     return counted
 
 
 def _with_made(makers: Select[Any]) -> Select[Any]:
     """Builds the query for the ids of keys and of all keys created with them, even through keys revoked since."""
-    made = makers.cte("made", recursive=True)
-    made = made.union(select(api_keys.c.id).where(api_keys.c.made_by == made.c.id))
-    return select(made.c.id)
+    made_keys = makers.cte("made", recursive=True)
+    made_keys = made_keys.union(select(api_keys.c.id).where(api_keys.c.made_by == made_keys.c.id))
+    return select(made_keys.c.id)

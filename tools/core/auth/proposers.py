@@ -45,14 +45,14 @@ def encode_caller(caller: Caller, voucher: tuple[str, str] | None = None) -> dic
     voucher: the account that has this done as a user, and the organisation that it must still belong to then.
     """
     names = ("app_id", "account_id", "organisation_id", "user_id", "role", "key_id")
-    held = {name: getattr(caller, name, None) for name in names} | {"kind": kind_of(caller)}
+    fields = {name: getattr(caller, name, None) for name in names} | {"kind": kind_of(caller)}
     if isinstance(caller, AppKey):
-        held["gateway"] = caller.gateway
+        fields["gateway"] = caller.gateway
     if isinstance(caller, ScopedKey):
-        held["scopes"] = sorted(caller.scopes)
+        fields["scopes"] = sorted(caller.scopes)
     if voucher is not None:
-        held["account_id"], held["organisation_id"] = voucher
-    return held
+        fields["account_id"], fields["organisation_id"] = voucher
+    return fields
 
 
 async def restore_caller(
@@ -106,8 +106,8 @@ def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
 async def find_key_name(call: Call, held: dict[str, Any]) -> str | None:
     """Returns the name of a key; None if it was revoked."""
     query = select(api_keys.c.name).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
-    found: str | None = (await call.execute(query)).scalar()
-    return found
+    key_name: str | None = (await call.execute(query)).scalar()
+    return key_name
 
 
 async def get_owner(call: Call) -> tuple[str, str]:
