@@ -47,7 +47,7 @@ async def test_tallies_survive_a_database_that_does_not_answer(baobab: Baobab, m
     assert (await baobab.client.put(path, json={"value": 1}, headers=baobab.owner)).status_code == 204
     await trail.flush()
 
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise DatabaseUnavailable("down")
 
     with monkeypatch.context() as patch:

@@ -90,7 +90,8 @@ class Credentials:
         used, self._used = self._used, {}
         if not used:
             return
-        rows = [{"key": key, "at": datetime.fromtimestamp(at, UTC)} for key, at in used.items()]
+        # In one order, or two workers that flush at once would wait for each other.
+        rows = [{"key": key, "at": datetime.fromtimestamp(at, UTC)} for key, at in sorted(used.items())]
         statement = update(api_keys).where(api_keys.c.id == bindparam("key")).values(last_used_at=bindparam("at"))
         try:
             async with database.writing(lock=None) as connection:
