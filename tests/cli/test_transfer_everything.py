@@ -23,7 +23,9 @@ from tests.conftest import ADDRESS, KEY, Baobab
 from tests.installation import reset_rate_limits
 from tests.jobs import run_due_jobs
 from tests.servers import start_postgres
-from tests.tools.test_access_matrix import ASKING, POLICY, World, open_world
+from tests.tools.access import World, load_policy, open_world
+from tests.tools.agents.access_policy import ASKING
+from tests.tools.ai.access_policy import start_generation
 
 SETTINGS = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
 CALLERS = ("app key", "owner", "owner's key")
@@ -40,8 +42,9 @@ def used_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def _use_every_tool(data: Path) -> None:
     async with _open_baobab(data) as baobab, open_world(baobab) as world:
+        registry = baobab.application.registry
         # What destroys something comes first, so that what the others make stays.
-        for tool in sorted(POLICY, key=lambda name: baobab.application.registry.find(name).effect != "destructive"):
+        for tool in sorted(load_policy(), key=lambda name: registry.find(name).effect != "destructive"):
             reset_rate_limits(baobab.application.services)
             for caller in CALLERS:
                 await world.call_tool(tool, world.callers[caller])
@@ -53,7 +56,7 @@ async def _use_every_tool(data: Path) -> None:
 async def _store_files(world: World) -> None:
     """A picture whose job has been polled to its end, so that its bytes are kept."""
     owner = world.callers["owner"]
-    job = await world.start_generation("images", "baobab/picture", owner)
+    job = await start_generation(world, "images", "baobab/picture", owner)
     async with asyncio.timeout(60):
         path = f"/v1/{world.app}/images/completions/{job['job_id']}"
         while (await world.request("GET", path, owner.headers))["status"] not in ("completed", "failed"):

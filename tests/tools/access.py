@@ -1,0 +1,224 @@
+"""Who may call what: the callers, their answers, and a world in which each of them calls each tool.
+
+What each tool answers stands beside the tests of its domain, in `access_policy.py`: `POLICY` has a row for each tool,
+with a word for each caller, and `for_TOOL` makes the arguments of a tool that needs more than its example.
+"""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic_core import to_json
+
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.tools.core.call import Tool
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.errors import BaobabError
+from tests.conftest import ADDRESS, Baobab
+from tests.installation import get_asgi_app
+from tests.people import Person, create_key, create_person
+
+PASSWORD = "correct Horse 7!"
+
+# Every credential is of the organisation `org` and its app, but for the strangers and what is `of another app`.
+CALLERS = (
+    "anonymous",
+    "gateway key",
+    "substrate key",
+    "user",
+    "user of another app",
+    "app key",
+    "key of another app",
+    "function key",
+    "member",
+    "admin",
+    "owner",
+    "owner's key",
+    "stranger",
+    "stranger's key",
+)
+
+# `ok` is anything that is no refusal of the caller; the other words are statuses.
+PUBLIC = "ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok"
+ACCOUNTS = "401 403 403 403 403 403 403 403 ok  ok  ok  ok  ok  ok"
+TOKENS = "401 403 403 403 403 403 403 403 ok  ok  ok  403 ok  403"
+MEMBERS_OF_IT = "401 403 403 403 403 403 403 403 ok  ok  ok  ok  404 403"
+ADMINS_OF_IT = "401 403 403 403 403 403 403 403 403 ok  ok  ok  404 403"
+OWNERS_OF_IT = "401 403 403 403 403 403 403 403 403 403 ok  ok  404 403"
+# Named by `org_id`, an organisation is refused to strangers whether it is there or not.
+ORGANISATIONS = "401 403 403 403 403 403 403 403 ok  ok  ok  ok  403 403"
+ADMINS_OF_ORGANISATIONS = "401 403 403 403 403 403 403 403 403 ok  ok  ok  403 403"
+RUNNERS = "401 403 403 403 403 ok  403 403 ok  ok  ok  ok  403 403"
+ADMINS = "401 403 403 403 403 ok  403 403 403 ok  ok  ok  403 403"
+# The key-value store names its own refusals (document 3): an anonymous operator is forbidden, a foreign token unknown.
+KV_OPERATORS = "403 403 403 403 401 ok  403 ok  ok  ok  ok  ok  403 403"
+# What opens the store to others or empties it is for those who run the app; members use it.
+KV_ADMINS = "403 403 403 403 401 ok  403 ok  403 ok  ok  ok  403 403"
+# The function key does not give out its like.
+KV_ROTATERS = "403 403 403 403 401 ok  403 403 403 ok  ok  ok  403 403"
+INTERNAL = "403 403 403 403 403 403 403 403 403 403 403 403 403 403"
+KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  ok  403 403"
+# Keys of an app have the scope for it.
+GATEWAY = "401 ok  403 403 403 ok  ok  403 ok  ok  ok  ok  ok  ok"
+# An app's models are for its users, too, at the expense of its organisation.
+AI = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
+# Users and keys of apps decide about calls of runs; a key's proposal is none of their business.
+DECIDED = "401 403 403 404 404 404 404 403 404 ok  ok  ok  404 404"
+OWN_AND_ADMINS = "401 403 403 403 403 403 403 403 404 ok  ok  ok  404 404"
+
+
+@dataclass
+class Caller:
+    name: str
+    headers: dict[str, str]
+    email: str
+    client: httpx.AsyncClient
+
+
+@dataclass
+class World:
+    baobab: Baobab
+    org: str
+    app: str
+    owner: Person
+    other_member: Person
+    host: Person
+    host_org: str
+    callers: dict[str, Caller]
+    made: int = 0
+
+    async def request(self, method: str, path: str, headers: dict[str, str], **body: Any) -> Any:
+        answer = await self.baobab.client.request(method, path, json=body, headers=headers)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def new_name(self, kind: str) -> str:
+        self.made += 1
+        return f"{kind}-{self.made}"
+
+    async def build_arguments(self, tool: str, caller: Caller) -> dict[str, Any]:
+        """Arguments with which the call works for a caller who may; things that it uses up are made anew."""
+        if tool.startswith("kv_"):
+            kv = self.baobab.application.services.regions["local"].kv
+            await kv.put(self.app, "k", b"1", None, Tier.DURABLE, Quota())
+        module = import_module(f"tests.tools.{find_domain(self.baobab.application.registry.find(tool))}.access_policy")
+        makes = getattr(module, f"for_{tool}", None)
+        if makes is not None:
+            made: dict[str, Any] = await makes(self, caller)
+            return made
+        takes = self.baobab.application.registry.find(tool).arguments.model_fields
+        known = {"organization_id": self.org, "app_id": self.app, "key": "k", "pattern": "user:{user.id}:**"}
+        example = dict(self.baobab.application.registry.find(tool).examples)
+        return example | {name: value for name, value in known.items() if name in takes and takes[name].is_required()}
+
+    async def call_without_route(self, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
+        application = self.baobab.application
+        # Who may not call a tool is told so only where the arguments have the right names.
+        required = application.registry.find(tool).input_schema.get("required", ())
+        arguments = {**dict.fromkeys(required, "x"), **arguments}
+        header = caller.headers.get("authorization")
+        who = await application.services.credentials.caller(header.encode() if header else None)
+        try:
+            await application.registry.call(tool, arguments, who, RequestContext("test", "matrix"))
+        except BaobabError as error:
+            return str(error.status)
+        return "ok"
+
+    async def call_tool(self, tool: str, caller: Caller) -> str:
+        arguments = await self.build_arguments(tool, caller)
+        rest = self.baobab.application.registry.find(tool).rest
+        if rest is None:
+            return await self.call_without_route(tool, arguments, caller)
+
+        def fill_parameter(found: re.Match[str]) -> str:
+            return str(arguments[found[1]])
+
+        path = re.sub(r"\{(\w+)(?::path)?\}", fill_parameter, rest.path)
+        answer = await caller.client.request(
+            rest.method,
+            httpx.URL(path),
+            params={name: arguments[name] for name in rest.query_parameters if name in arguments},
+            content=to_json({name: arguments[name] for name in rest.body_parameters if name in arguments}),
+            headers=caller.headers,
+        )
+        if tool in ("config_secure", "config_access_mode"):
+            path = f"/v1/{self.app}/config/access-mode"
+            await self.request("PATCH", path, self.owner.headers, access_mode="public")
+        # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
+        if answer.is_success or answer.status_code in (409, 426, 502):
+            return "ok"
+        return str(answer.status_code)
+
+
+def find_domain(tool: Tool) -> str:
+    """The folder in `tools/` that a tool is in."""
+    return tool.handler.__module__.split(".")[2]
+
+
+def load_policies() -> dict[str, dict[str, str]]:
+    """The tables of all domains that have one, by domain."""
+    folders = sorted(path.parent.name for path in Path(__file__).parent.glob("*/access_policy.py"))
+    return {name: import_module(f"tests.tools.{name}.access_policy").POLICY for name in folders}
+
+
+def load_policy() -> dict[str, str]:
+    """The rows of all tools."""
+    return {tool: row for table in load_policies().values() for tool, row in table.items()}
+
+
+@asynccontextmanager
+async def open_world(baobab: Baobab) -> AsyncIterator[World]:
+    """An organisation with an app, people and credentials of every kind, and strangers to them."""
+    client = baobab.client
+
+    async def create_organisation(of: Person, name: str) -> str:
+        made = await client.post("/v1/organizations", json={"name": name}, headers=of.headers)
+        organisation_id: str = made.json()["id"]
+        return organisation_id
+
+    async def create_app(of: Person, org: str) -> str:
+        body = {"name": "shop", "organization_id": org}
+        app_id: str = (await client.post("/init", json=body, headers=of.headers)).json()["app_id"]
+        return app_id
+
+    owner, stranger, host = [await create_person(baobab, name) for name in ("owner", "stranger", "host")]
+    org, stranger_org, host_org = [await create_organisation(who, "Team") for who in (owner, stranger, host)]
+    member, admin = [await create_person(baobab, role, role=role, of=org) for role in ("member", "admin")]
+    here, elsewhere = await create_app(owner, org), await create_app(stranger, stranger_org)
+    rotated = await client.post(f"/v1/{here}/kv/_rotate_key", headers=owner.headers)
+    function_key = rotated.json()["function_key"]
+    credentials = {
+        "anonymous": {},
+        "gateway key": await create_key(baobab, owner.headers, scopes=["ai:gateway"]),
+        "substrate key": await create_key(baobab, owner.headers, scopes=["substrate"]),
+        "user": await baobab.user_headers(here, owner.id),
+        "user of another app": await baobab.user_headers(elsewhere, owner.id),
+        "app key": await create_key(baobab, owner.headers, key_scope="app", target_app_id=here),
+        "key of another app": await create_key(baobab, stranger.headers, key_scope="app", target_app_id=elsewhere),
+        "function key": {"authorization": f"Bearer {function_key}"},
+        "member": member.headers,
+        "admin": admin.headers,
+        "owner": owner.headers,
+        "owner's key": await create_key(baobab, owner.headers, organization_id=org),
+        "stranger": stranger.headers,
+        "stranger's key": await create_key(baobab, stranger.headers, organization_id=stranger_org),
+    }
+    signed_up = {"email": "known@example.com", "password": PASSWORD, "name": "Known"}
+    assert (await client.post("/platform/signup", json=signed_up)).status_code == 201
+    addresses = {"member": member.email, "admin": admin.email, "owner": owner.email, "stranger": stranger.email}
+    callers = {}
+    for number, (name, headers) in enumerate(credentials.items()):
+        # An address each: limits that count addresses must not decide the table.
+        transport = httpx.ASGITransport(app=get_asgi_app(client), client=(f"192.0.2.{number}", 1))
+        # Who has no address cannot be invited; the invitation of somebody else must not help them either.
+        email = addresses.get(name, f"nobody-{number}@example.com")
+        callers[name] = Caller(name, headers, email, httpx.AsyncClient(transport=transport, base_url=ADDRESS))
+    other_member = await create_person(baobab, "other-member", role="member", of=org)
+    yield World(baobab, org, here, owner, other_member, host, host_org, callers)
+    for caller in callers.values():
+        await caller.client.aclose()

@@ -1,0 +1,123 @@
+"""Who may call the tools of ai, and with which arguments (tests/tools/access.py)."""
+
+from typing import Any
+
+from tests.tools.access import ACCOUNTS, ADMINS, AI, GATEWAY, PUBLIC, RUNNERS, Caller, World
+
+POLICY = {
+    "gateway_chat": GATEWAY,
+    "gateway_embeddings": GATEWAY,
+    "gateway_messages": GATEWAY,
+    "gateway_messages_count": GATEWAY,
+    "gateway_model": GATEWAY,
+    "gateway_models": GATEWAY,
+    # Everybody here is the owner of an organisation of their own, where the credential leads.
+    "model_servers_list": ACCOUNTS,
+    "model_servers_create": ACCOUNTS,
+    "model_servers_get": ACCOUNTS,
+    "model_servers_update": ACCOUNTS,
+    "model_servers_probe": ACCOUNTS,
+    "model_servers_delete": ACCOUNTS,
+    "provider_keys_list": ACCOUNTS,
+    "provider_keys_set": ACCOUNTS,
+    "provider_keys_delete": ACCOUNTS,
+    "gateway_public_models": PUBLIC,
+    "gateway_response": GATEWAY,
+    "gateway_response_delete": GATEWAY,
+    "gateway_responses": GATEWAY,
+    "ai_chat": AI,
+    "ai_embeddings": AI,
+    "ai_messages": AI,
+    "ai_messages_count": AI,
+    "ai_model": AI,
+    "ai_model_list": AI,
+    "ai_models": AI,
+    "ai_response": AI,
+    "ai_response_delete": AI,
+    "ai_responses": AI,
+    "ai_config": RUNNERS,
+    "ai_config_update": ADMINS,
+    "ai_usage": RUNNERS,
+    "images_generate": AI,
+    "images_job": AI,
+    "images_content": AI,
+    "videos_generate": AI,
+    "videos_job": AI,
+    "videos_content": AI,
+}
+
+
+async def for_gateway_response(world: World, caller: Caller) -> dict[str, Any]:
+    asked = {"model": "baobab/echo", "input": "Hello!"}
+    answer = await caller.client.post("/v1/responses", json=asked, headers=caller.headers)
+    return {"response_id": answer.json().get("id", "resp_0")}
+
+
+async def for_gateway_response_delete(world: World, caller: Caller) -> dict[str, Any]:
+    return await for_gateway_response(world, caller)
+
+
+async def for_ai_response(world: World, caller: Caller) -> dict[str, Any]:
+    asked = {"model": "baobab/echo", "input": "Hello!"}
+    answer = await caller.client.post(f"/v1/{world.app}/responses", json=asked, headers=caller.headers)
+    return {"app_id": world.app, "response_id": answer.json().get("id", "resp_0")}
+
+
+async def for_ai_response_delete(world: World, caller: Caller) -> dict[str, Any]:
+    return await for_ai_response(world, caller)
+
+
+async def for_model_servers_create(world: World, caller: Caller) -> dict[str, Any]:
+    # Where nobody listens: that is told at once.
+    return {"name": "lab", "url": "http://127.0.0.1:1/v1"}
+
+
+async def for_model_servers_get(world: World, caller: Caller) -> dict[str, Any]:
+    server = await for_model_servers_create(world, caller)
+    await caller.client.post("/v1/ai/servers", json=server, headers=caller.headers)
+    return {"name": "lab"}
+
+
+async def for_model_servers_update(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await for_model_servers_get(world, caller), "key": None}
+
+
+async def for_model_servers_probe(world: World, caller: Caller) -> dict[str, Any]:
+    return await for_model_servers_get(world, caller)
+
+
+async def for_model_servers_delete(world: World, caller: Caller) -> dict[str, Any]:
+    return await for_model_servers_get(world, caller)
+
+
+async def for_provider_keys_set(world: World, caller: Caller) -> dict[str, Any]:
+    return {"provider": "openai", "key": "sk-proj-0000"}
+
+
+async def for_provider_keys_delete(world: World, caller: Caller) -> dict[str, Any]:
+    given = await for_provider_keys_set(world, caller)
+    await caller.client.put("/v1/ai/provider-keys/openai", json={"key": given["key"]}, headers=caller.headers)
+    return {"provider": "openai"}
+
+
+async def for_images_job(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_generation(world, "images", "baobab/picture", caller)
+
+
+async def for_images_content(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_generation(world, "images", "baobab/picture", caller)
+
+
+async def for_videos_job(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_generation(world, "videos", "baobab/film", caller)
+
+
+async def for_videos_content(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_generation(world, "videos", "baobab/film", caller)
+
+
+async def start_generation(world: World, kind: str, model: str, caller: Caller) -> dict[str, Any]:
+    """A job of the caller's own, where it may have one: files are for who submitted them."""
+    path, asked = f"/v1/{world.app}/{kind}/completions", {"model": model, "prompt": "A tree"}
+    begun = await caller.client.post(path, json=asked, headers=caller.headers)
+    return {"app_id": world.app, "job_id": begun.json().get("job_id", "none")}

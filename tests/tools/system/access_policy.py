@@ -1,0 +1,11 @@
+"""Who may call the tools of system, and with which arguments (tests/tools/access.py)."""
+
+from tests.tools.access import PUBLIC
+
+POLICY = {
+    "system_health": PUBLIC,
+    "system_ready": PUBLIC,
+    "system_regions": PUBLIC,
+    "system_llms_txt": PUBLIC,
+    "docs_read": PUBLIC,
+}
