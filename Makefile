@@ -13,6 +13,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # In parallel (tests/conftest.py says how many), the files in the order of the seed and not the largest first. The crash
 # suite runs by itself: its servers want the machine.
 PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash
+# A change is judged in one order. `make test` draws another each time.
+IN_ORDER := -p no:randomly
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
 	--no-annotate --no-header pyproject.toml --group install
@@ -79,10 +81,10 @@ check: $(VENV)/.developing
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(PARALLEL)
-	$(PARALLEL) --backend postgres $(ON_ROWS)
-	$(BIN)/python -m pytest tests/crash
-	$(BIN)/python -m pytest --backend postgres tests/crash
+	$(PARALLEL) $(IN_ORDER)
+	$(PARALLEL) --backend postgres $(IN_ORDER) $(ON_ROWS)
+	$(BIN)/python -m pytest $(IN_ORDER) tests/crash
+	$(BIN)/python -m pytest --backend postgres $(IN_ORDER) tests/crash
 
 ## make fuzz: run the property tests with examples drawn anew, and more of them (ARGS="--hypothesis-seed 7": the same again)
 fuzz: $(VENV)/.developing

@@ -99,7 +99,8 @@ def test_a_refusal_is_found_in_each_place_that_the_page_names(server: ServerProc
     assert [(row["key"], row["error_code"]) for row in body["entries"]] == [("nowhere", "not_found")]
 
     rows = read_bodies(run_shell(variables + of_app.replace("req_PUT_YOURS_HERE", refused.headers["x-request-id"])))
-    assert [row["event_type"] for row in rows] == ["agent.delete_failed"] * 2, "once by outcome, once by its request"
+    events = [row["event_type"] for row in rows]
+    assert events.count("agent.delete_failed") == 2, "once by outcome, once by its request"
 
     start, search = of_server.splitlines()
     assert start == "BAOBAB_ACCESS_LOG=1 make serve 2> server.log"

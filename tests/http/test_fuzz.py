@@ -23,7 +23,9 @@ from schemathesis.specs.openapi.checks import (
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.tools import toolsets
+from baobab.tools.core.services import Services
 from tests.conftest import ADDRESS, KEY
+from tests.installation import reset_rate_limits
 
 TOOLS = [tool.name for toolset in toolsets() for tool in toolset.tools.values() if tool.rest]
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -73,6 +75,7 @@ class FuzzTarget:
     client: httpx.AsyncClient
     schema: Any
     places: dict[str, str]
+    services: Services
 
     def send(self, case: Any, headers: dict[str, str]) -> httpx.Response:
         """Send a case byte by byte as `requests` would, but to the application in this process."""
@@ -89,6 +92,7 @@ class FuzzTarget:
 
     def remove_provider_keys(self) -> None:
         """Removes the keys that an earlier test has set: with them models would be asked that are on the internet."""
+        reset_rate_limits(self.services)
         for key in self.ask_as_owner("GET", "/v1/ai/provider-keys")["provider_keys"]:
             self.ask_as_owner("DELETE", f"/v1/ai/provider-keys/{key['provider']}")
         self.ask_as_owner("PUT", f"/v1/{self.places['app_id']}/ai/config", {"byokKey": None})
@@ -101,13 +105,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzTarget]:
     owner = {"authorization": f"Bearer {KEY}"}
     with asyncio.Runner() as runner:
         application = server.open()
-        runner.run(application.__aenter__())
+        services = runner.run(application.__aenter__()).services
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app=server), base_url=ADDRESS)
         app = runner.run(client.post("/init", json={"name": "fuzz"}, headers=owner)).json()
         document = runner.run(client.get("/openapi.json")).json()
         schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig())
         places = {"app_id": app["app_id"], "organization_id": app["organization_id"], "key": "a", "pattern": "a:*"}
-        yield FuzzTarget(runner.get_loop(), client, schema, places)
+        yield FuzzTarget(runner.get_loop(), client, schema, places, services)
         runner.run(client.aclose())
         runner.run(application.__aexit__(None, None, None))
 
