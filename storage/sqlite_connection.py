@@ -171,7 +171,8 @@ class SqliteConnection:
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement; its rows can be read at any time afterwards."""
-        many = isinstance(rows, list) and len(rows) > _BULK_ROWS
+        # Nobody knows how many rows a deletion finds: an app is one statement for each of its tables.
+        many = getattr(statement, "is_delete", False) or (isinstance(rows, list) and len(rows) > _BULK_ROWS)
         # The statement that writes cannot be stopped: SQLite would roll back the whole transaction.
         stops = self._is_reading or getattr(statement, "is_select", False)
         return await self._call(partial(self._sync.execute, statement, rows), stops=stops, in_thread=many)

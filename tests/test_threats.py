@@ -1,7 +1,8 @@
 """What went wrong in systems like this one, each shown not to happen here.
 
-Other rows have suites of their own: SSRF in tests/runtime/test_egress.py, forged tokens in tests/http/test_tokens.py,
-stolen releases in tests/packaging/test_locks.py, every tool by every caller in tests/tools/test_access.py.
+Other rows have suites of their own: SSRF in tests/runtime/test_egress_addresses.py, forged tokens in
+tests/http/test_tokens.py, stolen releases in tests/packaging/test_locks.py, every tool by every caller in
+tests/tools/test_access.py.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import delete, table, text
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.database import Database, DatabaseUnavailable
@@ -19,7 +19,7 @@ from tests.backends import database_url, release_data
 
 _INCREMENT = """
 import asyncio, sys
-from sqlalchemy import text
+from sqlalchemy import delete, table, text
 from baobab.storage.databases import database_at
 
 
@@ -216,6 +216,23 @@ async def test_a_read_that_takes_long_does_not_stop_the_event_loop(database: Dat
         short += 1
     assert await task == 3000000
     assert short > 10
+
+
+async def test_a_deletion_of_very_many_rows_does_not_stop_the_event_loop(database: Database) -> None:
+    fill = """
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400000)
+        INSERT INTO counter SELECT 1 FROM n"""
+    async with database.writing(bulk=True) as connection:
+        await connection.execute(text(fill))
+        await connection.execute(text("DELETE FROM counter WHERE n = 0"))
+    async with database.writing() as connection:
+        deleting = asyncio.create_task(connection.execute(delete(table("counter"))))
+        turns = 0
+        while not deleting.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert (await deleting).rowcount == 400000
+    assert turns > 10
 
 
 async def test_a_broken_constraint_is_the_callers_to_understand(database: Database) -> None:

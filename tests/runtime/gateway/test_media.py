@@ -33,7 +33,7 @@ from tests.certificates import create_certificate
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import Upstream, start_upstream
 from tests.runtime.gateway.upstream_media import FILM, PICTURE, SECRETS, TEXT, fields_of
-from tests.runtime.test_egress import LOOPBACK, build_resolver
+from tests.runtime.sites import LOOPBACK, build_resolver
 
 # What the library's own types make of themselves when they are first used; nobody here can mend it.
 CATALOGUE = Catalogue(FixedClock())
