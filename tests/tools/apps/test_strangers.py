@@ -40,7 +40,9 @@ async def test_a_transaction_of_one_app_that_stands_still_delays_no_other_app(ha
         same = asyncio.create_task(harness.call("apps_update", alone, app_id=stuck["app_id"], name="renamed"))
         calls = [
             asyncio.create_task(harness.call("apps_update", other, app_id=free["app_id"], name="faster")),
-            asyncio.create_task(harness.call("apps_init", other, name="second")),
+            asyncio.create_task(
+                harness.call("organisations_update", other, organization_id=other.organisation_id, name="Others")
+            ),
         ]
         if database.dialect == "postgresql":
             async with asyncio.timeout(5):
