@@ -291,7 +291,7 @@ def keys_rotate_secret(data: Path | None) -> None:
     async def work() -> int:
         if not settings.secret_key:
             rotate_key(settings.secret_file)
-        async with _open_application(settings) as application:
+        async with _open_application(settings, every_region=True) as application:
             databases = {stores.database for stores in application.services.regions.values()}
             return sum([await reseal(database, application.services.vault) for database in databases])
 
@@ -393,7 +393,7 @@ def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None
     settings = _load_installed_settings(data)
 
     async def work() -> tuple[list[str], bool]:
-        async with _open_application(settings) as application:
+        async with _open_application(settings, every_region=True) as application:
             return await replay_run(application.services, run, app, present=agent)
 
     lines, same = _run(work())
@@ -488,15 +488,15 @@ def _describe_tool(tool: Any) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _open_application(
-    settings: Settings, *, jobs: int = 0, environment: Mapping[str, str] | None = None
+    settings: Settings, *, jobs: int = 0, environment: Mapping[str, str] | None = None, every_region: bool = False
 ) -> AsyncIterator[Any]:
     """Opens the application without model servers. jobs: how many durable jobs it runs at once; 0 for a short
-    command.
+    command. every_region: whether a further region that does not answer is an error.
     """
     from baobab.composition import open_application
 
     quiet = settings.model_copy(update={"jobs": jobs, "ai_probe": False})
-    async with open_application(quiet, environment=environment) as application:
+    async with open_application(quiet, environment=environment, every_region=every_region) as application:
         yield application
 
 
@@ -517,7 +517,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def _translate_errors(work: Callable[[], T]) -> T:
     """Calls `work` and turns errors that an operator can fix into a CommandError of one line."""
-    from baobab.composition import RegionUnavailable
+    from baobab.region_stores import RegionUnavailable
     from baobab.storage.backup.errors import BackupError
     from baobab.storage.database import DatabaseUnavailable
     from baobab.storage.identity import StoreLost

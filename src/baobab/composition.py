@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
 from baobab import __version__, tools
+from baobab.region_stores import RegionStores, RegionUnavailable, RegionWatch
 from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.media.media import Media
@@ -21,16 +22,9 @@ from baobab.settings import Settings
 from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
 from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.databases import database_at
-from baobab.storage.identity import Identity, StoreLost
-from baobab.storage.kv.engines import engine_at
-from baobab.storage.kv.errors import KvError, StoreUnavailable
-from baobab.storage.kv.old_tiers import holds_entries
-from baobab.storage.kv.valkey.engine import ValkeyEngine
-from baobab.storage.migrate import migrate
+from baobab.storage.kv.errors import KvError
 from baobab.storage.notices import Notices
 from baobab.storage.objects.errors import ObjectError
-from baobab.storage.objects.stores import store_at
 from baobab.storage.secrets import Vault
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
@@ -46,7 +40,7 @@ from baobab.tools.core.failures import Failures
 from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Options, Services
-from baobab.tools.core.stores import Stores
+from baobab.tools.core.stores import Cell
 from baobab.tools.core.toolset import Toolset
 
 _FLUSH_SECONDS = 1.0
@@ -56,10 +50,6 @@ _LIMITS_TIMEOUT_SECONDS = 0.5
 MaintenanceTasks = Sequence[Callable[[], Awaitable[object]]]
 
 _log = logging.getLogger(__name__)
-
-
-class RegionUnavailable(Exception):
-    """A store of another region could not be opened. The message is one line, for operators."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +75,28 @@ async def open_application(
     ids: Ids | None = None,
     further: Sequence[Toolset] = (),
     environment: Mapping[str, str] | None = None,
+    every_region: bool = False,
 ) -> AsyncIterator[Application]:
     """Opens every store, migrates the databases and starts the background tasks; closes all of it on exit.
 
     further: toolsets beside our own. environment: the variables that hold the keys of model providers. Without it there
     is only the built-in model, and no model servers are looked for on this machine.
+    every_region: raise RegionUnavailable if the stores of a further region do not answer, instead of opening them when
+    they do.
     """
     clock, ids = clock or SystemClock(), ids or Ids()
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret_vault = load_vault(settings)
     registry = Registry((*tools.toolsets(), *further))
     async with contextlib.AsyncExitStack() as stack:
-        regions = await _open_regions(settings, clock, stack)
-        database = regions[settings.region].database
-        await _require_own_stores(settings, regions, clock)
-        notices = {stores.database: Notices(stores.database, clock, ids) for stores in regions.values()}
-        own_notices = notices[database]
+        region_stores = RegionStores(settings, clock)
+        stack.push_async_callback(region_stores.close)
+        database = await region_stores.open_own()
+        options = build_options(settings)
+        further_regions = [name for name in options.cells if name != settings.region]
+        await _open_further_regions(region_stores, further_regions, every_region=every_region)
+        regions = region_stores.opened
+        own_notices = Notices(database, clock, ids)
         credits_ = Credits(database, clock, ids)
         directory = Directory(database, clock, own_notices, credits_)
         signers = Signers(database, clock, ids, secret_vault, own_notices)
@@ -132,7 +128,7 @@ async def open_application(
         # The usage of streams that are still open at the stop is recorded before the ledger closes.
         stack.push_async_callback(wait_for_endings)
         services = Services(
-            options=build_options(settings),
+            options=options,
             clock=clock,
             ids=ids,
             vault=secret_vault,
@@ -144,7 +140,7 @@ async def open_application(
             signers=signers,
             credentials=Credentials(directory, signers, clock, own_notices),
             audit_log=audit_log,
-            failures=Failures(regions, clock),
+            failures=Failures(regions, options.cells, clock),
             approvals=ApprovalService(database, clock, ids, secret_vault, audit_log, jobs, settings.address),
             jobs=jobs,
             credits=credits_,
@@ -157,77 +153,69 @@ async def open_application(
             },
         )
         registry.bind(services)
-        for each in notices.values():
-            await each.start()
-            stack.push_async_callback(each.stop)
+        work = _RegionWork(services, jobs, registry, settings.jobs, {database: own_notices})
+        stack.push_async_callback(work.stop_notices)
         await stack.enter_async_context(_run_housekeeping(services))
-        if settings.jobs:
-            await jobs.start(registry, notices, database, settings.jobs)
-            stack.push_async_callback(jobs.stop)
+        stack.push_async_callback(jobs.stop)
+        await work.start(settings.region)
+        for name in further_regions:
+            # One that has just stopped to answer is begun by the watch.
+            with contextlib.suppress(DatabaseUnavailable):
+                await work.start(name)
+        if further_regions:
+            watch = RegionWatch(region_stores, further_regions, services.silent_regions, work.start)
+            watch.start()
+            stack.push_async_callback(watch.stop)
         yield Application(settings, services, registry)
 
 
-async def _open_regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExitStack) -> dict[str, Stores]:
-    """Opens the stores of every region. Regions with the same database address share one Database."""
-    databases: dict[str, Database] = {}
-    regions: dict[str, Stores] = {}
-    for name, place in settings.all_regions.items():
-        url = place.database_url
-        kv = engine_at(settings.kv_folder(name), url, place.valkey_url, clock.time, place.kv)
-        try:
-            if url not in databases:
-                databases[url] = database_at(url)
-                await databases[url].open()
-                stack.push_async_callback(databases[url].close)
-                await migrate(databases[url])
-            await kv.open()
-            if isinstance(kv, ValkeyEngine):
-                await kv.warn_of_loss()
-        except (DatabaseUnavailable, StoreUnavailable) as exc:
-            if name == settings.region:
-                raise
-            raise RegionUnavailable(f"the region {name} does not open: {exc.reason}") from exc
-        stack.push_async_callback(kv.close)
-        regions[name] = Stores(databases[url], kv, store_at(place.objects_url, settings.data / "objects" / name))
-    return regions
+class _RegionWork:
+    """What goes on in the background for each database: notices, and durable jobs."""
+
+    def __init__(
+        self,
+        services: Services,
+        jobs: DurableJobs,
+        registry: Registry,
+        at_once: int,
+        notices: dict[Database, Notices],
+    ) -> None:
+        """notices: those that are not started yet."""
+        self._services = services
+        self._jobs = jobs
+        self._registry = registry
+        self._at_once = at_once
+        self._notices = notices
+        self._started: set[Database] = set()
+
+    async def start(self, region: str) -> None:
+        """Starts it for the database of a region that is open, once. Raises DatabaseUnavailable."""
+        services, stores = self._services, self._services.regions.get(region)
+        if stores is None or stores.database in self._started:
+            return
+        database = stores.database
+        notices = self._notices.setdefault(database, Notices(database, services.clock, services.ids))
+        await notices.start()
+        self._started.add(database)
+        if self._at_once:
+            await self._jobs.start(self._registry, {database: notices}, services.database, self._at_once)
+
+    async def stop_notices(self) -> None:
+        for database in self._started:
+            await self._notices[database].stop()
 
 
-async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores], clock: Clock) -> None:
-    """Raises StoreLost if a store is empty that was not before, belongs to another installation, or holds keys that
-    nothing would read.
+async def _open_further_regions(regions: RegionStores, names: Iterable[str], *, every_region: bool) -> None:
+    """Opens the regions beside the installation's own. Those that do not answer stay closed, unless every one is
+    needed.
     """
-    own = regions[settings.region].database
-    identity = await Identity.load(own, settings.region, clock.now())
-    for region, stores in regions.items():
-        if stores.database is not own:
-            await identity.require_rows(stores.database, region)
-        await identity.require_kv(stores.kv, region)
-        place = settings.all_regions[region]
-        if place.valkey_url and place.kv == "database":
-            await _require_nothing_left_in_valkey(region, place.valkey_url, identity.id)
-        # With the rows in Postgres, every machine has its own folder of objects.
-        shared = place.objects_url.startswith("s3:") or stores.database.dialect == "sqlite"
+    for name in names:
         try:
-            await identity.require_objects(stores.objects, region, shared=shared)
-        except ObjectError as exc:
-            # Not needed before the first file; until then `/health/ready` reports it.
-            _log.warning("objects: the store of the region %s does not answer (%s)", region, type(exc).__name__)
-    await identity.remember()
-
-
-async def _require_nothing_left_in_valkey(region: str, valkey_url: str, installation_id: str) -> None:
-    """Raises StoreLost if Valkey holds keys while the key-value store is in the database."""
-    try:
-        found = await holds_entries(valkey_url, installation_id)
-    except ValkeyUnavailable as exc:
-        _log.warning("kv: cannot see whether the Valkey of the region %s still holds keys (%s)", region, exc.reason)
-        return
-    if found:
-        raise StoreLost(
-            f"the key-value store of the region {region} is in the database, but Valkey holds keys of it too, as "
-            "earlier versions stored them: stop all servers and run `baobab transfer --kv database`, or "
-            "`baobab transfer --kv valkey` and set BAOBAB_KV=valkey"
-        )
+            await regions.open_further(name)
+        except RegionUnavailable as exc:
+            if every_region:
+                raise
+            _log.error("%s; its apps are answered with 503 until it does", exc)
 
 
 @contextlib.asynccontextmanager
@@ -256,6 +244,7 @@ def build_options(settings: Settings) -> Options:
         base_domain="localhost" if nameless else host,
         default_plan=settings.plan,
         default_region=settings.region,
+        cells={name: Cell(name) for name in settings.all_regions},
         signup_open=settings.signup == "open",
         data=settings.data,
         version=__version__,
@@ -269,18 +258,17 @@ def build_options(settings: Settings) -> Options:
 @contextlib.asynccontextmanager
 async def _run_housekeeping(services: Services) -> AsyncIterator[None]:
     """Runs the periodic maintenance tasks while the application is open, and a last flush when it closes."""
-    stores = services.regions.values()
     flush: MaintenanceTasks = (
         services.audit_log.flush,
         services.failures.flush,
         partial(services.credentials.flush, services.database),
     )
-    sweep: MaintenanceTasks = (
-        services.notices.prune,
-        *(each.kv.sweep for each in stores),
-        *(each.objects.sweep for each in stores),
-    )
-    rounds = (("flush", _FLUSH_SECONDS, flush), ("sweep", _SWEEP_SECONDS, sweep))
+
+    def list_sweeps() -> MaintenanceTasks:
+        stores = list(services.regions.values())
+        return (services.notices.prune, *(each.kv.sweep for each in stores), *(each.objects.sweep for each in stores))
+
+    rounds = (("flush", _FLUSH_SECONDS, lambda: flush), ("sweep", _SWEEP_SECONDS, list_sweeps))
     tasks = [asyncio.create_task(_run_periodically(seconds, works), name=name) for name, seconds, works in rounds]
     try:
         yield
@@ -291,10 +279,10 @@ async def _run_housekeeping(services: Services) -> AsyncIterator[None]:
         await _run_each(flush)
 
 
-async def _run_periodically(seconds: float, works: MaintenanceTasks) -> None:
+async def _run_periodically(seconds: float, list_works: Callable[[], MaintenanceTasks]) -> None:
     while True:
         await asyncio.sleep(seconds)
-        await _run_each(works)
+        await _run_each(list_works())
 
 
 async def _run_each(works: MaintenanceTasks) -> None:

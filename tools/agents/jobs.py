@@ -51,7 +51,7 @@ async def agents_decided(job: Job, event: Event) -> None:
         app = await services.directory.app(event.app_id)
     except AppNotFound:
         return
-    await _advance(services, services.regions[app.region].database, run_id, approval_id, app.organisation_id)
+    await _advance(services, services.stores_of(app.region).database, run_id, approval_id, app.organisation_id)
 
 
 @agents.job(every=3)
@@ -81,7 +81,9 @@ async def agents_tend(job: Job) -> None:
         await _resume_runs(services, database)
         await _fail_lost_runs(services, database)
         await sweep_runs(services, database)
-    await _withdraw_orphaned(services, databases)
+    if not services.closed_regions:
+        # A run of a region that does not answer would look as if it had ended.
+        await _withdraw_orphaned(services, databases)
 
 
 async def _withdraw_orphaned(services: Services, databases: Sequence[Database]) -> None:
@@ -109,7 +111,7 @@ async def agents_moved(job: Job, event: Event) -> None:
         app = await services.directory.app(event.app_id)
     except AppNotFound:
         return
-    await _resume_runs(services, services.regions[app.region].database)
+    await _resume_runs(services, services.stores_of(app.region).database)
 
 
 async def _resume_runs(services: Services, database: Database) -> None:

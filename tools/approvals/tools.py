@@ -302,7 +302,7 @@ async def _run_input(call: Call, row: Any) -> str | None:
         app = await call.services.directory.app(row.app_id)
     except AppNotFound:
         return None
-    database, query = call.services.regions[app.region].database, select(runs.c.input).where(runs.c.id == row.run_id)
+    database, query = call.services.stores_of(app.region).database, select(runs.c.input).where(runs.c.id == row.run_id)
     if call.unit.database is database:
         run_input = (await call.execute(query)).scalar()
     else:

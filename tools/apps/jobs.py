@@ -23,12 +23,12 @@ _ELSEWHERE_SECONDS = 300.0
 async def apps_purge(job: Job, event: Event) -> None:
     """Remove everything that is left of an app that was deleted a minute ago."""
     assert event.app_id is not None
-    regions = job.services.regions
-    if event.data["region"] not in regions:
+    services = job.services
+    if event.data["region"] not in services.options.cells:
         # Another installation serves that region and has its data.
         raise RetryLater(_ELSEWHERE_SECONDS, f"the region {event.data['region']} is not served here")
-    for stores in regions.values():
-        # A move may have left a copy in any region.
+    # A move may have left a copy in any region.
+    for stores in [services.stores_of(region) for region in services.options.cells]:
         await erase_app(job.registry.toolsets, stores, event.app_id)
         async with stores.database.writing(lock=None) as connection:
             await connection.execute(delete(failures).where(failures.c.app_id == event.app_id))

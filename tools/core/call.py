@@ -23,7 +23,7 @@ from baobab.tools.core.binding import Audit, Encoded, RegistrationError, RestBin
 from baobab.tools.core.context import AuditNote, RequestContext, WouldDestroy
 from baobab.tools.core.effects import Effect, exceeds, needs_approval
 from baobab.tools.core.envelopes import Envelope
-from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unavailable, UnknownField
+from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, UnknownField
 from baobab.tools.core.rate_limits import Allowance
 from baobab.tools.core.schema import find_unbounded, portable
 from baobab.tools.core.services import Services
@@ -318,9 +318,7 @@ class Call:
     def stores(self) -> Stores:
         """The stores of the app's region."""
         region = self.require_app().region
-        stores = self.services.regions.get(region)
-        if stores is None:
-            raise Unavailable(f"The app lives in the region `{region}`, which this installation does not serve.")
+        stores = self.services.stores_of(region)
         return stores if self.approved is None else self.approved.stores_for_attempt(region, stores)
 
     @property

@@ -1,7 +1,7 @@
 """Refusals: the recent answers of 400 and above that a family keeps for an app's developer to look at."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -40,10 +40,11 @@ class Failures:
     What a flood adds faster than it is written pushes the oldest out: a refusal must never cost a transaction.
     """
 
-    def __init__(self, regions: Mapping[str, Stores], clock: Clock) -> None:
+    def __init__(self, regions: Mapping[str, Stores], names: Iterable[str], clock: Clock) -> None:
+        """regions: those that are open; names: those that there are."""
         self._regions = regions
         self._clock = clock
-        self._pending: dict[str, deque[dict[str, Any]]] = {region: deque(maxlen=_PENDING) for region in regions}
+        self._pending: dict[str, deque[dict[str, Any]]] = {region: deque(maxlen=_PENDING) for region in names}
 
     def record(
         self, app: App, family: str, method: str, path: str, status: int, code: str | None, subject: object
@@ -78,7 +79,7 @@ class Failures:
 
         since, to: only those from this moment on, and before that one.
         """
-        for region, region_stores in self._regions.items():
+        for region, region_stores in list(self._regions.items()):
             # Only where it looks: that another region does not answer is nothing to this one.
             if region_stores.database is stores.database:
                 await run_to_completion(self._flush(region))
@@ -107,11 +108,14 @@ class Failures:
             raise refused
 
     async def _flush(self, region: str) -> None:
+        stores = self._regions.get(region)
+        if stores is None:
+            return
         pending = self._pending[region]
         rows = list(pending)
         pending.clear()
         try:
-            await self._write(self._regions[region].database, rows)
+            await self._write(stores.database, rows)
         except DatabaseUnavailable:
             room = _PENDING - len(pending)
             # The newest of them: what came meanwhile is newer still.

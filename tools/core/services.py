@@ -15,11 +15,12 @@ from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import Signers
 from baobab.tools.core.credits import Credits
+from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.failures import Failures
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.lifecycle import Lifecycle
 from baobab.tools.core.rate_limits import Limiter
-from baobab.tools.core.stores import Stores
+from baobab.tools.core.stores import Cell, Stores
 
 T = TypeVar("T")
 
@@ -38,6 +39,8 @@ class Options:
     base_domain: str
     default_plan: str
     default_region: str
+    cells: Mapping[str, Cell]
+    """Every region of the settings by name, the installation's own first."""
     signup_open: bool
     data: Path
     """The folder of the installation."""
@@ -60,6 +63,7 @@ class Services:
     vault: Vault
     database: Database
     regions: Mapping[str, Stores]
+    """The stores of every region that has been opened. Those that do not answer at the start come later."""
     notices: Notices
     limits: Limiter
     directory: Directory
@@ -74,7 +78,26 @@ class Services:
     parts: Mapping[type, object] = field(default_factory=dict)
     """Further services of engines and domains, by class."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    silent_regions: set[str] = field(default_factory=set)
+    """Further regions that did not answer when they were last asked."""
     _own: dict[Any, Any] = field(default_factory=dict)
+
+    def stores_of(self, region: str) -> Stores:
+        """Returns the stores of a region. Raises Unavailable if they are not open, or the region is not served here."""
+        stores = self.regions.get(region)
+        if stores is None:
+            is_served = region in self.options.cells
+            raise Unavailable(
+                f"The stores of the region `{region}` do not answer."
+                if is_served
+                else f"The app lives in the region `{region}`, which this installation does not serve."
+            )
+        return stores
+
+    @property
+    def closed_regions(self) -> list[str]:
+        """The regions whose stores have not answered since the start."""
+        return [name for name in self.options.cells if name not in self.regions]
 
     def part(self, kind: type[T]) -> T:
         instance = self.parts[kind]

@@ -1,4 +1,4 @@
-"""The stores that tools keep things in."""
+"""The stores that tools keep things in, and the cells that have them."""
 
 from dataclasses import dataclass
 
@@ -14,3 +14,10 @@ class Stores:
     database: Database
     kv: Engine
     objects: ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A region as the settings name it, whether its stores answer or not."""
+
+    name: str

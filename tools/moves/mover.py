@@ -13,7 +13,6 @@ from sqlalchemy import select, update
 from baobab.storage.database import Unit
 from baobab.tools.core.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import OUTAGES, JobLost, RetryLater
 from baobab.tools.core.stores import Stores
@@ -183,14 +182,8 @@ class Mover:
 
     @property
     def _source(self) -> Stores:
-        return self._stores(self._row.source_region)
+        return self._services.stores_of(self._row.source_region)
 
     @property
     def _dest(self) -> Stores:
-        return self._stores(self._row.dest_region)
-
-    def _stores(self, region: str) -> Stores:
-        stores = self._services.regions.get(region)
-        if stores is None:
-            raise Unavailable(f"The region `{region}` is not served here.")
-        return stores
+        return self._services.stores_of(self._row.dest_region)

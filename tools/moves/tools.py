@@ -234,7 +234,7 @@ async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
 async def _require_eligible(call: Call, app_id: str, dest_region: str) -> None:
     """Raises Ineligible if the app cannot move to a region now."""
     app = call.require_app()
-    if dest_region not in call.services.regions:
+    if dest_region not in call.services.options.cells:
         raise Ineligible(f"There is no region `{dest_region}`.")
     underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
     if (await call.execute(select(moves_table.c.id).where(*underway))).first():

@@ -96,7 +96,9 @@ async def _ask_stores(services: Services) -> dict[tuple[str, ...], float | None]
         checks[f"kv:{region}"] = _measure_latency(stores.kv.check, KvError)
         checks[f"objects:{region}"] = _measure_latency(stores.objects.check, ObjectError)
     answers = await asyncio.gather(*checks.values())
-    return {(store,): seconds for store, seconds in zip(checks, answers, strict=True)}
+    seconds_by_store = dict(zip(checks, answers, strict=True))
+    seconds_by_store |= dict.fromkeys(f"database:{region}" for region in services.closed_regions)
+    return {(store,): seconds for store, seconds in seconds_by_store.items()}
 
 
 async def _measure_latency(ask: Callable[[], Awaitable[None]], failure: type[Exception]) -> float | None:

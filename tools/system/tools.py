@@ -96,6 +96,7 @@ async def system_ready(call: Call) -> Readiness:
         checks_by_name[f"objects:{region}"] = _check(stores.objects.check, ObjectError)
     # All at once: the time limits of several silent stores must not add up.
     checks = dict(zip(checks_by_name, await asyncio.gather(*checks_by_name.values()), strict=True))
+    checks |= {f"database:{region}": "failed" for region in services.closed_regions}
     failed = {name for name, state in checks.items() if state != "ok"}
     # Only the apps of a further region suffer when its stores fail: the others' requests can still come here.
     needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
@@ -123,7 +124,7 @@ async def system_ready(call: Call) -> Readiness:
 )
 async def system_regions(call: Call) -> Regions:
     """List the regions that an app can live in."""
-    return {"regions": list(call.services.regions)}
+    return {"regions": list(call.services.options.cells)}
 
 
 @system.tool(

@@ -74,7 +74,7 @@ async def _delete_files(services: Services, database: Database) -> None:
     now = services.clock.now()
     is_old = (_columns.ended_at < now - FILES_KEPT, _columns.emptied_at.is_(None))
     for row in await _some(database, *is_old, order=_columns.ended_at):
-        for stores in services.regions.values():
+        for stores in list(services.regions.values()):
             if stores.database is database:
                 await stores.objects.delete_all(folder(row.app_id, row.id))
         await _write(database, row, _columns.emptied_at.is_(None), emptied_at=now)
@@ -162,7 +162,7 @@ async def _stores(job: Job, app_id: str) -> Stores:
 
 async def _forget(job: Job, app_id: str, generation_id: str) -> None:
     """Deletes the files of a job whose app was deleted or moved away."""
-    for stores in job.services.regions.values():
+    for stores in list(job.services.regions.values()):
         if stores.database is job.database:
             await stores.objects.delete_all(folder(app_id, generation_id))
 

@@ -93,8 +93,8 @@ async def apps_init(
     options, ids = call.services.options, call.services.ids
     organisation = await resolve_organisation_id(call, organization_id)
     chosen = region or options.default_region
-    if chosen not in call.services.regions:
-        regions = list(call.services.regions)
+    if chosen not in options.cells:
+        regions = list(options.cells)
         raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": regions})
     row: Any = (await call.execute(_BY_NAME, {"organisation": organisation, "name": name})).mappings().first()
     created = row is None
