@@ -244,7 +244,10 @@ def build_options(settings: Settings) -> Options:
         base_domain="localhost" if nameless else host,
         default_plan=settings.plan,
         default_region=settings.region,
-        cells={name: Cell(name) for name in settings.all_regions},
+        cells={
+            name: Cell(name, place.geography or name, place.max_apps or None)
+            for name, place in settings.all_regions.items()
+        },
         signup_open=settings.signup == "open",
         data=settings.data,
         version=__version__,

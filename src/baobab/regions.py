@@ -8,8 +8,9 @@ objects_url = "s3://baobab-eu-west-1"
 
 import tomllib
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from baobab.addresses import DatabaseUrl, KvPlace, ObjectsUrl, RegionName, ValkeyUrl
 
@@ -23,6 +24,8 @@ class Region(BaseModel):
     valkey_url: ValkeyUrl = ""
     kv: KvPlace = "database"
     objects_url: ObjectsUrl = ""
+    geography: RegionName | Literal[""] = ""
+    max_apps: Annotated[int, Field(ge=0)] = 0
 
 
 _File = TypeAdapter(dict[RegionName, Region])

@@ -77,6 +77,12 @@ class Settings(BaseSettings):
         0.01, ge=0, le=1, description="Share of requests that are logged, 0 to 1; answers with 5xx are always logged."
     )
     region: RegionName = Field("local", description="Name of this installation's own region.")
+    geography: RegionName | Literal[""] = Field(
+        "", description="Geography of this installation's own region, which others may share; its own name if empty."
+    )
+    max_apps: int = Field(
+        0, ge=0, description="Apps that this installation's own region takes at most; 0 for any number."
+    )
     regions: str = Field(
         "", description="TOML file of further regions: one table per region, with the addresses of its stores."
     )
@@ -148,8 +154,18 @@ class Settings(BaseSettings):
     @field_validator("regions")
     @classmethod
     def _regions(cls, value: str, info: ValidationInfo) -> str:
-        if value and info.data.get("region") in read_regions(Path(value)):
+        if not value:
+            return value
+        further, own = read_regions(Path(value)), info.data.get("region", "")
+        if own in further:
             raise ValueError(f"{value} names this installation's own region, whose addresses are settings")
+        geographies = {name: place.geography or name for name, place in further.items()}
+        geographies[own] = info.data.get("geography") or own
+        for name, geography in geographies.items():
+            if geographies.get(geography, geography) != geography:
+                raise ValueError(
+                    f"{value}: {name} has the geography {geography}, but the region of this name has another one"
+                )
         return value
 
     @field_validator("secret_key")
@@ -195,6 +211,8 @@ class Settings(BaseSettings):
             valkey_url=self.valkey_url,
             objects_url=self.objects_url,
             kv=self.kv,
+            geography=self.geography,
+            max_apps=self.max_apps,
         )
         further = read_regions(Path(self.regions)) if self.regions else {}
         return {self.region: own, **{name: self._with_database(name, place) for name, place in further.items()}}

@@ -332,8 +332,8 @@ class Unavailable(BaobabError):
     summary = "A store does not answer at the moment."
     remediation = "Try again in a few seconds; read the state first where a change must not be made twice."
 
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message, retry_after=2)
+    def __init__(self, message: str | None = None, *, retry_after: float = 2) -> None:
+        super().__init__(message, retry_after=retry_after)
 
 
 class AppMigrating(Unavailable):

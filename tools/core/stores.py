@@ -21,3 +21,7 @@ class Cell:
     """A region as the settings name it, whether its stores answer or not."""
 
     name: str
+    geography: str
+    """What it shares with the cells that an app may be in instead of it."""
+    max_apps: int | None = None
+    """How many apps it is to hold at most; None for any number."""

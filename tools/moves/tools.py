@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import exists, insert, select, update
+from sqlalchemy import exists, select, update
 
 from baobab.tools.core.auth.access import AnyAccount, AppOwner
 from baobab.tools.core.auth.membership import resolve_organisation_id
@@ -20,6 +20,7 @@ from baobab.tools.moves.errors import (
     TooLateToAbort,
 )
 from baobab.tools.moves.schemas import Aborting, ActiveMove, Move, MoveReversed, MoveStarted, Replicas, TornDown
+from baobab.tools.moves.start import choose_destination, find_cell, find_destinations, start_move
 from baobab.tools.moves.tables import BEFORE_FLIP, TEARING_DOWN, moves_table
 from baobab.tools.moves.toolset import moves
 
@@ -27,11 +28,11 @@ MoveId = Annotated[Uuid, Field(description="The move, as op:moves_start or op:mo
 Region = Annotated[str, Text(40), Field(description="A region that op:system_regions names.", examples=["eu-west-1"])]
 
 
-async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:
+async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:  # noqa: ARG001 - every preview takes the arguments of its tool
     if not dest_region:
         raise DestRegionRequired
-    await _require_eligible(call, app_id, dest_region)
-    return f"It would move the app from the region {call.require_app().region} to {dest_region}."
+    chosen = await _choose_destination(call, dest_region)
+    return f"It would move the app from the region {call.require_app().region} to {chosen}."
 
 
 @moves.tool(
@@ -57,11 +58,12 @@ async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = No
     server knows the new region. The copy in the old region stays until you delete it
     (op:source_replicas_delete).
 
-    dest_region: required; op:system_regions names them.
+    dest_region: required; op:system_regions names them. Another geography than the app's stands for the least loaded
+      of its regions.
     """
     if not dest_region:
         raise DestRegionRequired
-    return await _start(call, app_id, dest_region)
+    return await _start(call, app_id, await _choose_destination(call, dest_region))
 
 
 @moves.tool(
@@ -123,7 +125,7 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborti
 
 async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> str:
     row = await _get_reversible(call, app_id, migration_id)
-    await _require_eligible(call, app_id, row.source_region)
+    await _choose_old_region(call, row.source_region)
     return f"It would move the app back to the region {row.source_region}, and replace the old copy there."
 
 
@@ -146,7 +148,7 @@ async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> s
 async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
     row = await _get_reversible(call, app_id, migration_id)
-    begun = await _start(call, app_id, row.source_region)
+    begun = await _start(call, app_id, await _choose_old_region(call, row.source_region))
     move_id = begun["migration_id"]
     return {**begun, "migrationId": move_id, "path": f"/v1/apps/{app_id}/migrations/{move_id}"}
 
@@ -231,46 +233,22 @@ async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     return {"status": "torn_down"}
 
 
-async def _require_eligible(call: Call, app_id: str, dest_region: str) -> None:
-    """Raises Ineligible if the app cannot move to a region now."""
+async def _choose_destination(call: Call, dest_region: str) -> str:
     app = call.require_app()
-    if dest_region not in call.services.options.cells:
-        raise Ineligible(f"There is no region `{dest_region}`.")
-    underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
-    if (await call.execute(select(moves_table.c.id).where(*underway))).first():
-        raise Ineligible("The app is being moved already.")
-    if dest_region == app.region:
-        raise Ineligible(f"The app is in the region `{dest_region}` already.")
-    tearing_down = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
-    if (
-        await call.execute(select(moves_table.c.id).where(*tearing_down, moves_table.c.source_region == dest_region))
-    ).first():
-        # The removal would delete what the move brings there.
-        raise Ineligible(f"The copy that was left in the region `{dest_region}` is still being deleted.")
+    candidates = find_destinations(call.services, app, dest_region)
+    return await choose_destination(call.services, call.execute, app, candidates)
 
 
-async def _start(call: Call, app_id: str, dest_region: str) -> MoveStarted:
-    await _require_eligible(call, app_id, dest_region)
-    app, now = call.require_app(), call.now
-    move_id = call.services.ids.uuid()
-    row = {
-        "id": move_id,
-        "app_id": app_id,
-        "organisation_id": app.organisation_id,
-        "source_region": app.region,
-        "dest_region": dest_region,
-        "current_step": "requested",
-        "source_replica_state": "pending",
-        "retry_count": 0,
-        "progress": {},
-        "created_at": now,
-        "step_started_at": now,
-    }
-    await call.execute(insert(moves_table), row)
-    await call.enqueue("moves_advance", {"move_id": move_id}, job_id=f"move:{move_id}")
-    await call.emit("app.move_started", migration_id=move_id, source_region=app.region, dest_region=dest_region)
+async def _choose_old_region(call: Call, region: str) -> str:
+    candidates = [find_cell(call.services, region)]
+    return await choose_destination(call.services, call.execute, call.require_app(), candidates)
+
+
+async def _start(call: Call, app_id: str, chosen: str) -> MoveStarted:
+    app = call.require_app()
+    move_id = await start_move(call.services, call.unit, app, chosen)
     call.audit.resource_id = app_id
-    call.audit.data |= {"from": app.region, "to": dest_region}
+    call.audit.data |= {"from": app.region, "to": chosen}
     return {"migration_id": move_id, "status": "queued"}
 
 

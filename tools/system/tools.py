@@ -11,6 +11,7 @@ from baobab.storage.kv.errors import KvError, StoreDamaged
 from baobab.storage.objects.errors import ObjectError
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
+from baobab.tools.core.cells import Cells
 from baobab.tools.core.guides import GuideNotFound, find_guide, guides
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
@@ -123,8 +124,8 @@ async def system_ready(call: Call) -> Readiness:
     ),
 )
 async def system_regions(call: Call) -> Regions:
-    """List the regions that an app can live in."""
-    return {"regions": list(call.services.options.cells)}
+    """List the regions that an app can live in, then the geographies that stand for several of them."""
+    return {"regions": call.services.of(Cells).list_region_names()}
 
 
 @system.tool(

@@ -338,3 +338,22 @@ async def test_objects_go_with_their_app(baobab: Baobab, clock: Any) -> None:
     await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
     await jobs.run_due_jobs(baobab.application)
     assert await get_stores(baobab, "local").objects.head(f"{app}/a/b.txt") is None
+
+
+async def test_another_geography_stands_for_the_least_loaded_of_its_cells(tmp_path: Path, clock: FixedClock) -> None:
+    regions = tmp_path / "cells.toml"
+    regions.write_text('[eu-1]\ngeography = "eu"\n[eu-2]\ngeography = "eu"\n[local-2]\ngeography = "local"\n')
+    async with open_installation(tmp_path / "cells", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as baobab:
+        await baobab.create_app(region="eu-1")
+        app = await create_filled_app(baobab, region="local-2")
+        move = await wait_for_end(baobab, clock, app, await start_move(baobab, app, "eu"))
+        assert (move["current_step"], move["dest_region"]) == ("completed", "eu-2")
+        assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
+        refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": "eu"})
+        assert (refused.status_code, refused.json()["reason"]) == (409, "The app is in the region `eu-2` already.")
+        # Within a geography the one cell is named, and so it is on the way back.
+        await wait_for_end(baobab, clock, app, await start_move(baobab, app, "eu-1"))
+        back = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move['migration_id']}/reverse")
+        assert (await wait_for_end(baobab, clock, app, back.json()["migration_id"]))["dest_region"] == "local-2"
+        again = await wait_for_end(baobab, clock, app, await start_move(baobab, app, "local"))
+        assert again["dest_region"] == "local"

@@ -22,6 +22,7 @@ from baobab.tools.core.auth.tables import api_keys, signing_keys
 from baobab.tools.core.auth.tables import apps as apps_table
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.cells import Cells, RegionFull
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.failures import failures
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
@@ -62,7 +63,7 @@ _DEFAULT_JWT = {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7}
     "POST /init",
     access=AnyAccount(),
     effect="write",
-    raises=(RegionUnknown, SubdomainTaken, ProjectLimitReached),
+    raises=(RegionUnknown, RegionFull, SubdomainTaken, ProjectLimitReached),
     audit=Audit("app.create", action="create", resource="app"),
     rest=Rest(status=lambda result: 201 if result["created"] else 200, statuses=(201, 200), examples={"name": "shop"}),
     mcp=Mcp(
@@ -86,16 +87,17 @@ async def apps_init(
     Calling it twice with the same name is safe: the second call answers 200 with the existing app. The `anon_key` in
     the result is public: browsers send it in the `apikey` header.
 
-    region: where the app's data will live; the platform's default when left out.
+    region: where the app's data will live; the platform's default when left out. A geography stands for the least
+      loaded of its regions; the result names the one.
     subdomain: a free subdomain of your choice; derived from the name when left out.
     organization_id: the organisation that will own it; the caller's when left out.
     """
     options, ids = call.services.options, call.services.ids
     organisation = await resolve_organisation_id(call, organization_id)
-    chosen = region or options.default_region
-    if chosen not in options.cells:
-        regions = list(options.cells)
-        raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": regions})
+    cells = call.services.of(Cells)
+    candidates = cells.find(region)
+    if not candidates:
+        raise RegionUnknown(f"`region`: there is no region `{region}`.", details={"regions": cells.list_region_names()})
     row: Any = (await call.execute(_BY_NAME, {"organisation": organisation, "name": name})).mappings().first()
     created = row is None
     if row is None:
@@ -107,7 +109,7 @@ async def apps_init(
             "organisation_id": organisation,
             "name": name,
             "subdomain": await _subdomain(call, name, subdomain),
-            "region": chosen,
+            "region": await cells.choose(call.execute, candidates),
             "allowed_origins": [],
             "storage_config": _DEFAULT_STORAGE,
             "jwt_config": _DEFAULT_JWT,

@@ -88,6 +88,7 @@ apps = Table(
     Column("updated_at", Instant, nullable=False),
     UniqueConstraint("organisation_id", "name"),
     Index("ix_apps_organisation_id_created_at_id", "organisation_id", "created_at", "id"),
+    Index("ix_apps_region_id", "region", "id"),
 )
 
 api_keys = Table(
