@@ -2,19 +2,25 @@
 
 import asyncio
 import contextlib
+import contextvars
 import signal
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from tests.cli.server_process import TIMEOUT_SECONDS
+from baobab.storage.database import Database
+from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab
 from tests.conftest import ADDRESS, KEY
+from tests.installation import open_installation
+from tests.ports import free_port
 from tests.servers import start_postgres
 
 FAR = "eu-west-1"
@@ -63,6 +69,28 @@ async def open_client(folder: Path, cell: BreakableCell) -> AsyncIterator[httpx.
             yield client
 
 
+@contextlib.contextmanager
+def record_uses(database: Database) -> Iterator[list[str]]:
+    """Everything that calls of the test ask a database for; what goes on in the background is not among it."""
+    uses: list[str] = []
+    of_test = contextvars.ContextVar("of_test", default=False)
+
+    def record(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def use(*given: Any, **options: Any) -> Any:
+            if of_test.get():
+                uses.append(name)
+            return original(*given, **options)
+
+        return use
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("reading", "writing", "transact", "transact_now"):
+            patch.setattr(database, name, record(name, getattr(database, name)))
+        of_test.set(True)
+        yield uses
+        of_test.set(False)
+
+
 async def create_app(client: httpx.AsyncClient, region: str) -> str:
     app: str = (await client.post("/init", json={"name": region, "region": region})).json()["app_id"]
     assert (await client.put(f"/v1/{app}/kv/a", json={"value": region})).status_code == 204
@@ -109,3 +137,59 @@ async def test_a_server_starts_without_a_region_that_does_not_answer_and_serves_
             # What was refused meanwhile is told there.
             entries = (await client.get(f"/v1/{far}/kv/_audit_recent")).json()["entries"]
             assert 503 in {entry["status_code"] for entry in entries}
+
+
+@pytest.mark.parametrize("scope", ["account", "app"])
+async def test_keys_of_an_app_in_another_cell_are_read_and_written_without_a_look_into_the_home_database(
+    tmp_path: Path, scope: str
+) -> None:
+    regions = tmp_path / "regions.toml"
+    regions.write_text(f"[{FAR}]\n")
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}) as baobab:
+        home, client = baobab.application.services.database, baobab.client
+        app = await baobab.create_app(region=FAR)
+        key = baobab.key
+        if scope == "app":
+            body = {"name": "far", "key_scope": "app", "target_app_id": app}
+            key = (await client.post("/api-keys", json=body, headers=baobab.owner)).json()["key"]
+        headers, path = {"authorization": f"Bearer {key}"}, f"/v1/{app}/kv/a"
+
+        async def use_keys(value: int) -> None:
+            assert (await client.put(path, json={"value": value}, headers=headers)).status_code == 204
+            assert (await client.get(path, headers=headers)).json() == {"value": value}
+
+        with record_uses(home) as uses:
+            await use_keys(0)
+            assert uses, "the first look goes to the home database"
+            uses.clear()
+            for value in range(1, 20):
+                await use_keys(value)
+            assert uses == []
+
+
+def test_the_operator_is_told_of_cells_and_why_one_cannot_be_drained(tmp_path: Path) -> None:
+    regions = tmp_path / "regions.toml"
+    # Nobody listens there.
+    nowhere = f"postgresql://u@127.0.0.1:{free_port()}/x"
+    regions.write_text(
+        f'[eu-1]\ngeography = "eu"\nmax_apps = 9\n[eu-2]\ngeography = "eu"\ndatabase_url = "{nowhere}"\n'
+    )
+    settings = {"BAOBAB_REGIONS": str(regions)}
+
+    def run_cells(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_baobab("cells", *arguments, "--data", tmp_path / "data", settings=settings)
+
+    assert run_baobab("init", "--data", tmp_path / "data", settings=settings).returncode == 0
+    assert run_cells("list").stdout.splitlines() == [
+        "local: geography local, apps 0",
+        "eu-1: geography eu, apps 0 of 9",
+        "eu-2: geography eu, apps 0, does not answer",
+    ]
+    for cell, words in (("local", "the only cell of the geography local"), ("mars", "The cells are local, eu-1, eu-2")):
+        refused = run_cells("drain", cell)
+        assert refused.returncode == 1
+        assert words in refused.stderr.splitlines()[-1]
+    # One that does not answer is drained when it does.
+    assert "eu-2: geography eu, apps 0, does not answer, drained since" in run_cells("drain", "eu-2").stdout
+    assert "Every other cell" in run_cells("drain", "eu-1").stderr
+    assert "drained" not in run_cells("admit", "eu-2").stdout

@@ -366,6 +366,52 @@ def credits_terms(org: str, allowance: int | None, floor: int | None, data: Path
     _print_lines(data, lambda services: set_terms(services, org, allowance, floor))
 
 
+@main.group()
+def cells() -> None:
+    """Show cells, and drain them.
+
+    A cell is a region: see docs/scaling.md. These commands work on the data folder itself. You can use them while the
+    server runs; changes take effect at once.
+    """
+
+
+@cells.command("list")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
+def cells_list(data: Path | None) -> None:
+    """List the cells: geography, apps, and how far a drain is."""
+    from baobab.cell_commands import show_cells
+
+    _print_lines(data, show_cells)
+
+
+@cells.command("drain")
+@click.argument("name", type=Word())
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
+def cells_drain(name: str, data: Path | None) -> None:
+    """Empty the cell NAME: it takes no new apps, and its apps move to other cells of its geography.
+
+    The servers and workers move the apps in the background; `baobab cells list` says how far they are. While an app
+    moves, writes of its data answer 503 with Retry-After for some seconds. What moves leave behind in the cell stays
+    there. The cell takes apps again after `baobab cells admit`.
+    """
+    from baobab.cell_commands import drain_cell
+
+    _print_lines(data, lambda services: drain_cell(services, name))
+
+
+@cells.command("admit")
+@click.argument("name", type=Word())
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
+def cells_admit(name: str, data: Path | None) -> None:
+    """Stop draining the cell NAME: it takes new apps again.
+
+    Moves that are under way are completed. Apps that have moved stay where they are.
+    """
+    from baobab.cell_commands import admit_to_cell
+
+    _print_lines(data, lambda services: admit_to_cell(services, name))
+
+
 def _print_lines(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, list[str]]]) -> None:
     settings = _load_installed_settings(data)
 

@@ -104,9 +104,20 @@ class AuditLog:
         await connection.execute(_INSERT, row)
 
     async def record_operator(
-        self, unit: Unit, event: str, organisation_id: str, resource: str, resource_id: str, data: Mapping[str, Any]
+        self,
+        unit: Unit,
+        event: str,
+        organisation_id: str,
+        resource: str,
+        resource_id: str,
+        data: Mapping[str, Any],
+        *,
+        app_id: str | None = None,
     ) -> None:
-        """Adds the row of an operator's change to an organisation, made by the command line without a credential."""
+        """Adds the row of an operator's change to an organisation, made by the command line without a credential.
+
+        app_id: the app that it was about.
+        """
         row = {
             "id": self._ids.uuid(),
             "organisation_id": organisation_id,
@@ -115,6 +126,7 @@ class AuditLog:
             "action": "update",
             "resource_type": resource,
             "resource_id": resource_id,
+            "app_id": app_id,
             "actor_type": "operator",
             "event_data": {"door": "cli", **data},
             "ip_address": "local",

@@ -37,6 +37,16 @@ class NoReplica(Conflict):
     remediation = "Use op:moves_start to move the app anew."
 
 
+class CellUnknown(NotFound):
+    summary = "There is no such cell."
+    remediation = "`baobab cells list` lists them."
+
+
+class NotDrainable(Conflict):
+    summary = "The cell cannot be drained: there is no other one for its apps."
+    remediation = "Add a cell of the same geography to the settings, or let another one take apps again."
+
+
 class MoveEnvelope(Envelope):
     """`{error: <word>, message, remediation, ...details}`."""
 

@@ -5,6 +5,7 @@ from sqlalchemy import select, update
 from baobab.tools.core.app_data import erase_app
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
+from baobab.tools.moves.drains import advance_drain
 from baobab.tools.moves.mover import Mover
 from baobab.tools.moves.tables import TEARING_DOWN, moves_table
 from baobab.tools.moves.toolset import moves
@@ -19,6 +20,12 @@ async def moves_advance(job: Job, move_id: str) -> None:
     async with job.database.reading() as connection:
         row = (await connection.execute(select(moves_table).where(moves_table.c.id == move_id))).one()
     await Mover(job, row).advance()
+
+
+@moves.job(attempts=1000)
+async def moves_drain(job: Job, name: str, drain_id: str) -> None:
+    """Move the apps of a cell away, until none is left."""
+    await advance_drain(job, name, drain_id)
 
 
 @moves.job(attempts=1000)

@@ -1,9 +1,10 @@
 """Starts a move: where an app may go, and the row and the job that take it there."""
 
+from typing import Protocol
+
 from sqlalchemy import insert, select
 
 from baobab.storage.database import Execute, Unit
-from baobab.tools.core.auth.directory import App
 from baobab.tools.core.cells import Cells, RegionFull
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Cell
@@ -11,7 +12,20 @@ from baobab.tools.moves.errors import Ineligible
 from baobab.tools.moves.tables import TEARING_DOWN, moves_table
 
 
-async def choose_destination(services: Services, execute: Execute, app: App, candidates: list[Cell]) -> str:
+class PlacedApp(Protocol):
+    """What a move needs to know of an app."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def organisation_id(self) -> str: ...
+
+    @property
+    def region(self) -> str: ...
+
+
+async def choose_destination(services: Services, execute: Execute, app: PlacedApp, candidates: list[Cell]) -> str:
     """Returns the least loaded of some cells that an app can move to now. Raises Ineligible."""
     underway = (moves_table.c.app_id == app.id, moves_table.c.completed_at.is_(None))
     if (await execute(select(moves_table.c.id).where(*underway))).first():
@@ -19,12 +33,12 @@ async def choose_destination(services: Services, execute: Execute, app: App, can
     if any(cell.name == app.region for cell in candidates):
         raise Ineligible(f"The app is in the region `{app.region}` already.")
     try:
-        return await choose_cell(services, execute, app, candidates)
+        return await choose_cell(services, execute, app.id, candidates)
     except RegionFull as exc:
         raise Ineligible(exc.message) from exc
 
 
-def find_destinations(services: Services, app: App, dest_region: str) -> list[Cell]:
+def find_destinations(services: Services, app: PlacedApp, dest_region: str) -> list[Cell]:
     """Returns the cells that a destination stands for. Raises Ineligible if there is none."""
     served, current = services.options.cells, services.options.cells.get(app.region)
     if current is not None and current.geography == dest_region:
@@ -41,9 +55,9 @@ def find_cell(services: Services, name: str) -> Cell:
     return cell
 
 
-async def choose_cell(services: Services, execute: Execute, app: App, candidates: list[Cell]) -> str:
+async def choose_cell(services: Services, execute: Execute, app_id: str, candidates: list[Cell]) -> str:
     """Returns the least loaded of some cells that an app can move to. Raises Ineligible and RegionFull."""
-    left = (moves_table.c.app_id == app.id, moves_table.c.source_replica_state == TEARING_DOWN)
+    left = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
     tearing_down = set((await execute(select(moves_table.c.source_region).where(*left))).scalars())
     # The removal would delete what the move brings there.
     free = [cell for cell in candidates if cell.name not in tearing_down]
@@ -53,7 +67,7 @@ async def choose_cell(services: Services, execute: Execute, app: App, candidates
     return await services.of(Cells).choose(execute, free)
 
 
-async def start_move(services: Services, unit: Unit, app: App, dest_region: str) -> str:
+async def start_move(services: Services, unit: Unit, app: PlacedApp, dest_region: str) -> str:
     """Adds a move to one of the regions that are served, and returns its id. The unit holds the lock of the app."""
     now, move_id = services.clock.now(), services.ids.uuid()
     row = {

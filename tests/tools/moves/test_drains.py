@@ -1,0 +1,161 @@
+"""Draining a cell: its apps move to others of the geography, and it takes no new ones."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from baobab.cell_commands import admit_to_cell, drain_cell, show_cells
+from baobab.tools.moves.errors import CellUnknown, NotDrainable
+from tests import jobs
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import open_installation
+from tests.tools.moves.test_moves import ask, create_filled_app, read_contents, wait_for_end
+
+CELLS = """
+[eu-1]
+geography = "eu"
+[eu-2]
+geography = "eu"
+[eu-3]
+geography = "eu"
+max_apps = 1
+[us-1]
+"""
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
+    regions = tmp_path / "regions.toml"
+    regions.write_text(CELLS)
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
+        yield opened
+
+
+async def read_line(baobab: Baobab, cell: str) -> str:
+    """What the operator is told of a cell."""
+    (line,) = [line for line in await show_cells(baobab.application.services) if line.startswith(f"{cell}: ")]
+    return line
+
+
+async def find_regions(baobab: Baobab, apps: list[str]) -> set[str]:
+    return {(await ask(baobab, "GET", f"/v1/{app}/config")).json()["region"] for app in apps}
+
+
+async def drain_until(baobab: Baobab, clock: FixedClock, cell: str, words: str) -> str:
+    """Let jobs run until the operator is told these words of a cell; the line."""
+    for _ in range(40):
+        await jobs.run_due_jobs(baobab.application)
+        if words in (line := await read_line(baobab, cell)):
+            return line
+        clock.advance(3)
+    raise AssertionError(line)
+
+
+async def test_the_apps_of_a_drained_cell_move_to_another_with_all_that_they_have(
+    baobab: Baobab, clock: FixedClock
+) -> None:
+    apps = [await create_filled_app(baobab, region="eu-1") for _ in range(20)]
+    before = await read_contents(baobab, apps[0])
+    lines = await drain_cell(baobab.application.services, "eu-1")
+    assert any(line.startswith("eu-1: geography eu, apps 20, drained since ") for line in lines)
+    line = await drain_until(baobab, clock, "eu-1", "empty since")
+    assert line.startswith("eu-1: geography eu, apps 0, copies that moves left behind 20, drained since")
+    assert await find_regions(baobab, apps) == {"eu-2", "eu-3"}
+    assert (await read_line(baobab, "eu-3")).startswith("eu-3: geography eu, apps 1 of 1")
+    after = await read_contents(baobab, apps[0])
+    assert {key: value for key, (value, _) in after.items()} == {key: value for key, (value, _) in before.items()}
+    for app in apps:
+        assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
+    # Its owner can see who has moved it.
+    logs = (await ask(baobab, "GET", f"/v1/{apps[0]}/audit-logs?event_type=app.move")).json()
+    assert {(row["actor_type"], row["event_data"]["from"]) for row in logs["logs"]} == {("operator", "eu-1")}
+    # The job ends once no call can have chosen the cell before.
+    clock.advance(60)
+    await jobs.run_due_jobs(baobab.application)
+    assert not [row for row in await jobs.list_unfinished_jobs(baobab.application) if row.kind == "moves_drain"]
+
+
+async def test_only_so_many_moves_are_under_way_at_once(baobab: Baobab, clock: FixedClock) -> None:
+    for _ in range(20):
+        await baobab.create_app(region="eu-1")
+    await drain_cell(baobab.application.services, "eu-1")
+    await jobs.run_due_jobs(baobab.application)
+    assert "moves out of it 16" in await read_line(baobab, "eu-1")
+    await drain_until(baobab, clock, "eu-1", "empty since")
+
+
+async def test_a_drained_cell_takes_no_apps_until_the_operator_admits_them(baobab: Baobab) -> None:
+    services = baobab.application.services
+    elsewhere = await baobab.create_app(region="us-1")
+    await drain_cell(services, "eu-1")
+    refused = await ask(baobab, "POST", "/init", {"name": "named", "region": "eu-1"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "region_full")
+    move = await ask(baobab, "POST", f"/v1/apps/{elsewhere}/move", {"dest_region": "eu-1"})
+    assert (move.status_code, move.json()["error"]) == (409, "ineligible")
+    made = [await baobab.create_app(region="eu") for _ in range(3)]
+    assert await find_regions(baobab, made) == {"eu-2", "eu-3"}
+    assert "drained" not in "".join(await admit_to_cell(services, "eu-1"))
+    await baobab.create_app(region="eu-1")
+    assert await find_regions(baobab, [await baobab.create_app(region="eu")]) == {"eu-1"}
+
+
+async def test_a_drain_that_is_stopped_moves_no_more_apps(baobab: Baobab, clock: FixedClock) -> None:
+    services = baobab.application.services
+    apps = [await baobab.create_app(region="eu-1") for _ in range(18)]
+    await drain_cell(services, "eu-1")
+    await jobs.run_due_jobs(baobab.application)
+    await admit_to_cell(services, "eu-1")
+    for _ in range(5):
+        clock.advance(5)
+        await jobs.run_due_jobs(baobab.application)
+    assert (await read_line(baobab, "eu-1")).startswith("eu-1: geography eu, apps 2, ")
+    assert await find_regions(baobab, apps) == {"eu-1", "eu-2", "eu-3"}
+    # The next drain is another one, and takes the rest.
+    await drain_cell(services, "eu-1")
+    assert "apps 0" in await drain_until(baobab, clock, "eu-1", "empty since")
+
+
+async def test_an_app_that_is_on_its_way_when_the_drain_begins_is_waited_for(baobab: Baobab, clock: FixedClock) -> None:
+    app = await create_filled_app(baobab, region="us-1")
+    move = (await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": "eu-1"})).json()["migration_id"]
+    await drain_cell(baobab.application.services, "eu-1")
+    await wait_for_end(baobab, clock, app, move)
+    await drain_until(baobab, clock, "eu-1", "empty since")
+    assert await find_regions(baobab, [app]) <= {"eu-2", "eu-3"}
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
+
+
+async def test_a_drain_without_room_elsewhere_says_so_and_goes_on_when_there_is(
+    baobab: Baobab, clock: FixedClock
+) -> None:
+    services = baobab.application.services
+    apps = [await baobab.create_app(region="eu-1") for _ in range(2)]
+    await drain_cell(services, "eu-1")
+    await drain_cell(services, "eu-2")
+    line = await drain_until(baobab, clock, "eu-1", "stuck: ")
+    assert "eu-3" in line
+    await admit_to_cell(services, "eu-2")
+    assert "stuck" not in await drain_until(baobab, clock, "eu-1", "empty since")
+    assert await find_regions(baobab, apps) == {"eu-2", "eu-3"}
+
+
+async def test_what_cannot_be_drained_is_refused_in_words(baobab: Baobab) -> None:
+    services = baobab.application.services
+    with pytest.raises(CellUnknown, match="eu-1, eu-2, eu-3, us-1"):
+        await drain_cell(services, "mars")
+    with pytest.raises(CellUnknown):
+        await admit_to_cell(services, "mars")
+    for alone in ("us-1", "local"):
+        with pytest.raises(NotDrainable, match="the only cell of the geography"):
+            await drain_cell(services, alone)
+    for cell in ("eu-1", "eu-1", "eu-2"):
+        await drain_cell(services, cell)
+    with pytest.raises(NotDrainable, match="Every other cell"):
+        await drain_cell(services, "eu-3")
