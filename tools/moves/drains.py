@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, update
 
 from baobab.storage.database import INSTALLATION, Execute, Unit
 from baobab.tools.core.auth.tables import apps
@@ -160,7 +160,7 @@ async def _load_waiting(execute: Execute, name: str, now: datetime) -> list[str]
     of_app = moves_table.c.app_id == apps.c.id
     waiting = (
         select(apps.c.id)
-        .where(apps.c.region == name, ~exists().where(of_app, _UNDERWAY), ~exists().where(of_app, *_failed(name, now)))
+        .where(apps.c.region == name, ~exists().where(of_app, _UNDERWAY), ~exists().where(of_app, *_given_up(now)))
         .order_by(apps.c.id)
         .limit(max(room, 0))
     )
@@ -168,15 +168,27 @@ async def _load_waiting(execute: Execute, name: str, now: datetime) -> list[str]
 
 
 async def _find_failure(execute: Execute, name: str, now: datetime) -> str | None:
-    """Returns why a move out of a cell has failed lately. It is tried again some minutes later."""
-    latest = select(moves_table.c.last_error).where(*_failed(name, now)).order_by(moves_table.c.completed_at.desc())
-    reason = (await execute(latest.limit(1))).scalar()
-    return None if reason is None else f"A move failed and will be tried again: {reason}"
+    """Returns why a move out of a cell does not get further, or has not been completed."""
+    not_completed = or_(and_(_UNDERWAY, moves_table.c.last_error.is_not(None)), and_(*_given_up(now)))
+    latest = (
+        select(moves_table)
+        .where(moves_table.c.source_region == name, not_completed)
+        .order_by(moves_table.c.step_started_at.desc())
+        .limit(1)
+    )
+    row = (await execute(latest)).first()
+    if row is None:
+        return None
+    if row.completed_at is None:
+        return f"the move of {row.app_id}: {row.last_error}"
+    how = "was called back by its owner" if row.current_step == "aborted" else f"failed: {row.last_error}"
+    return f"the move of {row.app_id} {how}; it is tried again after five minutes"
 
 
-def _failed(name: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
+def _given_up(now: datetime) -> tuple[ColumnElement[bool], ...]:
+    """Moves that ended a short while ago without getting anywhere. The next attempt waits, so that they leave room."""
     is_recent = moves_table.c.completed_at > now - _AFTER_FAILURE
-    return (moves_table.c.source_region == name, moves_table.c.current_step == "failed", is_recent)
+    return (moves_table.c.current_step.in_(("failed", "aborted")), is_recent)
 
 
 async def _is_anything_left(execute: Execute, name: str) -> bool:

@@ -1,5 +1,6 @@
 """Draining a cell: its apps move to others of the geography, and it takes no new ones."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -159,3 +160,51 @@ async def test_what_cannot_be_drained_is_refused_in_words(baobab: Baobab) -> Non
         await drain_cell(services, cell)
     with pytest.raises(NotDrainable, match="Every other cell"):
         await drain_cell(services, "eu-3")
+
+
+async def test_a_cell_that_does_not_answer_is_drained_when_it_does_but_for_what_an_owner_has_called_back(
+    tmp_path: Path, clock: FixedClock
+) -> None:
+    (tmp_path / "regions.toml").write_text(CELLS)
+    variables = {"BAOBAB_REGIONS": str(tmp_path / "regions.toml")}
+    # A region without an address of its own has its rows in a file.
+    file, aside = tmp_path / "data" / "regions" / "eu-1.db", tmp_path / "aside.db"
+    async with open_installation(tmp_path / "data", variables, clock=clock) as baobab:
+        app, called_back = [await create_filled_app(baobab, region="eu-1") for _ in range(2)]
+    file.rename(aside)
+    file.write_bytes(b"this is no database" * 1000)
+    async with open_installation(tmp_path / "data", variables, clock=clock) as baobab:
+        await drain_cell(baobab.application.services, "eu-1")
+        assert "A store does not answer." in await drain_until(baobab, clock, "eu-1", "stuck: ")
+        active = (await ask(baobab, "GET", f"/v1/apps/{called_back}/migrations/active")).json()["migration"]
+        path = f"/v1/apps/{called_back}/migrations/{active['migration_id']}/abort"
+        assert (await ask(baobab, "POST", path)).status_code == 200
+        aside.replace(file)
+        async with asyncio.timeout(60):
+            while "eu-1" not in baobab.application.services.regions:
+                await asyncio.sleep(0.05)
+        clock.advance(60)
+        line = await drain_until(baobab, clock, "eu-1", "called back by its owner")
+        assert "apps 1" in line
+        assert await find_regions(baobab, [app]) <= {"eu-2", "eu-3"}
+        assert await find_regions(baobab, [called_back]) == {"eu-1"}
+        # It can be written while it is left alone.
+        assert (await ask(baobab, "POST", f"/v1/{called_back}/kv/n/incr")).json() == {"value": 8}
+        clock.advance(300)
+        await drain_until(baobab, clock, "eu-1", "empty since")
+        assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
+        assert (await ask(baobab, "POST", f"/v1/{called_back}/kv/n/incr")).json() == {"value": 9}
+
+
+async def test_the_apps_of_each_cell_are_counted_for_the_operator(baobab: Baobab) -> None:
+    for region in ("eu-1", "eu-2", "eu-2"):
+        await baobab.create_app(region=region)
+    lines = (await baobab.fetch_metrics()).splitlines()
+    numbers = {line for line in lines if line.startswith("baobab_cell_apps{")}
+    assert numbers == {
+        'baobab_cell_apps{cell="eu-1"} 1.0',
+        'baobab_cell_apps{cell="eu-2"} 2.0',
+        'baobab_cell_apps{cell="eu-3"} 0.0',
+        'baobab_cell_apps{cell="local"} 0.0',
+        'baobab_cell_apps{cell="us-1"} 0.0',
+    }
