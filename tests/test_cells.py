@@ -22,6 +22,7 @@ from tests.conftest import ADDRESS, KEY
 from tests.installation import open_installation
 from tests.ports import free_port
 from tests.servers import start_postgres
+from tests.tools.agents.conftest import build_graph
 
 FAR = "eu-west-1"
 OWNER = {"authorization": f"Bearer {KEY}"}
@@ -105,6 +106,21 @@ async def wait_for(client: httpx.AsyncClient, path: str, status: int) -> httpx.R
     return answer
 
 
+async def run_agent(client: httpx.AsyncClient, app: str) -> None:
+    """Runs an agent of an app to its end."""
+    node = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "args_template": {"key": "a"}}
+    spec = build_graph({"read": node, "done": {"type": "end"}}, ("read", "done"), tools={"builtin": ["kv_get"]})
+    made = await client.post(f"/v1/{app}/agents", json={"name": "reader", "graph_spec": spec})
+    assert made.status_code == 201, made.text
+    started = (await client.post(f"/v1/{app}/agents/reader/runs", json={"input": {}})).json()
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while True:
+            run = (await client.get(f"/v1/{app}/agents/reader/runs/{started['run_id']}")).json()["run"]
+            if run["status"] == "completed":
+                return
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize("prepare", [prepare_files, prepare_postgres], ids=["a broken file", "a stopped server"])
 async def test_a_server_starts_without_a_region_that_does_not_answer_and_serves_it_when_it_does(
     tmp_path: Path,
@@ -137,6 +153,8 @@ async def test_a_server_starts_without_a_region_that_does_not_answer_and_serves_
             # What was refused meanwhile is told there.
             entries = (await client.get(f"/v1/{far}/kv/_audit_recent")).json()["entries"]
             assert 503 in {entry["status_code"] for entry in entries}
+            # Jobs of that region are run from now on, too.
+            await run_agent(client, far)
 
 
 @pytest.mark.parametrize("scope", ["account", "app"])

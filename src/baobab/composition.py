@@ -194,9 +194,14 @@ class _RegionWork:
         if stores is None or stores.database in self._started:
             return
         database = stores.database
-        notices = self._notices.setdefault(database, Notices(database, services.clock, services.ids))
-        await notices.start()
+        # Before the first wait: regions that share a database may come at the same time.
         self._started.add(database)
+        notices = self._notices.setdefault(database, Notices(database, services.clock, services.ids))
+        try:
+            await notices.start()
+        except DatabaseUnavailable:
+            self._started.discard(database)
+            raise
         if self._at_once:
             await self._jobs.start(self._registry, {database: notices}, services.database, self._at_once)
 
