@@ -6,7 +6,7 @@ import contextvars
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,8 @@ async def run_agent(client: httpx.AsyncClient, app: str) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             run = (await client.get(f"/v1/{app}/agents/reader/runs/{started['run_id']}")).json()["run"]
-            if run["status"] == "completed":
+            if run["finished_at"] is not None:
+                assert run["status"] == "completed", run
                 return
             await asyncio.sleep(0.05)
 
@@ -183,6 +184,35 @@ async def test_keys_of_an_app_in_another_cell_are_read_and_written_without_a_loo
             for value in range(1, 20):
                 await use_keys(value)
             assert uses == []
+
+
+async def test_calls_of_an_app_in_another_cell_do_no_more_in_the_home_database_than_add_to_the_audit_log(
+    tmp_path: Path,
+) -> None:
+    regions = tmp_path / "regions.toml"
+    regions.write_text(f"[{FAR}]\n")
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}) as baobab:
+        home, client = baobab.application.services.database, baobab.client
+        client.headers.update(baobab.owner)
+        app = await create_app(client, FAR)
+        await run_agent(client, app)
+        tool = {"name": "kv_get", "arguments": {"app_id": app, "key": "a"}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}
+        accepted = {"accept": "application/json, text/event-stream"}
+        runs = f"/v1/{app}/agents/reader/runs"
+        run = (await client.get(runs)).json()["runs"][0]["id"]
+        calls: list[tuple[Callable[[int], Awaitable[httpx.Response]], list[str]]] = [
+            (lambda _: client.post("/mcp", json=message, headers=accepted), []),
+            (lambda _: client.get(f"{runs}/{run}"), []),
+            # A run that starts is a row of the audit log, which is written and not read.
+            (lambda turn: client.post(runs, json={"input": {"turn": turn}, "idempotency_key": str(turn)}), ["writing"]),
+        ]
+        for call, expected in calls:
+            assert (await call(0)).status_code < 300
+            with record_uses(home) as uses:
+                answer = await call(1)
+            assert answer.status_code < 300, answer.text
+            assert uses == expected
 
 
 def test_the_operator_is_told_of_cells_and_why_one_cannot_be_drained(tmp_path: Path) -> None:
