@@ -21,17 +21,12 @@ from sqlalchemy import Select, select, tuple_
 from baobab.runtime.agents.checkpoint_json import dumps, dumps_json, loads
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import RunFailed
-from baobab.runtime.agents.pieces import CheckpointPacker, add_pieces, read_pieces
+from baobab.runtime.agents.pieces import CheckpointPacker, CheckpointRow, read_pieces, save_checkpoints
 from baobab.runtime.agents.tables import Write, checkpoints, pieces, writes
 from baobab.storage.database import Database
 from baobab.storage.statements import Statements
 
 _LARGEST = 16 * 2**20
-_UPSERT_CHECKPOINT = (
-    "INSERT INTO agent_checkpoints (thread_id, namespace, id, parent_id, checkpoint, about) VALUES (?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (thread_id, namespace, id) DO UPDATE SET parent_id = excluded.parent_id,"
-    " checkpoint = excluded.checkpoint, about = excluded.about"
-)
 _INSERT_WRITE = (
     "INSERT INTO agent_writes (thread_id, namespace, checkpoint_id, task_id, position, channel, value, task_path)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, position) DO "
@@ -43,11 +38,12 @@ class Checkpointer(BaseCheckpointSaver[int]):
     """Stores checkpoints in the database.
 
     event_log: the event log of the run, in whose transactions they are written. Without it each write is a transaction
-    of its own, and anybody may write.
+    of its own, and anybody may write. is_new: whether the run is known to have no checkpoint yet.
     """
 
-    def __init__(self, database: Database, event_log: EventLog | None = None) -> None:
+    def __init__(self, database: Database, event_log: EventLog | None = None, *, is_new: bool = False) -> None:
         super().__init__()
+        self._is_new = is_new
         self._database = database
         self._event_log = event_log
         # The state of a run came from JSON.
@@ -56,6 +52,8 @@ class Checkpointer(BaseCheckpointSaver[int]):
         self._packer = None if event_log is None else CheckpointPacker(self._dumps)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        if self._is_new:
+            return None
         configurable = config["configurable"]
         query = select(checkpoints).where(
             checkpoints.c.thread_id == configurable["thread_id"],
@@ -104,18 +102,15 @@ class Checkpointer(BaseCheckpointSaver[int]):
         parent_id, about = config["configurable"].get("checkpoint_id"), get_checkpoint_metadata(config, metadata)
         packer = self._packer or CheckpointPacker(self._dumps)
         package = packer.pack_checkpoint(checkpoint)
-        row = (thread_id, namespace, checkpoint["id"], parent_id, package.text, to_json(about).decode())
-        if self._event_log is not None:
-            # The results of the tasks that led here are in the checkpoint now.
-            self._event_log.discard_deferred()
-            if package.size > _LARGEST:
-                raise RunFailed("state_too_large", f"The state of the run has more than {_LARGEST} characters.")
-
-        def write(statements: Statements) -> None:
-            add_pieces(statements, thread_id, package.fresh)
-            statements.rows(_UPSERT_CHECKPOINT, *row)
-
-        await self._write(write)
+        values = (thread_id, namespace, checkpoint["id"], parent_id, package.text, to_json(about).decode())
+        row = CheckpointRow(values, package.fresh)
+        self._is_new = False
+        if self._event_log is None:
+            await self._database.transact(lambda statements: save_checkpoints(statements, [row]))
+        elif package.size > _LARGEST:
+            raise RunFailed("state_too_large", f"The state of the run has more than {_LARGEST} characters.")
+        else:
+            await self._event_log.add_checkpoint(row)
         packer.mark_saved(package)
         return _build_config(thread_id, namespace, checkpoint["id"])
 

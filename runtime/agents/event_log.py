@@ -2,33 +2,48 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from pydantic_core import to_json
 
 from baobab.runtime.agents.failures import RunTakenOver
+from baobab.runtime.agents.pieces import CheckpointRow, save_checkpoints
 from baobab.runtime.agents.run_tree import emit_to_parents
 from baobab.runtime.agents.tables import Write
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.storage.statements import Statements
 from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import RetryLater
 
-_UPDATE_RUN = (
+_SET_USAGE = (
     "UPDATE agent_runs SET last_seq = last_seq + ?, active_seconds = active_seconds + ?, cost = cost + ?,"
     " prompt_tokens = prompt_tokens + ?, completion_tokens = completion_tokens + ?, tainted = (tainted OR ?)"
-    " WHERE id = ? AND job_id = ? RETURNING last_seq"
+)
+_UPDATE_RUN = f"{_SET_USAGE} WHERE id = ? AND job_id = ? RETURNING last_seq"
+# Nobody has written to the run since its row was read; or this job has claimed it before, in this attempt or another.
+_CLAIM_RUN = (
+    f"{_SET_USAGE}, job_id = ?, started_at = COALESCE(started_at, ?), paused_until = NULL,"
+    " status = CASE WHEN status = 'cancelling' THEN status ELSE 'running' END WHERE id = ? AND finished_at IS NULL"
+    " AND (job_id = ? OR (last_seq = ? AND COALESCE(job_id, '') = ?)) RETURNING last_seq"
 )
 _INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 _LEAST_BETWEEN_SECONDS = 0.1
-"""The least time between two announcements of a run."""
+"""The least time between two announcements of a run, and the longest that an event or checkpoint is kept back."""
+_MOST_KEPT_BACK = 2**20
+"""The characters of checkpoints that are kept back at most."""
+_BUSY_SECONDS = 0.2
 
 
 class EventLog:
-    """Collects events and writes them with the run's next transaction, which only its present job can make.
+    """Collects events and checkpoints, and writes them together, in transactions that only the run's present job can
+    make. The first of them claims the run for this job.
 
-    run: its row. emitted_subjects: the subjects of events that an earlier attempt wrote, which are not written again.
-    notify: called with the id of each run that has new events.
+    What has no effect outside the run needs no transaction of its own: whoever causes an effect calls `flush` before.
+
+    run: its row, as it was read. emitted_subjects: the subjects of events that an earlier attempt wrote, which are not
+    written again. notify: called with the id of each run that has new events.
     """
 
     def __init__(
@@ -45,13 +60,20 @@ class EventLog:
         self._run_id: str = run.id
         self._parent_id: str | None = run.parent_run_id
         self._run_fields = {"run_id": run.id, "agent": run.agent}
+        self._read_state = (run.last_seq, run.job_id or "")
+        self._is_claimed = False
         self._database = database
         self._clock = clock
         self._emitted_subjects = emitted_subjects
         self._notify = notify
         self._pending: list[tuple[str, Mapping[str, Any], str | None]] = []
         self._parent_events: list[tuple[str, Mapping[str, Any], str | None]] = []
+        self._has_news = asyncio.Event()
+        self._checkpoints: list[CheckpointRow] = []
+        self._kept_back = 0
         self._deferred_writes: list[Write] = []
+        self.has_written_deferred = False
+        """Whether this log has written what `defer_write` was given."""
         self._cost = self._prompt = self._completion = 0
         self._tainted = False
         self._write_lock = asyncio.Lock()
@@ -75,6 +97,7 @@ class EventLog:
                 return False
             self._emitted_subjects.add(subject)
         self._pending.append((type_, payload, subject))
+        self._has_news.set()
         if above and self._parent_id is not None:
             self._parent_events.append((type_, {**payload, **self._run_fields}, subject))
         return True
@@ -88,23 +111,46 @@ class EventLog:
     def taint(self) -> None:
         self._tainted = True
 
+    async def add_checkpoint(self, row: CheckpointRow) -> None:
+        """Write a checkpoint with the next transaction. What the deferred writes hold is in it, so they are dropped."""
+        self._deferred_writes.clear()
+        self._checkpoints.append(row)
+        self._has_news.set()
+        self._kept_back += row.size
+        if self._kept_back > _MOST_KEPT_BACK:
+            await self.write_transaction()
+
     def defer_write(self, write: Write) -> None:
-        """Do a write with the next transaction, unless `discard_deferred` is called before."""
+        """Do a write with the next transaction, unless a checkpoint is added before."""
         self._deferred_writes.append(write)
 
-    def discard_deferred(self) -> None:
-        """Drop the deferred writes, which are no longer needed."""
-        self._deferred_writes.clear()
+    async def claim(self) -> None:
+        """Claim the run, unless a transaction has done so. Raises RetryLater where somebody has changed it."""
+        if not self._is_claimed:
+            await self.write_transaction()
+
+    async def keep_written(self) -> None:
+        """Write what has been pending for a moment, again and again, until cancelled."""
+        while True:
+            await self._has_news.wait()
+            await asyncio.sleep(_LEAST_BETWEEN_SECONDS)
+            self._has_news.clear()
+            await self.flush()
 
     async def flush(self) -> None:
-        """Write the pending events and usage, so that others see them before the next step ends."""
-        if self._pending or self._cost or self._prompt or self._completion:
+        """Write the pending events, usage and checkpoints, so that others see them and a crash does not undo them.
+
+        The run is claimed afterwards, so that the caller may cause an effect. Raises as `write_transaction`.
+        """
+        is_pending = self._pending or self._checkpoints or self._cost or self._prompt or self._completion
+        if is_pending or not self._is_claimed:
             await self.write_transaction()
 
     async def write_transaction(self, work: Write | None = None, *, last: bool = False, rests: bool = False) -> None:
-        """Commit the pending events and usage together with `work`.
+        """Commit what is pending together with `work`.
 
-        Raises JobLost where another attempt has the job now, and RunTakenOver where the run is no longer this job's.
+        Raises JobLost where another attempt has the job now, RunTakenOver where the run is no longer this job's, and
+        RetryLater where the run was to be claimed and somebody has changed it since it was read.
         Not durable: a power failure may take the run back by some steps. What tools do is committed durably.
 
         last: the job ends with this transaction; rests: the run pauses after it. Either is announced at once.
@@ -113,6 +159,7 @@ class EventLog:
             pending, self._pending = self._pending, []
             parent_events, self._parent_events = self._parent_events, []
             parent_ids: list[str] = []
+            checkpoints, self._checkpoints, self._kept_back = self._checkpoints, [], 0
             deferred_writes, self._deferred_writes = self._deferred_writes, []
             usage = (self._cost, self._prompt, self._completion, self._tainted)
             self._cost = self._prompt = self._completion = 0
@@ -122,12 +169,11 @@ class EventLog:
             def run_work(statements: Statements) -> None:
                 # Each event is emitted once, so an attempt that has events is further than any attempt before.
                 self._job.keep(statements, last=last, further=bool(pending))
+                created_at = self._clock.now()
                 # Before the work, which may end the run: then the row is no longer this job's.
-                updated_rows = statements.rows(_UPDATE_RUN, len(pending), active, *usage, self._run_id, self._job.id)
-                if not updated_rows:
-                    raise RunTakenOver
-                first, created_at = updated_rows[0][0] - len(pending) + 1, self._clock.now()
+                last_seq = self._update_run(statements, created_at, len(pending), active, *usage)
                 if pending:
+                    first = last_seq - len(pending) + 1
                     statements.execute_many(
                         _INSERT_EVENT,
                         [
@@ -135,6 +181,8 @@ class EventLog:
                             for index, (type_, payload, subject) in enumerate(pending)
                         ],
                     )
+                if checkpoints:
+                    save_checkpoints(statements, checkpoints)
                 for write in deferred_writes:
                     write(statements)
                 if self._parent_id is not None:
@@ -145,9 +193,25 @@ class EventLog:
             # Each announcement makes every process query its runs; listeners in other processes can wait a moment.
             announce = bool(pending) and (last or rests or now >= self._announced_at + _LEAST_BETWEEN_SECONDS)
             await self._database.transact(run_work, durable=False, announce=announce)
+            self._is_claimed = True
+            self.has_written_deferred = self.has_written_deferred or bool(deferred_writes)
             if announce:
                 self._announced_at = now
         if last:
             self._job.end()
         for run_id in [self._run_id, *parent_ids] if pending else ():
             self._notify(run_id)
+
+    def _update_run(self, statements: Statements, now: datetime, *counted: Any) -> int:
+        """Add to the run's row, and claim it if that is still to be done. Returns its last `seq`."""
+        if self._is_claimed:
+            updated_rows = statements.rows(_UPDATE_RUN, *counted, self._run_id, self._job.id)
+        else:
+            claiming = (self._job.id, now, self._run_id, self._job.id, *self._read_state)
+            updated_rows = statements.rows(_CLAIM_RUN, *counted, *claiming)
+        if not updated_rows:
+            if self._is_claimed:
+                raise RunTakenOver
+            raise RetryLater(_BUSY_SECONDS, "the run has changed since it was read")
+        last_seq: int = updated_rows[0][0]
+        return last_seq

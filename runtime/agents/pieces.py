@@ -4,10 +4,10 @@ A checkpoint holds all of a run's state, most of which is the same as in the che
 a row of its own, with the digest of its text as the key, and the checkpoint refers to it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 from sqlalchemy import select
@@ -27,6 +27,26 @@ _AT_ONCE = 400
 _INSERT_PIECE = (
     "INSERT INTO agent_pieces (thread_id, digest, text) VALUES (?, ?, ?) ON CONFLICT (thread_id, digest) DO NOTHING"
 )
+
+
+_UPSERT_CHECKPOINT = (
+    "INSERT INTO agent_checkpoints (thread_id, namespace, id, parent_id, checkpoint, about) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (thread_id, namespace, id) DO UPDATE SET parent_id = excluded.parent_id,"
+    " checkpoint = excluded.checkpoint, about = excluded.about"
+)
+
+
+class CheckpointRow(NamedTuple):
+    """A row of `agent_checkpoints`, and the pieces that are stored with it, by digest."""
+
+    values: tuple[str, str, str, str | None, str, str]
+    """thread_id, namespace, id, parent_id, checkpoint and about."""
+    fresh: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """The characters that are written."""
+        return len(self.values[4]) + sum(map(len, self.fresh.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +148,13 @@ async def read_pieces(execute: Execute, thread_ids: Iterable[str], texts: Iterab
         texts_by_digest |= loaded
         missing = sorted(find_digests(loaded.values()) - texts_by_digest.keys())
     return texts_by_digest
+
+
+def save_checkpoints(statements: Statements, rows: Sequence[CheckpointRow]) -> None:
+    """Store checkpoints and their pieces. One that is stored already is replaced."""
+    for row in rows:
+        add_pieces(statements, row.values[0], row.fresh)
+    statements.execute_many(_UPSERT_CHECKPOINT, [row.values for row in rows])
 
 
 def add_pieces(statements: Statements, thread_id: str, fresh: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from baobab.runtime.agents.run_toolbox import RunToolbox
 from baobab.runtime.agents.run_tree import close_run
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.spec import GraphSpec
-from baobab.runtime.agents.tables import ENDED, FROZEN, runs
+from baobab.runtime.agents.tables import ENDED, FROZEN, checkpoints, events, runs
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth import proposers
@@ -35,19 +35,15 @@ _LARGEST_OUTPUT = 2**20
 _MOST_ATTEMPTS = 5
 """After this many attempts at one step that each ended with their process, the run itself may crash processes."""
 
-_LOCK_RUN = (
-    "SELECT locked.status, locked.job_id FROM agent_runs AS locked WHERE locked.id = ? FOR NO KEY UPDATE OF locked"
-)
-_CLAIM_RUN = (
-    "UPDATE agent_runs SET job_id = ?, started_at = COALESCE(started_at, ?), status = ?, paused_until = NULL"
-    " WHERE id = ?"
-)
 # The run keeps the status `cancelling` if somebody has just asked for that.
 _PAUSE_RUN = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
     " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
 )
-_FINISH_RUN = "UPDATE agent_runs SET status = ?, output = ?, error = ?, finished_at = ? WHERE id = ? AND job_id = ?"
+_FINISH_RUN = (
+    "UPDATE agent_runs SET status = ?, output = ?, error = ?, finished_at = ? WHERE id = ? AND job_id = ?"
+    " RETURNING cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
+)
 _DELETE_SUPERSEDED = (
     "DELETE FROM agent_writes WHERE thread_id = ?"
     " AND checkpoint_id <> (SELECT MAX(id) FROM agent_checkpoints WHERE thread_id = ? AND namespace = '')"
@@ -69,12 +65,8 @@ class RunExecutor:
 
         Raises RetryLater while another job executes it, and JobLost where another attempt has taken this job over.
         """
-        if not await self._claim_run():
-            return
-        async with self._job.database.reading() as connection:
-            run = (await connection.execute(select(runs).where(runs.c.id == self._run_id))).first()
+        run = await self._read_run()
         if run is None:
-            # The app has just been deleted.
             return
         self._run = run
         clock, notify = self._services.clock, self._watcher.notify_listeners
@@ -98,6 +90,8 @@ class RunExecutor:
     async def _run_attempt(self, run: Any) -> None:
         await self._charges.load()
         if self._has_checkpoint or self._job.attempt > 1:
+            # What follows may cause an effect at once.
+            await self._event_log.claim()
             await self._charges.count_missing()
         # Parsed here, where an error fails the run: a later version may not read its graph any more.
         self._spec = GraphSpec.model_validate_json(json.dumps(run.graph_spec))
@@ -137,41 +131,33 @@ class RunExecutor:
             else:
                 await self._complete_run(output, turns)
 
-    async def _claim_run(self) -> bool:
-        """Claim the run for this job. False where it has ended or is frozen.
+    async def _read_run(self) -> Any:
+        """Read the run's row. None where the run is deleted, has ended or is frozen, so that there is nothing to do.
 
-        Raises RetryLater while another job executes it.
+        Raises RetryLater while another job executes it. The run is claimed by the first transaction of its event log,
+        if nobody has changed it until then.
         """
-        now = self._services.clock.now()
-
-        def claim(statements: Statements) -> bool:
-            self._job.keep(statements)
-            locked = statements.rows(_LOCK_RUN, self._run_id)
-            if not locked or locked[0][0] in ENDED:
-                return False
-            status, job_id = locked[0]
-            if job_id == FROZEN:
-                # Its app is being moved; the run is continued after that.
-                return False
-            if status in ("running", "cancelling") and job_id not in (None, self._job.id):
+        async with self._job.database.reading() as connection:
+            run: Any = (await connection.execute(select(runs).where(runs.c.id == self._run_id))).first()
+            # A frozen run is continued after its app has been moved.
+            if run is None or run.status in ENDED or run.job_id == FROZEN:
+                return None
+            if run.status in ("running", "cancelling") and run.job_id not in (None, self._job.id):
                 raise RetryLater(_BUSY_SECONDS, "another job is executing the run")
-            self._is_cancelled = status == "cancelling"
-            statements.rows(
-                _CLAIM_RUN, self._job.id, now, "cancelling" if self._is_cancelled else "running", self._run_id
-            )
-            emitted = statements.rows(
-                "SELECT subject FROM agent_events WHERE run_id = ? AND subject IS NOT NULL", self._run_id
-            )
-            self._emitted_subjects = {subject for (subject,) in emitted}
-            checkpoint_query = "SELECT 1 FROM agent_checkpoints WHERE thread_id = ? LIMIT 1"
-            self._has_checkpoint = bool(statements.rows(checkpoint_query, self._run_id))
-            return True
-
-        return await self._job.database.transact(claim, durable=False)
+            self._is_cancelled = run.status == "cancelling"
+            self._emitted_subjects: set[str] = set()
+            self._has_checkpoint = False
+            if run.last_seq or run.forked_from:
+                subjects = select(events.c.subject).where(events.c.run_id == run.id, events.c.subject.is_not(None))
+                self._emitted_subjects.update((await connection.execute(subjects)).scalars())
+                some_checkpoint = select(checkpoints.c.id).where(checkpoints.c.thread_id == run.id).limit(1)
+                self._has_checkpoint = (await connection.execute(some_checkpoint)).first() is not None
+            return run
 
     async def _drive_with_timeout(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
         seconds_left = self._spec.limits.timeout_seconds - self._run.active_seconds
         driving = asyncio.create_task(self._drive_graph(toolbox))
+        writing = asyncio.create_task(self._event_log.keep_written())
 
         def cancel_driving() -> None:
             self._is_cancelled = True
@@ -181,11 +167,15 @@ class RunExecutor:
             cancel_driving()
         try:
             with self._watcher.watch_cancellation(self._run_id, self._job.database, cancel_driving):
-                await asyncio.wait({driving}, timeout=max(seconds_left, 0))
+                tasks = {driving, writing}
+                await asyncio.wait(tasks, timeout=max(seconds_left, 0), return_when=asyncio.FIRST_COMPLETED)
+            if writing.done():
+                writing.result()
             is_late = not driving.done()
         finally:
             driving.cancel()
-            await asyncio.gather(driving, return_exceptions=True)
+            writing.cancel()
+            await asyncio.gather(driving, writing, return_exceptions=True)
         if self._is_cancelled:
             raise _RunCancelled
         if is_late:
@@ -194,7 +184,7 @@ class RunExecutor:
 
     async def _drive_graph(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
         library = await load_graph_library()
-        saver = library.checkpointer(self._job.database, self._event_log)
+        saver = library.checkpointer(self._job.database, self._event_log, is_new=not self._has_checkpoint)
         graph = library.compile_graph(self._run.graph_spec, saver)
         config = {
             "configurable": {"thread_id": self._run.id},
@@ -207,13 +197,20 @@ class RunExecutor:
         call_slots = asyncio.Semaphore(self._spec.limits.max_parallel_tools)
         session = RunSession(self._event_log, toolbox, ThreadMemory(self._job.database, self._run), call_slots)
         waiting: list[Any] = []
-        async for update in graph.astream(
-            graph_input, config, context=session, stream_mode="updates", durability="sync"
+        state: Mapping[str, Any] = {}
+        modes = ["updates", "values"]
+        async for mode, chunk in graph.astream(
+            graph_input, config, context=session, stream_mode=modes, durability="sync"
         ):
-            waiting += [interrupted.value for interrupted in update.get("__interrupt__", ())]
+            if mode == "values":
+                state = chunk
+            else:
+                waiting += [interrupted.value for interrupted in chunk.get("__interrupt__", ())]
         if waiting:
             return None, waiting, {}
-        state = (await graph.aget_state(config)).values
+        if not state:
+            # The graph had ended before, in an attempt that did not come to record that.
+            state = (await graph.aget_state(config)).values
         return state.get("output"), [], state.get("said") or {}
 
     async def _pause_run(self, waiting: list[dict[str, Any]]) -> None:
@@ -267,11 +264,13 @@ class RunExecutor:
         return await self._finish_run("completed", output=output, said=said)
 
     async def _end_run(self, status: str, event: str, failed: RunFailed) -> None:
+        await self._event_log.claim()
         await self._services.approvals.abandon(self._run_id)
         self._event_log.emit_event(event, failed.event, "run_end")
         await self._finish_run(status, error=failed.error)
 
     async def _cancel_run(self) -> None:
+        await self._event_log.claim()
         # First: pending calls must not be executed for a run that has ended.
         await self._services.approvals.abandon(self._run_id)
         self._event_log.emit_event("run_cancelled", {}, "run_end")
@@ -286,12 +285,13 @@ class RunExecutor:
         now, url = self._services.clock.now(), self._run.webhook_url
 
         def write_end(statements: Statements) -> None:
-            statements.rows(_FINISH_RUN, status, *columns, now, self._run_id, self._job.id)
-            # A fork of the last step uses the results of its calls; those of earlier steps are in their checkpoints.
-            statements.rows(_DELETE_SUPERSEDED, self._run_id, self._run_id)
+            (usage,) = statements.rows(_FINISH_RUN, status, *columns, now, self._run_id, self._job.id)
+            if self._has_checkpoint or self._event_log.has_written_deferred:
+                # A fork of the last step uses the results of its calls; those of earlier steps are in checkpoints.
+                statements.rows(_DELETE_SUPERSEDED, self._run_id, self._run_id)
             if said:
                 add_turns(statements, self._run, said, self._services.ids.uuid(), now)
-            close_run(statements, self._services.jobs, self._run_id, self._run.graph_spec)
+            close_run(statements, self._services.jobs, self._run_id, self._run.graph_spec, usage)
             if url is not None:
                 arguments = {"run_id": self._run_id}
                 self._services.jobs.enqueue_in(statements, WEBHOOK, arguments, f"webhook:{self._run_id}")

@@ -43,7 +43,7 @@ class EventEmitter(Protocol):
     def taint(self) -> None: ...
 
     async def flush(self) -> None:
-        """Write the pending events, so that others can see them."""
+        """Write the pending events and checkpoints: others see them, and a crash does not undo them."""
         ...
 
 

@@ -20,6 +20,7 @@ from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedAppro
 from baobab.runtime.agents.validation import ToolOffer, narrow_offer
 from baobab.runtime.job_slots import network_wait
 from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, caller_requires_approval
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
 from baobab.tools.core.call import Call, Tool, ToolRunner
@@ -82,6 +83,7 @@ class RunToolbox:
             persons=deciders.persons,
             starter=starter_of(self.run),
             agent=self.run.agent,
+            voucher=proposers.find_voucher(self.run.caller),
             pins=frozenset([DIGEST, SERVER]) if ref.source == "mcp" else frozenset(),
         )
         context = RequestContext(
@@ -90,6 +92,9 @@ class RunToolbox:
         context.step, context.spender = step, self.charges.spender
         try:
             bound_arguments = self.offers.build_arguments(ref, self.run.app_id, arguments)
+            if needs_approval or is_held or tool.effect != "read" or ref.source != "builtin":
+                # The call has an effect or takes long: all steps before it are written first.
+                await self.event_log.flush()
             result, finished_call = await self._run_with_waits(tool, bound_arguments, self.caller, context)
             self.event_log.add_usage(cost=finished_call.cost)
         except ApprovalRequired as exc:
@@ -211,6 +216,7 @@ class RunToolbox:
                     raise
                 if must_pause:
                     raise RateLimited(wait) from exc
+            await self.event_log.flush()
             async with network_wait():
                 await asyncio.sleep(wait)
             waited += wait

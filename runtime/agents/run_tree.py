@@ -4,7 +4,7 @@ Parents are updated in the transaction of the child. Rows are locked from child 
 of a run reaches its children through a job.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,6 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.services import Services
 
-_SELECT_USAGE = "SELECT cost, prompt_tokens, completion_tokens, tainted, parent_run_id FROM agent_runs WHERE id = ?"
 _ADD_USAGE = (
     "UPDATE agent_runs SET cost = cost + ?, prompt_tokens = prompt_tokens + ?,"
     " completion_tokens = completion_tokens + ?, tainted = (tainted OR ?) WHERE id = ? RETURNING status, parent_run_id"
@@ -31,12 +30,13 @@ _CANCEL_RUN = (
     " job_id = NULL"
     " WHERE id = ? AND COALESCE(job_id, '') <> ?"
     " AND (status IN ('queued', 'paused') OR (status = 'running' AND job_id IS NULL))"
-    " RETURNING last_seq, webhook_url"
+    " RETURNING last_seq, webhook_url, cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
 )
 _FAIL_RUN = (
     "UPDATE agent_runs SET status = 'failed', error = ?, finished_at = ?, last_seq = last_seq + 1, paused_until = NULL,"
     " job_id = NULL"
-    " WHERE id = ? AND COALESCE(job_id, '') = ? AND finished_at IS NULL RETURNING last_seq, webhook_url"
+    " WHERE id = ? AND COALESCE(job_id, '') = ? AND finished_at IS NULL"
+    " RETURNING last_seq, webhook_url, cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
 )
 _REQUEST_CANCEL = (
     "UPDATE agent_runs SET status = 'cancelling' WHERE id = ? AND COALESCE(job_id, '') <> ?"
@@ -49,9 +49,14 @@ def has_agent_nodes(graph: Mapping[str, Any]) -> bool:
     return any(node["type"] == "agent" for node in graph["nodes"].values())
 
 
-def close_run(statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any]) -> None:
-    """Follow the end of a run: add its usage to its parents, continue its parent, and have its children cancelled."""
-    *usage, parent_id = statements.rows(_SELECT_USAGE, run_id)[0]
+def close_run(
+    statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any], usage_columns: Sequence[Any]
+) -> None:
+    """Follow the end of a run: add its usage to its parents, continue its parent, and have its children cancelled.
+
+    usage_columns: cost, prompt_tokens, completion_tokens, tainted and parent_run_id of its row.
+    """
+    *usage, parent_id = usage_columns
     ancestor_id = parent_id
     while ancestor_id is not None:
         updated = statements.rows(_ADD_USAGE, *usage, ancestor_id)
@@ -92,9 +97,9 @@ async def fail_lost_run(services: Services, database: Database, run: Any) -> Non
 
     def work(statements: Statements) -> None:
         ended_rows = statements.rows(_FAIL_RUN, to_json(failure.error).decode(), now, run.id, run.job_id or "")
-        for seq, webhook_url in ended_rows:
+        for seq, webhook_url, *usage in ended_rows:
             statements.rows(_INSERT_EVENT, run.id, seq, "run_failed", to_json(failure.event).decode(), "run_end", now)
-            close_run(statements, services.jobs, run.id, run.graph_spec)
+            close_run(statements, services.jobs, run.id, run.graph_spec, usage)
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
 
@@ -118,9 +123,9 @@ async def request_cancel(services: Services, database: Database, run: Any) -> st
 
     def work(statements: Statements) -> str | None:
         if ended_rows := statements.rows(_CANCEL_RUN, now, run.id, FROZEN):
-            seq, webhook_url = ended_rows[0]
+            seq, webhook_url, *usage = ended_rows[0]
             statements.rows(_INSERT_EVENT, run.id, seq, "run_cancelled", "{}", "run_end", now)
-            close_run(statements, services.jobs, run.id, run.graph_spec)
+            close_run(statements, services.jobs, run.id, run.graph_spec, usage)
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
             return "cancelled"

@@ -19,7 +19,7 @@ class RunWatcher:
 
     def __init__(self, services: Services) -> None:
         self._listeners: dict[str, set[asyncio.Event]] = {}
-        self._cancels: dict[str, Callable[[], None]] = {}
+        self._cancels: dict[str, list[Callable[[], None]]] = {}
         self._databases: dict[str, Database] = {}
         self._last_seqs: dict[str, int] = {}
         self._refresh_task: asyncio.Task[None] | None = None
@@ -45,12 +45,16 @@ class RunWatcher:
     def watch_cancellation(self, run_id: str, database: Database, cancel: Callable[[], None]) -> Iterator[None]:
         """Call `cancel` when somebody asks to cancel the run."""
         self._databases[run_id] = database
-        self._cancels[run_id] = cancel
+        # Two jobs may drive a run for a moment, until one of them has claimed it.
+        cancels = self._cancels.setdefault(run_id, [])
+        cancels.append(cancel)
         try:
             yield
         finally:
-            del self._cancels[run_id]
-            self._forget_run(run_id)
+            cancels.remove(cancel)
+            if not cancels:
+                del self._cancels[run_id]
+                self._forget_run(run_id)
 
     def notify_listeners(self, run_id: str) -> None:
         """Wake the readers of a run: there is something new to read."""
@@ -90,8 +94,8 @@ class RunWatcher:
             async with database.reading() as connection:
                 rows = (await connection.execute(query)).all()
             for row in rows:
-                if row.status == "cancelling" and row.id in self._cancels:
-                    self._cancels[row.id]()
+                for cancel in self._cancels.get(row.id, ()) if row.status == "cancelling" else ():
+                    cancel()
                 if row.id in self._databases and self._last_seqs.get(row.id) != row.last_seq:
                     self._last_seqs[row.id] = row.last_seq
                     self.notify_listeners(row.id)

@@ -10,8 +10,8 @@ from tests.crash.crash_points import ABOVE, ManualWorker, SimulatedCrash, open_m
 from tests.crash.rounds import LONG
 from tests.crash.runs import AGENT, AT_ONCE, Run, verify_events
 
-LEAST = 8
-"""Transactions that a run has at the least: it begins and pauses, three times, and goes on and ends."""
+LEAST = 5
+"""Transactions that a run has at the least: before its calls, at each of three pauses, and at its end."""
 # A run above another has twice as many moments, which takes four times as long.
 OTHERS = ABOVE if LONG else AGENT
 

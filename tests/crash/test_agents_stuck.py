@@ -116,7 +116,7 @@ async def test_cancelling_a_run_that_ends_its_processes_cancels_it(manual_worker
 
 
 async def test_a_run_whose_processes_end_at_another_step_each_time_goes_on(manual_worker: ManualWorker) -> None:
-    await manual_worker.create_agent("long", build_graph(*[tool_node("kv_get", key="seed")] * 10))
+    await manual_worker.create_agent("long", build_graph(*[model_node(prompt="hi")] * 10))
     run, killed = await manual_worker.start_run("long"), 0
 
     async def kill() -> None:
@@ -125,7 +125,7 @@ async def test_a_run_whose_processes_end_at_another_step_each_time_goes_on(manua
         raise SimulatedCrash
 
     while not run.list_payloads("run_end"):
-        # Its first transaction takes the run, its second tells of a step.
+        # Its first transaction claims the run and begins a step, its second begins the next.
         manual_worker.crash_points.schedule(1, kill, after=True)
         await manual_worker.attempt_jobs(await manual_worker.list_unfinished())
         await manual_worker.read_run(run)

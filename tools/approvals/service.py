@@ -440,7 +440,7 @@ class ApprovalService:
             "account_id": account,
             "app_id": call.app.id if call.app else None,
             "proposer": proposer,
-            "caller": proposers.encode_caller(call.caller),
+            "caller": proposers.encode_caller(call.caller, step.voucher if step else None),
             "tool": call.tool.name,
             "tool_version": call.tool.version,
             "effect": call.effect,

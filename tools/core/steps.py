@@ -28,5 +28,7 @@ class Step:
     persons: int = 1
     starter: str = ""
     agent: str = ""
+    voucher: tuple[str, str] | None = None
+    """The account that has this done as a user, and the organisation that it must still belong to when it is done."""
     pins: frozenset[str] = frozenset()
     """Arguments that hold fast what is called. Whoever retries the step may find others: it is the same call."""

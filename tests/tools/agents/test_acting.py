@@ -97,16 +97,17 @@ async def test_a_run_as_a_user_ends_with_the_membership_of_the_account_that_had_
     app_id = await agency.harness.create_app_row(team, "app_000000000002")
     there = Agency(agency.harness, agency.owner, app_id)
     grace = await agency.harness.join(team, agency.owner, "grace@example.com", "member")
-    await there.put_key("secret", "SECRET")
-    rule = {"pattern": "secret", "read": "authed", "write": "deny"}
+    rule = {"pattern": "user:{user.id}:*", "read": "owner", "write": "owner"}
     await there.harness.call("kv_expose", there.owner, app_id=app_id, **rule)
-    await there.create_agent("reader", READ, visibility="authenticated")
-    run_id = await there.start_run("reader", grace, caller_user_id=ADA)
+    await there.create_agent("writer", WRITE, visibility="authenticated", approvers="admin")
+    own = f"user:{ADA}:note"
+    run = await there.run_agent("writer", grace, caller_user_id=ADA, input={"key": own})
     await there.harness.call(
         "organisations_remove_member", there.owner, organization_id=team, account_id=grace.account_id
     )
-    run = await there.wait_for_run("reader", run_id)
+    run = await there.decide("writer", run["id"])
     assert (run["status"], run["error"]["type"]) == ("failed", "not_allowed"), run
+    assert await there.get_key(own) is None
 
 
 async def test_what_an_agent_was_refused_is_kept_with_the_refusals_of_its_app(agency: Agency) -> None:

@@ -549,10 +549,10 @@ async def test_rules_that_would_go_through_too_much_end_the_run(agency: Agency) 
 
 
 async def test_a_run_whose_graph_cannot_be_read_any_more_ends(agency: Agency) -> None:
-    await agency.create_agent("a", SAY)
-    run_id = await agency.start_run("a")
+    await agency.create_agent("a", ASK)
+    run = await agency.run_agent("a")
     async with agency.harness.services.database.writing() as connection:
-        spec = {**SAY, "limits": {"from a later version": 1}}
-        await connection.execute(update(runs).where(runs.c.id == run_id).values(graph_spec=spec))
-    run = await agency.wait_for_run("a", run_id)
+        spec = {**ASK, "limits": {"from a later version": 1}}
+        await connection.execute(update(runs).where(runs.c.id == run["id"]).values(graph_spec=spec))
+    run = await agency.decide("a", run["id"])
     assert (run["status"], run["error"]["type"]) == ("failed", "internal_error")

@@ -1,6 +1,6 @@
 """Proposers: who made a call that waits for approval, how that is stored, and how the caller is restored."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -53,6 +53,12 @@ def encode_caller(caller: Caller, voucher: tuple[str, str] | None = None) -> dic
     if voucher is not None:
         fields["account_id"], fields["organisation_id"] = voucher
     return fields
+
+
+def find_voucher(held: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Returns the voucher with which a user was encoded, if there was one."""
+    is_vouched = held.get("kind") == "end_user" and held["account_id"] is not None
+    return (held["account_id"], held["organisation_id"]) if is_vouched else None
 
 
 async def restore_caller(
