@@ -7,8 +7,8 @@ from typing import Any
 from langgraph.types import Interrupt, Send
 from pydantic_core import from_json, to_json
 
-MARK = "$"
-"""The key of the object that stands for a value that is not JSON."""
+from baobab.runtime.agents.pieces import MARK
+
 _BARE = frozenset({type(None), bool, int, float, str})
 
 

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from pydantic_core import to_json
 from sqlalchemy import select
 
-from baobab.runtime.agents.checkpoint_json import MARK
 from baobab.runtime.agents.tables import pieces
 from baobab.storage.database import Execute
 from baobab.storage.statements import Statements
 
+# Here and not in checkpoint_json.py, which imports LangGraph: the event log of a run needs this module without it.
+MARK = "$"
+"""The key of the object that stands for a value that is not JSON."""
 _LEAST = 512
 """A value of more characters than this gets a row of its own."""
 _LEVELS = {"state": 1, "items": 1, "talks": 2, "said": 2}
