@@ -67,9 +67,9 @@ async def test_of_many_at_once_those_pass_who_fit_into_the_budget_and_no_provide
 
 async def test_calls_one_after_the_other_spend_all_of_a_budget_and_no_more(baobab: Installation) -> None:
     key_id, agent = await create_gateway_key(baobab)
-    # So many at once, as often as any of them still fits.
+    # So many at once, as often as any of them still fits. A day may end in between.
     limit = 4 * SET_ASIDE
-    await put_budget(baobab, f"key/{key_id}/day", f"0.{limit:09d}")
+    await put_budget(baobab, f"key/{key_id}/month", f"0.{limit:09d}")
     passed = 0
     while True:
         answers = await asyncio.gather(*[baobab.chat(by=agent, max_tokens=ANSWER) for _ in range(CALLS)])
