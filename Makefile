@@ -5,6 +5,9 @@ E2E := tests/e2e
 # What is tested once more with the rows in Postgres: all that stands on them.
 ON_ROWS := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
 	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/test_threats.py
+# What a change is also tested with behind a pooler; `make test-pgbouncer` takes all of the above.
+BEHIND_POOLER := tests/storage/test_database.py tests/storage/test_notices.py tests/runtime/test_jobs.py tests/tools/kv/test_keys.py tests/tools/kv/test_batches.py \
+	tests/tools/agents/test_runs.py tests/tools/agents/test_waiting.py tests/test_shared_servers.py
 # Where hypothesis draws the examples.
 PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py" tests)
 BIN := $(VENV)/bin
@@ -24,7 +27,7 @@ WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test test-postgres check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist image
+.PHONY: help install install-dev serve test test-postgres test-pgbouncer check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist image
 
 help:
 	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
@@ -75,6 +78,10 @@ test: $(VENV)/.developing
 test-postgres: $(VENV)/.developing
 	$(PARALLEL) --backend postgres $(or $(ARGS),$(ON_ROWS))
 
+## make test-pgbouncer: run the same tests with a pooler of transactions before Postgres
+test-pgbouncer: $(VENV)/.developing
+	$(PARALLEL) --backend pgbouncer $(or $(ARGS),$(ON_ROWS))
+
 ## make check: everything that must hold before a change is handed in
 check: $(VENV)/.developing
 	$(BIN)/ruff check .
@@ -83,6 +90,7 @@ check: $(VENV)/.developing
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(PARALLEL) $(IN_ORDER)
 	$(PARALLEL) --backend postgres $(IN_ORDER) $(ON_ROWS)
+	$(PARALLEL) --backend pgbouncer $(IN_ORDER) $(BEHIND_POOLER)
 	$(BIN)/python -m pytest $(IN_ORDER) tests/crash
 	$(BIN)/python -m pytest --backend postgres $(IN_ORDER) tests/crash
 

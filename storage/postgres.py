@@ -2,24 +2,29 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 import psycopg
 from pydantic_core import from_json
 from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import make_url
+from sqlalchemy.dialects.postgresql.psycopg import PGDialectAsync_psycopg
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+from sqlalchemy.util import await_only
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import INSTALLATION, Database, DatabaseBusy, ErrorTranslator, Unit
 from baobab.storage.keyed_semaphore import KeyedSemaphore
+from baobab.storage.pooler import leads_to_pooler
 from baobab.storage.statements import PostgresStatements, Statements
 from baobab.storage.tables import tenant_locks
 
@@ -38,15 +43,42 @@ _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
 _SILENCE_SECONDS = 31
 """Longer than a statement may take, so that a running server would have answered."""
-_READING: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-_WRITING: Mapping[str, Any] = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
 # A worker that freezes during a transaction must neither hold the write lock for ever nor commit when it wakes.
-_SESSION = {
+_SETTINGS = {
     "timezone": "UTC",
     "lock_timeout": "10s",
     "statement_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",
 }
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_RELAXED = f"{_WRITING}; SET LOCAL synchronous_commit = off"
+_BEGIN = "begin"
+_PREPARE_THRESHOLD = 5
+
+_log = logging.getLogger(__name__)
+
+
+class _Dialect(PGDialectAsync_psycopg):
+    """Begins a transaction and makes its settings in one message, so that they cost no round trip.
+
+    They are the transaction's and not the session's, which a pooler may give to somebody else afterwards
+    (docs/decisions/0026-behind-a-pooler.md).
+    """
+
+    supports_statement_cache = True
+
+    @classmethod
+    def get_async_dialect_cls(cls, url: URL) -> type["_Dialect"]:  # noqa: ARG003 - the hook's own signature
+        return cls
+
+    def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
+        connection = dbapi_connection.driver_connection
+        assert connection is not None
+        await_only(connection.execute(dbapi_connection.info[_BEGIN].encode(), prepare=False))
+
+
+registry.register("postgresql.baobab", __name__, _Dialect.__name__)
 
 
 class _WatchedConnection(psycopg.AsyncConnection[Any]):
@@ -67,18 +99,22 @@ class PostgresDatabase(Database):
     (docs/decisions/0025-tenant-locks.md).
     """
 
-    def __init__(self, url: str, name: str = "baobab") -> None:
-        """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it.
+    def __init__(self, url: str, name: str = "baobab", *, notices_url: str = "") -> None:
+        """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it. It may lead to a pooler.
 
         name: the application name of our connections in Postgres.
+
+        notices_url: where to listen for notices; the same, if empty. Behind a pooler of transactions there are none.
         """
         self._url = url
+        self._notices_url = notices_url
+        self._hears_notices = True
         self._origin = uuid.uuid4().hex
         self._listener: psycopg.AsyncConnection[Any] | None = None
-        session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+        self._settings = "".join(f"; SET LOCAL {name} = '{value}'" for name, value in _SETTINGS.items())
         super().__init__()
         self._engine = create_async_engine(
-            make_url(url).set(drivername="postgresql+psycopg"),
+            make_url(url).set(drivername="postgresql+baobab"),
             # Unexpected errors are logged, but without the values of their statement.
             hide_parameters=True,
             json_deserializer=from_json,
@@ -89,9 +125,10 @@ class PostgresDatabase(Database):
             pool_timeout=_CONNECT_SECONDS * 2,
             connect_args={
                 "connect_timeout": _CONNECT_SECONDS,
-                "options": session,
                 "application_name": name,
-                "async_creator_fn": _WatchedConnection.connect,
+                # `do_begin` begins transactions, and not the driver.
+                "autocommit": True,
+                "async_creator_fn": _connect,
             },
         )
         self._turns = KeyedSemaphore(1)
@@ -136,10 +173,10 @@ class PostgresDatabase(Database):
             await connection.execute(_ADD_TENANT, {"tenant": lock})
 
     @asynccontextmanager
-    async def _open_transaction(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
+    async def _open_transaction(self, begin: str) -> AsyncIterator[AsyncConnection]:
         with ErrorTranslator(self):
             async with self._engine.connect() as connection:
-                await connection.execution_options(**options)
+                (await connection.get_raw_connection()).info[_BEGIN] = begin + self._settings
                 async with connection.begin():
                     yield connection
 
@@ -158,15 +195,13 @@ class PostgresDatabase(Database):
 
     async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
         def run(connection: Connection) -> T:
-            if not durable:
-                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
             result = work(PostgresStatements(connection))
             if announce:
                 connection.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
             return result
 
         async def run_in_transaction() -> T:
-            async with self.writing(lock=None) as connection:
+            async with self._open_transaction(_WRITING if durable else _RELAXED) as connection:
                 return await connection.run_sync(run)
 
         return await run_to_completion(run_in_transaction())
@@ -179,7 +214,11 @@ class PostgresDatabase(Database):
 
     async def wait_for_announcement(self, seconds: float) -> None:
         try:
-            async for notice in (await self._open_listener()).notifies(timeout=seconds):
+            listener = await self._open_listener()
+            if listener is None:
+                await asyncio.sleep(seconds)
+                return
+            async for notice in listener.notifies(timeout=seconds):
                 if notice.payload != self._origin:
                     return
         except (psycopg.Error, OSError):
@@ -187,12 +226,21 @@ class PostgresDatabase(Database):
             await self._stop_listening()
             await asyncio.sleep(seconds)
 
-    async def _open_listener(self) -> psycopg.AsyncConnection[Any]:
-        if self._listener is None or self._listener.closed:
+    async def _open_listener(self) -> psycopg.AsyncConnection[Any] | None:
+        """Returns the connection that listens; None if a pooler would not pass notices on."""
+        if self._hears_notices and (self._listener is None or self._listener.closed):
             self._listener = await psycopg.AsyncConnection.connect(
-                self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="baobab listener"
+                self._notices_url or self._url,
+                autocommit=True,
+                connect_timeout=_CONNECT_SECONDS,
+                application_name="baobab listener",
             )
-            await self._listener.execute(f"LISTEN {CHANNEL}".encode())
+            if not self._notices_url and await leads_to_pooler(self._listener):
+                _log.warning("notices: the database is behind a pooler, so changes are looked for twice a second")
+                self._hears_notices = False
+                await self._stop_listening()
+            else:
+                await self._listener.execute(f"LISTEN {CHANNEL}".encode())
         return self._listener
 
     async def _stop_listening(self) -> None:
@@ -200,6 +248,17 @@ class PostgresDatabase(Database):
         if listener is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await listener.close()
+
+
+async def _connect(*given: Any, **named: Any) -> psycopg.AsyncConnection[Any]:
+    connection = await _WatchedConnection.connect(*given, prepare_threshold=None, **named)
+    try:
+        if not await leads_to_pooler(connection):
+            connection.prepare_threshold = _PREPARE_THRESHOLD
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
 
 
 def _cut_socket(line: psycopg.AsyncConnection[Any]) -> None:

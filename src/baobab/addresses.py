@@ -7,13 +7,21 @@ from pydantic import AfterValidator, StringConstraints, ValidationInfo
 
 _VALKEY_URL = "must be redis://USER:PASSWORD@HOST:PORT/NUMBER, or rediss:// with TLS"
 _DATABASE_URL = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
+_NOTICES_URL = "must be postgresql://USER:PASSWORD@HOST:PORT/NAME"
 _OBJECTS_URL = "must be file:///FOLDER or s3://BUCKET/PREFIX"
 
 
 def _check_database_url(value: str) -> str:
-    # Drivers know only `postgresql`; `postgres` is an older spelling.
-    value = value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
-    return _with_scheme(value, ("sqlite:///", "postgresql://"), _DATABASE_URL)
+    return _with_scheme(_use_known_spelling(value), ("sqlite:///", "postgresql://"), _DATABASE_URL)
+
+
+def _check_notices_url(value: str) -> str:
+    return _with_scheme(_use_known_spelling(value), ("postgresql://",), _NOTICES_URL)
+
+
+def _use_known_spelling(value: str) -> str:
+    """Returns the address with `postgresql`, which drivers know, instead of the older `postgres`."""
+    return value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
 
 
 def _check_valkey_url(value: str) -> str:
@@ -42,6 +50,7 @@ def _with_scheme(value: str, schemes: tuple[str, ...], otherwise: str) -> str:
 
 
 DatabaseUrl = Annotated[str, AfterValidator(_check_database_url)]
+NoticesUrl = Annotated[str, AfterValidator(_check_notices_url)]
 ValkeyUrl = Annotated[str, AfterValidator(_check_valkey_url)]
 ObjectsUrl = Annotated[str, AfterValidator(_check_objects_url)]
 KvPlace = Annotated[Literal["database", "valkey"], AfterValidator(_require_valkey)]

@@ -66,7 +66,7 @@ class RegionStores:
         async with self._opening, contextlib.AsyncExitStack() as stack:
             database = self._databases.get(place.database_url)
             if database is None:
-                database = database_at(place.database_url)
+                database = database_at(place.database_url, place.notices_url)
                 stack.push_async_callback(database.close)
                 await database.open()
                 await migrate(database)

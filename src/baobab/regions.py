@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from baobab.addresses import DatabaseUrl, KvPlace, ObjectsUrl, RegionName, ValkeyUrl
+from baobab.addresses import DatabaseUrl, KvPlace, NoticesUrl, ObjectsUrl, RegionName, ValkeyUrl
 
 
 class Region(BaseModel):
@@ -21,6 +21,7 @@ class Region(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     database_url: DatabaseUrl = ""
+    notices_url: NoticesUrl = ""
     valkey_url: ValkeyUrl = ""
     kv: KvPlace = "database"
     objects_url: ObjectsUrl = ""

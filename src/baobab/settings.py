@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from baobab.addresses import DatabaseUrl, KvPlace, ObjectsUrl, RegionName, ValkeyUrl
+from baobab.addresses import DatabaseUrl, KvPlace, NoticesUrl, ObjectsUrl, RegionName, ValkeyUrl
 from baobab.regions import Region, explain_old_setting, read_regions
 from baobab.runtime.gateway.providers import parse_servers
 from baobab.storage.secrets import decode_keys
@@ -46,6 +46,9 @@ class Settings(BaseSettings):
     base_url: str = Field("", description="Address at which clients reach the server; HOST and PORT if empty.")
     database_url: DatabaseUrl = Field(
         "", description="Database: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
+    )
+    notices_url: NoticesUrl = Field(
+        "", description="Where to LISTEN if DATABASE_URL is a pooler's: Postgres itself; DATABASE_URL if empty."
     )
     valkey_url: ValkeyUrl = Field(
         "", description="Valkey or Redis for rate limits and, with KV=valkey, keys; `redis://...`, or empty for none."
@@ -208,6 +211,7 @@ class Settings(BaseSettings):
         """Every region by name, this installation's own first. Each has the address of its database."""
         own = Region(
             database_url=self.rows_url,
+            notices_url=self.notices_url,
             valkey_url=self.valkey_url,
             objects_url=self.objects_url,
             kv=self.kv,

@@ -11,6 +11,7 @@ import psycopg
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.databases import SQLITE
 from baobab.storage.migrate import list_revisions, read_revision
+from baobab.storage.pooler import leads_to_pooler
 from baobab.storage.postgres import PostgresDatabase
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.transfer.errors import TransferRefused
@@ -21,6 +22,7 @@ SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name LIKE 'baobab%' AND application_name <> 'baobab transfer'
 """
 _IN_USE = "the source database is in use; stop its servers, workers and commands first"
+_POOLED = "the source is behind a pooler, which hides who uses it; give the address of Postgres itself"
 
 
 def build_source(url: str) -> SqliteSource | PostgresSource:
@@ -72,8 +74,10 @@ class PostgresSource(PostgresDatabase):
             await super().open()
             revision = await read_revision(self)
             self._lock = await psycopg.AsyncConnection.connect(self._address, application_name=_NAME)
-            await self._lock.execute("SET idle_in_transaction_session_timeout = 0")
-            await self._lock.execute("SET lock_timeout = '5s'")
+            if await leads_to_pooler(self._lock):
+                raise TransferRefused(_POOLED)
+            await self._lock.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            await self._lock.execute("SET LOCAL lock_timeout = '5s'")
             if revision is not None:
                 await self._lock.execute("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE")
             others = await (await self._lock.execute(_OTHERS)).fetchone()

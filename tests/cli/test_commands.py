@@ -160,7 +160,7 @@ def test_an_unknown_field_of_a_region_is_told_with_those_that_there_are(tmp_path
     regions.write_text('[far-north-1]\nfoo = "bar"\n')
     line = read_error_line(run_baobab("serve", "--data", tmp_path / "data", settings={"BAOBAB_REGIONS": str(regions)}))
     assert "far-north-1.foo" in line
-    assert "database_url, valkey_url, kv, objects_url" in line
+    assert "database_url, notices_url, valkey_url, kv, objects_url" in line
 
 
 def test_a_damaged_or_foreign_secret_key_is_one_line(tmp_path: Path) -> None:

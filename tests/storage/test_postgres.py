@@ -48,7 +48,7 @@ asyncio.run(main())
 
 
 _IMPATIENT = """from baobab.storage import postgres
-    postgres._SESSION["idle_in_transaction_session_timeout"] = "1s"
+    postgres._SETTINGS["idle_in_transaction_session_timeout"] = "1s"
 """
 
 
@@ -121,7 +121,7 @@ async def test_after_a_restart_of_the_server_calls_go_on(database: Database, ser
 async def test_a_writer_that_is_frozen_loses_its_turn_and_can_write_nothing_when_it_wakes(
     database: Database, url: str
 ) -> None:
-    # The patience of the server is a setting of the session; ten seconds would only make the test slower.
+    # The patience of the server is a setting of the transaction; ten seconds would only make the test slower.
     script = _FREEZE.replace("database = database_at", _IMPATIENT + "    database = database_at")
     with subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

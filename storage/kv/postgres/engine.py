@@ -46,8 +46,7 @@ class PostgresEngine:
     is decided.
 
     The writes of a space keep their order: in each process they share one connection. Expiry uses the clock of the
-    calling process, so the clocks of several machines should agree. A pooler between the engine and Postgres must pool
-    whole sessions, not single transactions.
+    calling process, so the clocks of several machines should agree.
     """
 
     def __init__(

@@ -94,11 +94,10 @@ class Reader:
 async def _answer_group(session: Session, group: list[_QueuedRead]) -> None:
     first = group[0].query
     if isinstance(first, Statement):
-        [rows] = await session.start(first)
-        _resolve(group[0].future, rows)
+        _resolve(group[0].future, await session.read(first))
         return
     places = {waiting.query: True for waiting in group if not isinstance(waiting.query, Statement)}
-    [rows] = await session.start(statements.rows(places, locked=False))
+    rows = await session.read(statements.rows(places, locked=False))
     rows_by_place = {
         (space, key): (Tier(tier), Row(value, expires, window)) for space, key, tier, _, expires, window, value in rows
     }

@@ -26,6 +26,12 @@ BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 COMMIT = Statement(b"COMMIT")
 RELAX = Statement(b"SET LOCAL synchronous_commit = off")
 
+# If the database acknowledges commits before they are on disk by default, that is turned off.
+_SETTINGS = b"""
+SELECT set_config(name, value, %s) FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)
+WHERE name <> 'synchronous_commit' OR current_setting(name) IN ('off', 'local')
+"""
+
 _LOCK = b"""
 SELECT CASE WHEN alone THEN pg_advisory_xact_lock(id)::text ELSE pg_advisory_xact_lock_shared(id)::text END
 FROM unnest(%s::bigint[], %s::boolean[]) AS wanted (id, alone)
@@ -126,6 +132,11 @@ FROM (SELECT space FROM kv.usage UNION ALL SELECT %s::text) AS u
 CROSS JOIN LATERAL (SELECT space, key FROM kv.entries WHERE space = u.space AND expires <= %s LIMIT %s) AS e
 LIMIT %s
 """
+
+
+def settings(values: dict[str, str], *, local: bool) -> Statement:
+    """Makes settings, for the transaction if `local`, else for the session."""
+    return Statement(_SETTINGS, (local, list(values), list(values.values())))
 
 
 def lock(alone: Collection[str], shared: Collection[str]) -> Statement:

@@ -144,14 +144,14 @@ class Writer:
                 # A token's value is always needed, even for a blind write.
                 valued[place] = valued.get(place, False) or not job.blind or place[0] == SPACE
         shared = {space for space, _ in valued} - alone - {SPACE}
-        batch = [statements.BEGIN]
+        batch = []
         if alone or shared:
             batch.append(statements.lock(alone, shared))
         if alone:
             batch.append(statements.totals(alone))
         if valued:
             batch.append(statements.rows(valued, locked=bool(shared)))
-        answers = await self._session.start(*batch)
+        answers = await self._session.begin(*batch)
         state = GroupState(alone)
         if valued:
             rows = answers.pop()

@@ -202,7 +202,8 @@ class TestRestarts:
                 await asyncio.sleep(0.01)
             stopping = True
             await asyncio.gather(*callers)
-            assert sum(unknown) > 0
+            # A pooler may let them wait until the server is back.
+            assert sum(unknown) > 0 or postgres_server.pooler is not None
             for number in range(8):
                 counted = int(await engine.get("app", f"n{number}") or b"0")
                 assert acknowledged[number] <= counted <= acknowledged[number] + unknown[number]
