@@ -31,8 +31,8 @@ from baobab.storage.tables import tenant_locks
 T = TypeVar("T")
 
 CHANNEL = "baobab"
-POOL, OVERFLOW = 4, 4
-"""Connections of one worker: open ones, and further ones when it is busy. One more listens."""
+POOL = 4
+"""Connections of one worker. One more listens."""
 
 # Any number works that nobody else uses in the database.
 _LOCK_INSTALLATION = text("SELECT pg_advisory_xact_lock(7243392001)")
@@ -121,7 +121,7 @@ class PostgresDatabase(Database):
             # Without it, an insert does not tell whether its row was there already.
             execution_options={"preserve_rowcount": True},
             pool_size=POOL,
-            max_overflow=OVERFLOW,
+            max_overflow=0,
             pool_timeout=_CONNECT_SECONDS * 2,
             connect_args={
                 "connect_timeout": _CONNECT_SECONDS,

@@ -42,7 +42,6 @@ _POOLER = """
 * = host=127.0.0.1 port={postgres_port}
 
 [pgbouncer]
-logfile = {folder}/pgbouncer.log
 listen_addr = 127.0.0.1
 listen_port = {port}
 unix_socket_dir =
@@ -76,19 +75,17 @@ class Pooler:
         program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
         assert program is not None, "pgbouncer is not installed (apt-get install pgbouncer)"
         settings = _POOLER.format(**vars(self), size=POOL_SIZE, connections=_CONNECTIONS)
-        (self.folder / "pgbouncer.ini").write_text(settings)
-        (self.folder / "users").write_text('"baobab" ""\n')
+        for name, content in {"pgbouncer.ini": settings, "users": '"baobab" ""\n'}.items():
+            (self.folder / name).write_text(content)
+            # Another test may have left a stricter mask, and pgbouncer is another user.
+            (self.folder / name).chmod(0o644)
         self.process = subprocess.Popen(
             [program, "-q", str(self.folder / "pgbouncer.ini")],
             **_unprivileged_user(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        try:
-            self.wait_for_databases()
-        except AssertionError as error:
-            error.add_note((self.folder / "pgbouncer.log").read_text())
-            raise
+        self.wait_for_databases()
 
     def wait_for_databases(self) -> None:
         """Returns when it has noticed of each database that the server is there again."""

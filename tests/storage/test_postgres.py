@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -20,7 +21,6 @@ from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.notices import Notices
-from baobab.storage.postgres import PostgresDatabase
 from tests.conftest import ADDRESS, KEY
 from tests.servers import PostgresServer, start_postgres
 
@@ -209,26 +209,38 @@ async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_it
             assert sorted(names) == ["after", "before"]
 
 
-async def test_connections_are_as_many_as_the_guide_counts(server: PostgresServer, url: str) -> None:
-    database = PostgresDatabase(url)
-    await database.open()
-    await asyncio.gather(*(count_tables(database) for _ in range(40)))
-    count = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
-    async with database.reading() as connection:
-        assert int(await connection.scalar(count) or 0) <= 8
-    await database.close()
+async def test_a_busy_worker_has_as_many_connections_as_the_guide_counts(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    application = Server(load_settings({"BAOBAB_DATABASE_URL": url, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path))
+    async with application.open():
+        transport = httpx.ASGITransport(app=application)
+        async with httpx.AsyncClient(
+            transport=transport, base_url=ADDRESS, headers={"authorization": f"Bearer {KEY}"}
+        ) as client:
+
+            async def use(number: int) -> None:
+                created = await client.post("/init", json={"name": f"app-{number}"})
+                assert created.is_success, created.text
+                app_id = created.json()["app_id"]
+                for key in range(4):
+                    written = await client.put(f"/v1/{app_id}/kv/{key}", json={"value": key})
+                    assert written.is_success, written.text
+                    assert (await client.get(f"/v1/{app_id}/kv/{key}")).json() is not None
+                assert (await client.get("/apps")).is_success
+
+            await asyncio.gather(*(use(number) for number in range(30)))
+        with psycopg.connect(server.url(), autocommit=True) as observer:
+            count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+            row = observer.execute(count, (url.rpartition("/")[2],)).fetchone()
+    assert row is not None
+    assert 1 < row[0] <= 8
 
 
 def run_migrate(url: str, data: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "baobab", "migrate", "--data", str(data)]
     environment = {"BAOBAB_DATABASE_URL": url, "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-
-
-async def count_tables(database: Database) -> int:
-    async with database.reading() as connection:
-        await connection.execute(text("SELECT pg_sleep(0.01)"))
-        return int(await connection.scalar(text("SELECT count(*) FROM pg_tables")) or 0)
 
 
 async def test_writers_of_one_tenant_wait_for_each_other_and_for_no_other(url: str) -> None:

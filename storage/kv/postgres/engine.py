@@ -55,7 +55,7 @@ class PostgresEngine:
         clock: Callable[[], float] = time.time,
         *,
         writers: int = 2,
-        readers: int = 2,
+        readers: int = 1,
         timeout: float = 5.0,
         queue_limit: int = 10_000,
     ) -> None:
