@@ -47,7 +47,8 @@ async def _use_every_tool(data: Path) -> None:
         for tool in sorted(load_policy(), key=lambda name: registry.find(name).effect != "destructive"):
             reset_rate_limits(baobab.application.services)
             for caller in CALLERS:
-                await world.call_tool(tool, world.callers[caller])
+                if await world.call_tool(tool, world.callers[caller]) == "ok":
+                    break
         await _store_files(world)
         await _fill_what_operators_and_refusals_fill(world)
         await run_due_jobs(baobab.application)

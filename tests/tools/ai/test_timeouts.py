@@ -110,7 +110,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("behaviour", [SLOW, "slow-tokens:0.2"])
+@pytest.mark.parametrize("behaviour", [SLOW, "slow-tokens:0.1"])
 async def test_a_stream_is_alive_while_its_model_thinks(world: Installation, behaviour: str) -> None:
     for model in (world.add_model(behaviour), await add_translated_model(world, behaviour)):
         answer = await world.chat(model, stream=True)
@@ -125,7 +125,7 @@ async def test_a_stream_is_alive_while_its_model_thinks(world: Installation, beh
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("behaviour", [SLOW, "slow-tokens:0.2"])
+@pytest.mark.parametrize("behaviour", [SLOW, "slow-tokens:0.1"])
 async def test_so_is_one_on_the_other_wire(world: Installation, behaviour: str) -> None:
     known = await add_translated_model(world, behaviour)
     body = {"model": known, "max_tokens": 9, "messages": HELLO, "stream": True}

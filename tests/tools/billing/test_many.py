@@ -20,7 +20,7 @@ from tests.tools.billing.test_budgets import BUDGETS, create_gateway_key, list_b
 
 CALLS = 96
 FITTING = 7
-ANSWER = 1000
+ANSWER, FEW = 1000, 100
 SET_ASIDE = ANSWER * 600 + 4800
 """What a call may cost, in nano-dollars: its answer's tokens, and 32 of the prompt at the most."""
 COST = 11 * 150 + 7 * 600
@@ -68,11 +68,11 @@ async def test_of_many_at_once_those_pass_who_fit_into_the_budget_and_no_provide
 async def test_calls_one_after_the_other_spend_all_of_a_budget_and_no_more(baobab: Installation) -> None:
     key_id, agent = await create_gateway_key(baobab)
     # So many at once, as often as any of them still fits. A day may end in between.
-    limit = 4 * SET_ASIDE
+    limit = 4 * (FEW * 600 + 4800)
     await put_budget(baobab, f"key/{key_id}/month", f"0.{limit:09d}")
     passed = 0
     while True:
-        answers = await asyncio.gather(*[baobab.chat(by=agent, max_tokens=ANSWER) for _ in range(CALLS)])
+        answers = await asyncio.gather(*[baobab.chat(by=agent, max_tokens=FEW) for _ in range(CALLS)])
         now = [answer.status_code for answer in answers].count(200)
         passed += now
         await baobab.get_settled_balance()
