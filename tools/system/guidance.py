@@ -154,7 +154,8 @@ POST {base}/v1/APP_ID/agents/note-keeper/runs/RUN_ID/resume
 
 Every error has a `code`, a `message` and a `remediation`. Do what the remediation says before you try again. The
 shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the key-value store and
-agents answer `{{"error": CODE, "message", "remediation"}}`, the models `{{"error": {{"message", "type", "code"}}}}`.
+agents answer `{{"error": CODE, "message", "remediation"}}`, the models
+`{{"error": {{"message", "type", "code", "param", "remediation"}}}}`, whose message ends with the remediation.
 429 carries `Retry-After` in seconds. All codes: {base}/docs/errors
 
 ## Approvals: when a person must decide
