@@ -9,6 +9,7 @@ from tests.bench import (
     agents,
     backends,
     bombs,
+    capacity,
     gateway,
     jobs,
     kv_engine,
@@ -20,7 +21,15 @@ from tests.bench import (
     workers,
 )
 
-_SIDE_BY_SIDE = {"stores": stores, "rows": rows, "scale": scale, "workers": workers, "jobs": jobs, "agents": agents}
+_SIDE_BY_SIDE = {
+    "stores": stores,
+    "rows": rows,
+    "scale": scale,
+    "workers": workers,
+    "jobs": jobs,
+    "agents": agents,
+    "capacity": capacity,
+}
 """What runs in all columns, on database servers that are started once for all of it."""
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -213,12 +213,13 @@ def _traced_bytes() -> int:
 
 
 @dataclass
-class _Installation:
+class Installation:
     """Servers on one database, with an app and its agents."""
 
     ports: list[int]
     database: Database
     app_id: str
+    pids: list[int] = field(default_factory=list)
 
     async def ask(self, method: str, path: str, body: Any = None, *, status: int, port: int = 0) -> Any:
         sent = build_request(method, path, self.ports[port], _encode_json(body), authorization=f"Bearer {KEY}")
@@ -234,13 +235,13 @@ class _Installation:
 
 
 @contextlib.asynccontextmanager
-async def _start_installation(
+async def start_installation(
     settings: dict[str, str], workers: int, *, second: bool = False
-) -> AsyncIterator[_Installation]:
+) -> AsyncIterator[Installation]:
     """second: with another server, which makes no jobs."""
     async with contextlib.AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        ports = [free_port(), free_port()][: 1 + second]
+        ports, pids = [free_port(), free_port()][: 1 + second], []
         for number, port in enumerate(ports):
             environment = {
                 **settings,
@@ -248,11 +249,12 @@ async def _start_installation(
                 "BAOBAB_PLAN": "certified", "BAOBAB_WORKERS": str(1 if number else workers),
                 **({"BAOBAB_JOBS": "0"} if number else {}),
             }  # fmt: skip
-            await stack.enter_async_context(start_server("-m", "baobab", "serve", port=port, environment=environment))
+            started = start_server("-m", "baobab", "serve", port=port, environment=environment)
+            pids.append(await stack.enter_async_context(started))
         database = database_at(settings.get("BAOBAB_DATABASE_URL", f"sqlite:///{folder}/baobab.db"))
         await database.open()
         stack.push_async_callback(database.close)
-        made = _Installation(ports, database, "")
+        made = Installation(ports, database, "", pids)
         made.app_id = (await made.ask("POST", "/init", {"name": "bench"}, status=201))["app_id"]
         await made.ask("PUT", f"/v1/{made.app_id}/kv/seed", {"value": 7}, status=204)
         for name, graph in _AGENTS.items():
@@ -262,20 +264,20 @@ async def _start_installation(
 
 
 async def _measure_served(backend: str, workers: int, servers: Servers) -> ServedRate:
-    async with _start_installation(servers.settings(backend), workers) as here:
+    async with start_installation(servers.settings(backend), workers) as here:
         # Every worker has loaded what it needs.
-        await _run_many(here, "warm", 20 * workers)
+        await run_many(here, "warm", 20 * workers)
         began = await _last_finish(here)
         for number in range(_ALONE):
             await here.start("short", number)
             await asyncio.sleep(0.05)
         await _wait_until(here.database, "completed", 20 * workers + _ALONE)
         waits = await _list_waits(here.database, began)
-        best = max([await _run_many(here, f"round {number}", _MANY) for number in range(2)])
+        best = max([await run_many(here, f"round {number}", _MANY) for number in range(2)])
     return ServedRate((waits[len(waits) // 2], waits[len(waits) * 99 // 100]), best)
 
 
-async def _run_many(here: _Installation, prefix: str, count: int) -> float:
+async def run_many(here: Installation, prefix: str, count: int) -> float:
     """Runs a second, from the first one's start to the last one's end."""
     before, began = await _count_runs(here.database, "completed"), await _last_finish(here)
     numbers = iter(range(count))
@@ -296,7 +298,7 @@ async def _run_many(here: _Installation, prefix: str, count: int) -> float:
 
 async def _measure_cancels(backend: str, servers: Servers) -> tuple[float, float]:
     found: list[float] = []
-    async with _start_installation(servers.settings(backend), 1, second=True) as here:
+    async with start_installation(servers.settings(backend), 1, second=True) as here:
         for number in range(_CANCELS):
             run_id = await here.start("round", number)
             await asyncio.sleep(0.02)
@@ -309,7 +311,7 @@ async def _measure_cancels(backend: str, servers: Servers) -> tuple[float, float
     return statistics.median(found), max(found)
 
 
-async def _last_finish(here: _Installation) -> Any:
+async def _last_finish(here: Installation) -> Any:
     """After all runs that there are."""
     async with here.database.reading() as connection:
         latest = (await connection.execute(select(func.max(runs.c.finished_at)))).scalar()
