@@ -1,7 +1,8 @@
 """How much an installation on Postgres carries: what a run of an agent costs here, and what so many a day take.
 
-One and two workers make runs on this machine. The model (capacity_model.py) is told what a run cost them, and says how
-many they make a second, which stands beside what they made. What it says of larger installations is computed.
+One and two workers make runs on this machine. The model (capacity_model.py) says how many they make a second: once from
+what these very runs cost, which only shows whether processors held them up, and once from what a run costs one worker
+alone, which is a prediction. What it says of larger installations is computed, and compared with nothing.
 """
 
 import os
@@ -90,12 +91,15 @@ def _read_memory(pid: int) -> float:
 def report(found: Found) -> Iterator[str]:
     processors = os.cpu_count() or 1
     yield f"capacity, runs of agents on Postgres; {processors} processors for callers, workers and the database"
-    yield f"{'':12}{'worker ms':>12}{'database ms':>12}{'caller ms':>12}{'runs/s':>10}{'modelled':>10}{'of real':>9}"
+    yield f"{'':12}{'worker ms':>12}{'database ms':>12}{'caller ms':>12}{'runs/s':>10}{'own costs':>11}{'of one':>11}"
     for workers, measured in found.items():
-        modelled = Machine(workers, processors).measure_batch(measured.cost, _RUNS, _CALLERS)
+        own, of_one = (
+            Machine(workers, processors).measure_batch(each.cost, _RUNS, _CALLERS) / measured.rate
+            for each in (measured, found[1])
+        )
         cost = "".join(f"{seconds * 1e3:12.2f}" for seconds in measured.cost)
         named = f"{workers} worker{'s' * (workers > 1)}"
-        yield f"{named:12}{cost}{measured.rate:10.0f}{modelled:10.0f}{modelled / measured.rate:9.2f}"
+        yield f"{named:12}{cost}{measured.rate:10.0f}{own:11.2f}{of_one:11.2f}"
     # A worker that has others beside it costs more than one alone.
     most = found[max(found)]
     yield f"{most.bytes:.0f} bytes kept and {most.logged:.0f} logged for a run; {most.memory / 1e6:.0f} MB a worker"

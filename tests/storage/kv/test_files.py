@@ -210,8 +210,10 @@ async def test_a_full_queue_refuses_at_once(tmp_path: Path, clock: Any) -> None:
         await asyncio.sleep(0.05)
         connection.execute("ROLLBACK")
         counted = [await first, *await results]
-    assert sum(isinstance(result, StoreUnavailable) for result in counted) == 20
-    assert await engine.get("app", "hits") == b"11"
+    refused = sum(isinstance(result, StoreUnavailable) for result in counted)
+    # The first has left the queue when its writing has begun, which a busy machine may do late.
+    assert refused in (20, 21)
+    assert await engine.get("app", "hits") == b"%d" % (31 - refused)
     await engine.close()
 
 

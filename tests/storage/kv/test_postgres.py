@@ -317,8 +317,10 @@ class TestLocks:
                 )
                 await asyncio.sleep(0.05)
             counted = [await first, *await results]
-            assert sum(isinstance(result, QueueFull) for result in counted) == 20
-            assert await engine.get("app", "hits") == b"11"
+            refused = sum(isinstance(result, QueueFull) for result in counted)
+            # The first has left the queue when its writing has begun, which a busy machine may do late.
+            assert refused in (20, 21)
+            assert await engine.get("app", "hits") == b"%d" % (31 - refused)
 
     async def test_close_finishes_what_it_had_accepted(self, postgres_url: str) -> None:
         async with open_engine(postgres_url) as engine:
