@@ -26,13 +26,15 @@ async def reseal(database: Database, vault: Vault) -> int:
 async def _reseal(connection: DatabaseConnection, table: Table, vault: Vault) -> int:
     count = 0
     for column in (column for column in table.columns if isinstance(column.type, Sealed)):
-        (identity,) = table.primary_key.columns
+        # The last column of a key names the row; those before it say whose it is.
+        identity = list(table.primary_key.columns)
         # Locked: whoever sets such a secret at the same time waits, and is not overwritten.
-        sealed_rows = select(identity, column).where(column.is_not(None)).with_for_update()
-        for row in (await connection.execute(sealed_rows)).all():
-            if not vault.is_current(row[1]):
-                context = f"{table.name}.{column.name}:{row[0]}"
-                sealed = vault.seal(vault.open(row[1], context), context)
-                await connection.execute(update(table).where(identity == row[0]).values({column.name: sealed}))
+        sealed_rows = select(column, *identity).where(column.is_not(None)).with_for_update()
+        for envelope, *key in (await connection.execute(sealed_rows)).all():
+            if not vault.is_current(envelope):
+                context = f"{table.name}.{column.name}:{key[-1]}"
+                sealed = vault.seal(vault.open(envelope, context), context)
+                this = [part == value for part, value in zip(identity, key, strict=True)]
+                await connection.execute(update(table).where(*this).values({column.name: sealed}))
                 count += 1
     return count

@@ -33,7 +33,7 @@ class Vault:
         if not keys or any(len(key) != KEY_BYTES for key in keys):
             raise ValueError(f"a vault needs keys of {KEY_BYTES} bytes")
         self._ciphers = {key_id(key): AESGCM(_derive(key, "seal")) for key in keys}
-        self._root = keys[0]
+        self._roots = tuple(keys)
         self.current = key_id(keys[0])
 
     def seal(self, secret: bytes, context: str) -> str:
@@ -59,7 +59,11 @@ class Vault:
 
         It is derived from the newest key, so a rotation makes everything invalid that was signed with it.
         """
-        return _derive(self._root, purpose)
+        return _derive(self._roots[0], purpose)
+
+    def derive_each(self, purpose: str) -> list[bytes]:
+        """Returns such a key for each key of the vault, newest first: what an older one has signed can be verified."""
+        return [_derive(root, purpose) for root in self._roots]
 
 
 def key_id(key: bytes) -> str:

@@ -21,6 +21,7 @@ from baobab.settings import load_settings
 from tests.backends import ACTIVE_BACKEND, Backend, PostgresBackend, SqliteBackend, prepare_data, release_data
 from tests.one_connection import hold_one_connection_at_a_time
 from tests.servers import BEHIND_POOLER, start_postgres
+from tests.users import mint_user_token
 
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
@@ -77,8 +78,8 @@ class Baobab:
         return answer.text
 
     async def user_headers(self, app_id: str, user_id: str, **claims: Any) -> dict[str, str]:
-        """Headers of an end user of an app, with a token from the app's own signer."""
-        token = await self.application.services.signers.mint(app_id, {"sub": user_id, **claims}, 3600)
+        """Headers of a signed-in user of an app, who is made if there is no such user yet."""
+        token = await mint_user_token(self.application, app_id, user_id, **claims)
         return {"authorization": f"Bearer {token}"}
 
 

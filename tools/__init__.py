@@ -20,6 +20,8 @@ DOMAINS = (
     "agents",
     "audit_logs",
     "suggestions",
+    "mail",
+    "users",
 )
 """In the order in which catalogues show them."""
 

@@ -17,6 +17,7 @@ from baobab.runtime.gateway.providers import list_providers, parse_servers
 from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
 from baobab.runtime.gateway.startup import open_gateway
 from baobab.runtime.jobs import DurableJobs
+from baobab.runtime.smtp import SmtpServer
 from baobab.runtime.tracing import Tracing, open_tracing
 from baobab.settings import Settings
 from baobab.storage import secrets
@@ -42,6 +43,8 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Options, Services
 from baobab.tools.core.stores import Cell
 from baobab.tools.core.toolset import Toolset
+from baobab.tools.mail.mailer import OutboxMailer, Postbox
+from baobab.tools.users.session_check import SessionCheck
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
@@ -138,13 +141,14 @@ async def open_application(
             limits=await stack.enter_async_context(_open_limiter(settings, clock)),
             directory=directory,
             signers=signers,
-            credentials=Credentials(directory, signers, clock, own_notices),
+            credentials=Credentials(directory, signers, SessionCheck(directory, regions, clock), clock, own_notices),
             audit_log=audit_log,
             failures=Failures(regions, options.cells, clock),
             approvals=ApprovalService(database, clock, ids, secret_vault, audit_log, jobs, settings.address),
             jobs=jobs,
             credits=credits_,
             http_client=http_client,
+            mailer=OutboxMailer(build_postbox(settings), directory, secret_vault, jobs, clock, ids),
             parts={
                 Credits: credits_,
                 Gateway: gateway,
@@ -261,6 +265,13 @@ def build_options(settings: Settings) -> Options:
         ai_web_search=settings.ai_web_search,
         run_retention_days=settings.run_retention_days,
     )
+
+
+def build_postbox(settings: Settings) -> Postbox:
+    """Says where mails go. Without a sender's address of its own, the installation sends as its host."""
+    host = urlsplit(settings.address).hostname or "localhost"
+    server = SmtpServer.parse(settings.smtp_url) if settings.smtp_url else None
+    return Postbox(server, settings.mail_from or f"no-reply@{host}")
 
 
 @contextlib.asynccontextmanager

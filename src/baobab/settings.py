@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from baobab.addresses import DatabaseUrl, KvPlace, NoticesUrl, ObjectsUrl, RegionName, ValkeyUrl
 from baobab.regions import Region, explain_old_setting, read_regions
 from baobab.runtime.gateway.providers import parse_servers
+from baobab.runtime.smtp import SmtpServer
 from baobab.storage.secrets import decode_keys
 from baobab.tools.core.plans import PLANS
 
@@ -118,6 +119,17 @@ class Settings(BaseSettings):
     )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup creates accounts.")
+    smtp_url: str = Field(
+        "",
+        repr=False,
+        description="Server that mails go to: `smtp://USER:PASSWORD@HOST:587` (must offer STARTTLS), `smtps://...`; "
+        "empty keeps them in the outbox.",
+    )
+    mail_from: str = Field(
+        "",
+        pattern=r"^([!-?A-~]+@[!-?A-~]+)?$",
+        description="Address that mails come from; `no-reply@` and the host of BASE_URL if empty.",
+    )
     allowed_hosts: WordList = Field((), description="Further host names that clients may use, comma separated.")
     trusted_proxies: WordList = Field(
         (), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated."
@@ -179,6 +191,13 @@ class Settings(BaseSettings):
                 decode_keys(value)
         except ValueError as exc:
             raise ValueError("must be base64url texts of 32 bytes each, newest first, comma separated") from exc
+        return value
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _smtp(cls, value: str) -> str:
+        if value:
+            SmtpServer.parse(value)
         return value
 
     @field_validator("ai_servers")

@@ -14,6 +14,7 @@ from baobab.composition import Application
 from baobab.server import Server
 from baobab.settings import load_settings
 from tests.backends import prepare_data
+from tests.users import mint_user_token
 
 KEY = "bb_sk_" + "T" * 40
 HOST = "127.0.0.1:8000"
@@ -106,10 +107,8 @@ class Installation:
         return App(row["app_id"], row["anon_key"], row["subdomain"], f"/v1/{row['app_id']}/kv")
 
     async def user_headers(self, app: App, user_id: str, lifetime: int = 3600, **claims: Any) -> dict[str, str]:
-        """Headers of an end user, with a token from the app's own signer."""
-        return bearer_headers(
-            await self.application.services.signers.mint(app.id, {"sub": user_id, **claims}, lifetime)
-        )
+        """Headers of a signed-in user of an app, who is made if there is no such user yet."""
+        return bearer_headers(await mint_user_token(self.application, app.id, user_id, lifetime, **claims))
 
     async def create_account(self, email: str) -> dict[str, str]:
         """Headers of a new account with a token of its own."""

@@ -4,6 +4,8 @@ What each tool answers stands beside the tests of its domain, in `access_policy.
 with a word for each caller, and `for_TOOL` makes the arguments of a tool that needs more than its example.
 """
 
+import base64
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +24,7 @@ from baobab.tools.core.errors import BaobabError
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
 from tests.people import Person, create_key, create_person
+from tests.users import mint_user_token
 
 PASSWORD = "correct Horse 7!"
 
@@ -116,6 +119,14 @@ class World:
         example = dict(self.baobab.application.registry.find(tool).examples)
         return example | {name: value for name, value in known.items() if name in takes and takes[name].is_required()}
 
+    async def sign_in_again(self, caller: Caller) -> None:
+        """Begins the session of a user anew whose token said good-bye; the token is then as good as before."""
+        token = caller.headers.get("authorization", "").removeprefix("Bearer ")
+        if token.count(".") == 2:
+            claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+            if "app_id" in claims:
+                await mint_user_token(self.baobab.application, claims["app_id"], claims["sub"])
+
     async def call_without_route(self, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
         application = self.baobab.application
         # Who may not call a tool is told so only where the arguments have the right names.
@@ -146,6 +157,8 @@ class World:
             content=to_json({name: arguments[name] for name in rest.body_parameters if name in arguments}),
             headers=caller.headers,
         )
+        if tool == "auth_logout":
+            await self.sign_in_again(caller)
         if tool in ("config_secure", "config_access_mode"):
             path = f"/v1/{self.app}/config/access-mode"
             await self.request("PATCH", path, self.owner.headers, access_mode="public")

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import insert
 
 from baobab import composition
+from baobab.runtime import passwords
 from baobab.settings import load_settings
-from baobab.tools.accounts import passwords
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.auth.membership import create_organisation_row
@@ -51,7 +51,7 @@ class ToolHarness:
     async def sign_up(self, email: str) -> Account:
         """An account with PASSWORD and its token, without the half second that the tools take for a password."""
         if not _ENCODED:
-            _ENCODED.append(await passwords.encode(PASSWORD))
+            _ENCODED.append(await passwords.hash_password(PASSWORD))
         name, account_id = email.partition("@")[0], self.services.ids.uuid()
         row = {"id": account_id, "email": email, "name": name, "password_hash": _ENCODED[0]}
         async with self.services.database.writing() as connection:

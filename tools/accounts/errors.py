@@ -1,6 +1,6 @@
 """The errors of accounts and sessions."""
 
-from baobab.tools.core.errors import AlreadyExists, BadRequest, Forbidden, InvalidToken, NotFound, Unauthenticated
+from baobab.tools.core.errors import AlreadyExists, Forbidden, InvalidToken, NotFound, Unauthenticated
 
 
 class InvalidCredentials(Unauthenticated):
@@ -17,11 +17,6 @@ class InvalidRefreshToken(InvalidToken):
 class EmailTaken(AlreadyExists):
     summary = "An account with this e-mail address exists already."
     remediation = "Sign in with op:platform_login, or use another address."
-
-
-class WeakPassword(BadRequest):
-    summary = "The password does not meet the requirements."
-    remediation = "Choose a password that keeps all the rules that details.rules lists."
 
 
 class WrongPassword(Forbidden):

@@ -2,9 +2,10 @@
 
 from sqlalchemy import select, update
 
-from baobab.tools.accounts import passwords
+from baobab.runtime.passwords import hash_password
 from baobab.tools.accounts.errors import NoAccountYet
 from baobab.tools.accounts.tables import refresh_tokens
+from baobab.tools.core.auth.passwords import check_password
 from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.services import Services
 
@@ -15,8 +16,8 @@ async def set_password(services: Services, email: str | None, password: str) -> 
     email: None means the first account.
     Raises NoAccountYet and WeakPassword.
     """
-    passwords.check(password)
-    encoded = await passwords.encode(password)
+    check_password(password)
+    encoded = await hash_password(password)
     query = select(accounts.c.id, accounts.c.email).order_by(accounts.c.created_at, accounts.c.id).limit(1)
     if email is not None:
         query = query.where(accounts.c.email == email.lower())

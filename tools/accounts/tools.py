@@ -2,22 +2,22 @@
 
 from typing import Annotated, Any, cast
 
-from pydantic import Field
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from baobab.tools.accounts import passwords, sessions
+from baobab.runtime.passwords import hash_password, is_outdated, verify_password
+from baobab.tools.accounts import sessions
 from baobab.tools.accounts.errors import (
     EmailTaken,
     InvalidCredentials,
     InvalidRefreshToken,
-    WeakPassword,
     WrongPassword,
 )
-from baobab.tools.accounts.password_attempts import PasswordAttempts
 from baobab.tools.accounts.schemas import Me, Organization, Refreshed, SignedIn, SignedOut, SignedUp, Updated, User
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
+from baobab.tools.core.auth.password_attempts import PasswordAttempts
+from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
 from baobab.tools.core.auth.signing import PLATFORM
 from baobab.tools.core.auth.tables import accounts as rows
 from baobab.tools.core.binding import Audit
@@ -37,12 +37,6 @@ _WINDOW = 900
 _GUESSES = 10
 
 PersonName = Annotated[str, NameText(200, min_length=1)]
-Password = Annotated[
-    str,
-    Secret(passwords.LONGEST),
-    Field(description="At least 8 characters with an uppercase letter, a lowercase letter, a digit and a special one."),
-]
-AnyPassword = Annotated[str, Secret(passwords.LONGEST)]
 RefreshToken = Annotated[str, Secret(100, min_length=1)]
 
 
@@ -64,12 +58,12 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Pe
     """
     if not call.services.options.signup_open:
         raise SignupClosed
-    passwords.check(password)
+    check_password(password)
     account: dict[str, Any] = {
         "id": call.services.ids.uuid(),
         "email": email,
         "name": name,
-        "password_hash": await passwords.encode(password),
+        "password_hash": await hash_password(password),
         "email_verified": False,
         "created_at": call.now,
     }
@@ -106,7 +100,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     async with call.services.database.reading() as connection:
         account = (await connection.execute(select(rows).where(rows.c.email == email))).mappings().first()
     encoded: str | None = account["password_hash"] if account else None
-    proven = await passwords.matches(encoded, password)
+    proven = await verify_password(encoded, password)
     if account is None or encoded is None or not proven:
         # The refusal does not say which of the two was wrong; the audit row may name the account.
         if account is not None:
@@ -114,7 +108,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
         await guesses.count_wrong()
         raise InvalidCredentials
     token = await _token(call, account["id"], email)
-    renewed = await passwords.encode(password) if passwords.is_outdated(encoded) else encoded
+    renewed = await hash_password(password) if is_outdated(encoded) else encoded
     # No lock was held while the password was checked: it must still be the same.
     same = (rows.c.id == account["id"], rows.c.password_hash == encoded)
     if not (await call.execute(update(rows).where(*same).values(password_hash=renewed))).rowcount:
@@ -230,8 +224,8 @@ async def platform_update(
                 remediation="Sign in with it (op:platform_login), or have the operator set one with `baobab password`.",
             )
         encoded = await _verify_password(call, account_id, current_password)
-        passwords.check(password)
-        changes["password_hash"] = await passwords.encode(password)
+        check_password(password)
+        changes["password_hash"] = await hash_password(password)
         same.append(rows.c.password_hash.is_not_distinct_from(encoded))
     call.audit.resource_id = account_id
     call.audit.data["fields"] = ["password" if field == "password_hash" else field for field in changes]
@@ -253,7 +247,7 @@ async def _verify_password(call: Call, account_id: str, current: str | None) -> 
         raise MissingField("`current_password` is missing.")
     # Whoever has a stolen token must not be able to guess the password here.
     await resolve_answer(call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW))
-    if not await passwords.matches(encoded, current):
+    if not await verify_password(encoded, current):
         raise WrongPassword
     return encoded
 

@@ -19,6 +19,7 @@ from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.failures import Failures
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.lifecycle import Lifecycle
+from baobab.tools.core.mail import Mailer
 from baobab.tools.core.rate_limits import Limiter
 from baobab.tools.core.stores import Cell, Stores
 
@@ -75,6 +76,7 @@ class Services:
     jobs: Jobs
     credits: Credits
     http_client: HttpClient
+    mailer: Mailer
     parts: Mapping[type, object] = field(default_factory=dict)
     """Further services of engines and domains, by class."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)

@@ -8,8 +8,9 @@ import argon2
 import pytest
 from sqlalchemy import select, update
 
-from baobab.tools.accounts.errors import EmailTaken, InvalidCredentials, WeakPassword, WrongPassword
+from baobab.tools.accounts.errors import EmailTaken, InvalidCredentials, WrongPassword
 from baobab.tools.core.audit import audit_logs
+from baobab.tools.core.auth.passwords import WeakPassword
 from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.errors import Forbidden, InvalidToken, MissingField, RateLimited, SignupClosed
 from tests.tools.conftest import PASSWORD, ToolHarness

@@ -17,6 +17,7 @@ from baobab.tools.core.errors import AppNotFound, BadRequest, Forbidden, Invalid
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
 from baobab.tools.organisations.errors import InvitationNotFound
+from baobab.tools.users.session_check import SessionCheck
 from tests.tools.conftest import ToolHarness
 
 APP = "app_000000000001"
@@ -219,7 +220,8 @@ async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewher
     services = harness.services
     far = Notices(services.database, services.clock, services.ids)
     directory = Directory(services.database, services.clock, far, services.credits)
-    elsewhere = Credentials(directory, services.signers, services.clock, far)
+    sessions = SessionCheck(directory, services.regions, services.clock)
+    elsewhere = Credentials(directory, services.signers, sessions, services.clock, far)
     await far.poll()
     header = b"Bearer " + made["key"].encode()
     assert await elsewhere.caller(header) == await harness.authenticate(made["key"])

@@ -10,6 +10,7 @@ from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Key
 from baobab.tools.core.errors import InvalidApiKey
+from baobab.tools.users.session_check import SessionCheck
 from tests.conftest import KEY, Baobab
 
 
@@ -25,7 +26,8 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(baobab: Bao
             return found
 
     directory: Any = SlowDirectory()
-    credentials = Credentials(directory, services.signers, services.clock, services.notices)
+    sessions = SessionCheck(directory, services.regions, services.clock)
+    credentials = Credentials(directory, services.signers, sessions, services.clock, services.notices)
     asked = asyncio.create_task(credentials.caller(b"Bearer " + KEY.encode()))
     await asyncio.sleep(0)
     live[0] = None

@@ -151,6 +151,8 @@ class EndUser(Caller):
     role: str = "user"
     key_id: str | None = None
     limits: Limits | None = None
+    session_id: str | None = None
+    """The session whose token the user showed; None where a key of the app acts for the user."""
 
     @property
     def actor(self) -> str:

@@ -20,6 +20,7 @@ from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, E
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers, issuer
 from baobab.tools.core.auth.tables import api_keys
+from baobab.tools.core.auth.user_sessions import USER_TOPIC, UserSessions, user_subject
 from baobab.tools.core.errors import (
     BadRequest,
     Forbidden,
@@ -41,16 +42,23 @@ ANON_KEY = "bb_anon_"
 
 
 class Credentials:
-    def __init__(self, directory: Directory, signers: Signers, clock: Clock, notices: Notices) -> None:
+    def __init__(
+        self, directory: Directory, signers: Signers, sessions: UserSessions, clock: Clock, notices: Notices
+    ) -> None:
         self._directory = directory
         self._signers = signers
+        self._sessions = sessions
         self._time = clock.time
         self._callers: dict[bytes, tuple[float, Caller]] = {}
+        self._of_users: dict[str, set[bytes]] = {}
+        """Which cached callers are a user of an app, by `user_subject`."""
         self._used: dict[str, float] = {}
         self._changes = 0
         # A cached caller depends on keys, apps, members and accounts: a change to any of them clears the cache.
         for topic in ("key", "app", "members", "account"):
             notices.subscribe(topic, self._forget_callers)
+        # Users sign out all the time: that must not clear the cache of everybody else.
+        notices.subscribe(USER_TOPIC, self._forget_user)
 
     def find_cached(self, authorization: bytes | None) -> Caller | None:
         """The cached caller of a credential; None when the credential must be verified."""
@@ -81,6 +89,12 @@ class Credentials:
     def _forget_callers(self, _subject: str) -> None:
         self._changes += 1
         self._callers.clear()
+        self._of_users.clear()
+
+    def _forget_user(self, subject: str) -> None:
+        self._changes += 1
+        for digest in self._of_users.pop(subject, ()):
+            self._callers.pop(digest, None)
 
     async def flush(self, database: Database) -> None:
         """Stores when keys were last used, at most once for each cached credential."""
@@ -113,9 +127,21 @@ class Credentials:
             # Something was revoked during the lookup, perhaps this key: the result must not be cached.
             return caller
         while len(self._callers) >= _REMEMBERED:
-            del self._callers[next(iter(self._callers))]
-        self._callers[hashlib.sha256(authorization).digest()] = (deadline, caller)
+            self._forget_digest(next(iter(self._callers)))
+        digest = hashlib.sha256(authorization).digest()
+        self._callers[digest] = (deadline, caller)
+        if isinstance(caller, EndUser):
+            self._of_users.setdefault(user_subject(caller.app_id, caller.user_id), set()).add(digest)
         return caller
+
+    def _forget_digest(self, digest: bytes) -> None:
+        _, caller = self._callers.pop(digest)
+        if isinstance(caller, EndUser):
+            subject = user_subject(caller.app_id, caller.user_id)
+            digests = self._of_users.get(subject, set())
+            digests.discard(digest)
+            if not digests:
+                self._of_users.pop(subject, None)
 
     async def _key(self, token: str) -> tuple[Caller, float]:
         """The caller of a key, and when the key's text expires, in seconds since 1970."""
@@ -149,10 +175,14 @@ class Credentials:
         if named != issuer(owner):
             raise InvalidToken
         claims = await self._signers.verify(owner, token)
-        role = claims.get("role", "user")
-        if not isinstance(role, str):
+        # The token says which session it is of; whether that goes on, and what the user's role is now, says its row.
+        session_id = claims.get("sid")
+        if not isinstance(session_id, str):
             raise InvalidUserToken
-        return EndUser(owner, claims["sub"], role), claims["exp"]
+        role = await self._sessions.find_role(owner, claims["sub"], session_id)
+        if role is None:
+            raise InvalidUserToken("The session of this token has ended.")
+        return EndUser(owner, claims["sub"], role, session_id=session_id), claims["exp"]
 
     async def _anonymous(self, anon_key: bytes | None) -> Caller:
         if anon_key is None:

@@ -19,6 +19,7 @@ from baobab.tools.core.plans import PLANS, Plan
 from baobab.tools.core.types import APP_ID
 
 APP_ID_PATTERN = re.compile(APP_ID)
+_TOKEN_SECONDS = {"15m": 900, "30m": 1800, "1h": 3600, "2h": 7200, "1d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,10 @@ class App:
     paused_reason: str | None
     anon_key: str
     plan: Plan
+    access_token_seconds: int
+    """How long the access tokens of the app's users live."""
+    session_days: int
+    """How long a session of a user lives after its last refresh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,8 @@ class Directory:
             paused_reason=row.paused_reason,
             anon_key=row.anon_key,
             plan=PLANS[row.plan],
+            access_token_seconds=_TOKEN_SECONDS[row.jwt_config.get("accessTokenTtl", "1h")],
+            session_days=row.jwt_config.get("refreshTokenTtlDays", 7),
         )
 
     async def _load_subdomain(self, subdomain: str) -> str | None:

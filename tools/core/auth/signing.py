@@ -3,16 +3,17 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, KeySet, RSAKey
-from sqlalchemy import func, insert, select
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 
 from baobab.storage.cache import Cache
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database
+from baobab.storage.database import Database, Unit
 from baobab.storage.notices import Notices
 from baobab.storage.secrets import SecretUnreadable, Vault
 from baobab.tools.core.auth.tables import signing_keys
@@ -26,6 +27,8 @@ _CONTEXT = "signing_keys.private_jwk:"
 _ALGORITHMS = {PLATFORM: "ES256"}
 _APP_ALGORITHM = "RS256"
 _LEEWAY_SECONDS = 0
+_RETIRED = timedelta(days=1)
+"""How long a retired pair still verifies, and is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,26 @@ class Signers:
             raise refused
         return dict(claims)
 
+    async def rotate(self, unit: Unit, owner: str) -> dict[str, Any]:
+        """Makes a new pair that signs from now on, in the unit, and returns its public half.
+
+        The pairs before it verify and are published for another day: as long as the longest access token lives.
+        """
+        await self.public_keys(owner)
+        # Before the lock is held: it takes tens of milliseconds.
+        row = await self._make_row(owner)
+        await unit.hold(owner)
+        now, columns = self._clock.now(), signing_keys.c
+        newest = select(func.max(columns.generation)).where(columns.owner == owner)
+        generation = (await unit.execute(newest)).scalar_one()
+        live = (columns.owner == owner, columns.retired_at.is_(None))
+        await unit.execute(update(signing_keys).where(*live).values(retired_at=now))
+        await unit.execute(delete(signing_keys).where(columns.owner == owner, columns.retired_at < now - _RETIRED))
+        await unit.execute(insert(signing_keys), {**row, "generation": generation + 1})
+        unit.after_commit(lambda: self._pairs.forget(owner))
+        public: dict[str, Any] = row["public_jwk"]
+        return public
+
     async def public_keys(self, owner: str) -> list[dict[str, Any]]:
         """The public halves as JWKs, newest first."""
         pair = await self._pairs.get(owner) or await self._create(owner)
@@ -95,7 +118,7 @@ class Signers:
     async def _load(self, owner: str) -> _Pair | None:
         query = (
             select(signing_keys)
-            .where(signing_keys.c.owner == owner, signing_keys.c.retired_at.is_(None))
+            .where(signing_keys.c.owner == owner, self._is_published())
             .order_by(signing_keys.c.generation.desc())
         )
         async with self._database.reading() as connection:
@@ -110,24 +133,12 @@ class Signers:
         public = KeySet([kind.import_key(row.public_jwk) for row in rows])
         return _Pair(rows[0].algorithm, kind.import_key(current), public)
 
+    def _is_published(self) -> ColumnElement[bool]:
+        retired_at = signing_keys.c.retired_at
+        return or_(retired_at.is_(None), retired_at > self._clock.now() - _RETIRED)
+
     async def _create(self, owner: str) -> _Pair:
-        algorithm = _ALGORITHMS.get(owner, _APP_ALGORITHM)
-        key_id = self._ids.uuid()
-        parameters: Any = {"kid": key_id, "use": "sig", "alg": algorithm}
-        if algorithm == "ES256":
-            key: RSAKey | ECKey = ECKey.generate_key("P-256", parameters)
-        else:
-            # Tens of milliseconds of arithmetic: not on the event loop.
-            key = await asyncio.to_thread(RSAKey.generate_key, 2048, parameters)
-        row = {
-            "id": key_id,
-            "owner": owner,
-            "generation": 1,
-            "algorithm": algorithm,
-            "public_jwk": key.as_dict(private=False),
-            "private_jwk": self._vault.seal(json.dumps(key.as_dict(private=True)).encode(), _CONTEXT + key_id),
-            "created_at": self._clock.now(),
-        }
+        row = await self._make_row(owner)
         async with self._database.writing(lock=owner) as connection:
             # Two workers may get here at once; the first one's pair is everybody's.
             there = await connection.scalar(
@@ -139,6 +150,25 @@ class Signers:
         pair = await self._pairs.get(owner)
         assert pair is not None
         return pair
+
+    async def _make_row(self, owner: str) -> dict[str, Any]:
+        algorithm = _ALGORITHMS.get(owner, _APP_ALGORITHM)
+        key_id = self._ids.uuid()
+        parameters: Any = {"kid": key_id, "use": "sig", "alg": algorithm}
+        if algorithm == "ES256":
+            key: RSAKey | ECKey = ECKey.generate_key("P-256", parameters)
+        else:
+            # Tens of milliseconds of arithmetic: not on the event loop.
+            key = await asyncio.to_thread(RSAKey.generate_key, 2048, parameters)
+        return {
+            "id": key_id,
+            "owner": owner,
+            "generation": 1,
+            "algorithm": algorithm,
+            "public_jwk": key.as_dict(private=False),
+            "private_jwk": self._vault.seal(json.dumps(key.as_dict(private=True)).encode(), _CONTEXT + key_id),
+            "created_at": self._clock.now(),
+        }
 
 
 def issuer(owner: str) -> str:

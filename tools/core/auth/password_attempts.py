@@ -12,15 +12,16 @@ _UNBOUNDED = 100_000
 
 
 class PasswordAttempts:
-    """Counts the wrong passwords for one account and from the address of the present sign-in.
+    """Counts the wrong passwords for one account, or user of an app, and from the address of the present sign-in.
 
     Accounts that do not exist are counted alike, so that nobody learns here which ones exist.
     """
 
     def __init__(self, call: Call, email: str) -> None:
+        whose = "" if call.app is None else f"{call.app.id}:"
         self._limits = call.services.limits
-        self._address = network(call.context.ip)
-        self._account = digest_token(email)
+        self._address = f"{whose}{network(call.context.ip)}"
+        self._account = digest_token(f"{whose}{email}")
         self._both = f"{self._account}:{self._address}"
 
     async def require_room(self) -> None:

@@ -1,0 +1,95 @@
+"""Sends mails to an SMTP server. Encryption is demanded, except from a server on this machine."""
+
+import asyncio
+import smtplib
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from baobab.runtime.job_slots import network_wait
+
+_TIMEOUT_SECONDS = 20.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class MailRefused(Exception):
+    """The server will not take this mail, however often it is sent. The message says why, in the server's words."""
+
+
+class MailDelayed(Exception):
+    """The server cannot be reached, or cannot take the mail now. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpServer:
+    """Where mails go, as the setting names it: `smtp://USER:PASSWORD@HOST:587`, `smtps://HOST`, `smtp://HOST?tls=none`.
+
+    `smtp` begins in clear and must upgrade (STARTTLS) before anything else is sent. `tls=none` does without, and is
+    taken without credentials only, or on this machine.
+    """
+
+    host: str
+    port: int
+    implicit_tls: bool
+    start_tls: bool | None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> "SmtpServer":
+        """Raises ValueError, which never repeats the password."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("smtp", "smtps") or not parts.hostname or parts.path not in ("", "/"):
+            raise ValueError("must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ where it wants them")
+        options = parse_qs(parts.query)
+        if options not in ({}, {"tls": ["none"]}):
+            raise ValueError("takes no option but ?tls=none")
+        implicit, in_clear = parts.scheme == "smtps", bool(options)
+        if in_clear and (implicit or (parts.username and parts.hostname not in _LOOPBACK)):
+            raise ValueError("?tls=none goes with smtp:// and without a password: others could read it on its way")
+        is_here = parts.hostname in _LOOPBACK
+        start_tls = False if implicit or in_clear else None if is_here else True
+        return cls(
+            parts.hostname,
+            parts.port or (465 if implicit else 25 if in_clear or is_here else 587),
+            implicit,
+            start_tls,
+            unquote(parts.username) if parts.username else None,
+            unquote(parts.password) if parts.password else None,
+        )
+
+
+async def send_message(server: SmtpServer, message: EmailMessage) -> None:
+    """Hands a mail over to a server. Raises MailRefused and MailDelayed."""
+    import aiosmtplib
+
+    client = aiosmtplib.SMTP(
+        hostname=server.host,
+        port=server.port,
+        use_tls=server.implicit_tls,
+        start_tls=server.start_tls,
+        username=server.username,
+        password=server.password,
+        timeout=_TIMEOUT_SECONDS,
+    )
+    try:
+        async with network_wait(), asyncio.timeout(3 * _TIMEOUT_SECONDS), client:
+            await client.send_message(message)
+    except aiosmtplib.SMTPRecipientsRefused as exc:
+        first = exc.recipients[0]
+        raise _judge(first.code, first.message) from exc
+    except aiosmtplib.SMTPAuthenticationError as exc:
+        # The mail is right and the settings are not: it waits until they are.
+        raise MailDelayed(f"the server refuses the user name and password: {exc.code} {exc.message}") from exc
+    except aiosmtplib.SMTPResponseException as exc:
+        raise _judge(exc.code, exc.message) from exc
+    except (aiosmtplib.SMTPException, smtplib.SMTPException, OSError, TimeoutError) as exc:
+        raise MailDelayed(f"the server does not answer: {type(exc).__name__}") from exc
+    except ValueError as exc:
+        # An address that cannot be written in a mail at all.
+        raise MailRefused(f"the mail cannot be written: {exc}") from exc
+
+
+def _judge(code: int, message: str) -> MailRefused | MailDelayed:
+    text = f"{code} {' '.join(message.split())}"[:300]
+    return MailRefused(text) if code >= 500 else MailDelayed(text)

@@ -1,0 +1,113 @@
+"""Sign-in over REST: paths, bodies and statuses of the contract."""
+
+import re
+from typing import Any
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import KeySet
+
+from tests.conftest import Baobab
+from tests.jobs import run_due_jobs
+
+PASSWORD = "correct Horse 7!"
+ADA = {"email": "ada@example.com", "password": PASSWORD}
+
+
+@pytest.fixture
+async def app(baobab: Baobab) -> str:
+    return await baobab.create_app()
+
+
+async def post(baobab: Baobab, app: str, path: str, headers: Any = None, **body: Any) -> Any:
+    return await baobab.client.post(f"/auth/{app}/{path}", json=body, headers=headers)
+
+
+async def read_code(baobab: Baobab, app: str) -> str:
+    await run_due_jobs(baobab.application)
+    mails = (await baobab.client.get(f"/v1/{app}/auth/outbox", headers=baobab.owner)).json()["mails"]
+    found = re.search(r"^    (\d{6})$", mails[0]["text"], re.MULTILINE)
+    assert found
+    return found[1]
+
+
+async def test_a_user_signs_up_verifies_logs_in_and_is_known_to_the_store(baobab: Baobab, app: str) -> None:
+    made = await post(baobab, app, "signup", **ADA, display_name="Ada")
+    assert made.status_code == 201, made.text
+    user = made.json()["user"]
+    assert made.json()["message"] == "Verification email sent"
+    assert user == {"id": user["id"], "email": ADA["email"], "email_verified": False, "display_name": "Ada"}
+    verified = await post(baobab, app, "verify-email", email=ADA["email"], code=await read_code(baobab, app))
+    assert verified.status_code == 200, verified.text
+    signed_in = (await post(baobab, app, "login", **ADA)).json()
+    assert signed_in["user"] == {**user, "email_verified": True, "avatar_url": None}
+
+    headers = {"authorization": f"Bearer {signed_in['access_token']}"}
+    me = (await baobab.client.get(f"/auth/{app}/me", headers=headers)).json()
+    assert (me["id"], me["provider"]) == (user["id"], "email")
+    rule = {"read": "owner", "write": "owner"}
+    await baobab.client.put(f"/v1/{app}/kv/_expose/user:%7Buser.id%7D:**", json=rule, headers=baobab.owner)
+    key = f"/v1/{app}/kv/user:{user['id']}:cart"
+    assert (await baobab.client.put(key, json={"value": 1}, headers=headers)).is_success
+    assert (await baobab.client.get(key, headers=headers)).json() == {"value": 1}
+    assert (await post(baobab, app, "logout", headers)).json() == {"message": "Logged out successfully"}
+    assert (await baobab.client.get(key, headers=headers)).status_code == 401
+
+
+async def test_an_access_token_is_verified_with_the_published_keys(baobab: Baobab, app: str) -> None:
+    await post(baobab, app, "signup", **ADA)
+    token = (await post(baobab, app, "login", **ADA)).json()["access_token"]
+    published = await baobab.client.get(f"/auth/{app}/.well-known/jwks.json")
+    assert published.headers["cache-control"] == "public, max-age=300"
+    decoded = jwt.decode(token, KeySet.import_key_set(published.json()), algorithms=["RS256"])
+    claims = decoded.claims
+    assert decoded.header["kid"] == published.json()["keys"][0]["kid"]
+    assert claims["exp"] - claims["iat"] == 3600
+    known = {"iss": f"baobab:app:{app}", "app_id": app, "email": ADA["email"], "email_verified": False, "role": "user"}
+    assert {name: claims[name] for name in known} == known
+
+
+async def test_failures_are_worded_as_the_contract_says(baobab: Baobab, app: str) -> None:
+    await post(baobab, app, "signup", **ADA)
+    email = {"email": ADA["email"]}
+    for path, body, status, text in (
+        ("signup", ADA, 409, "User already exists"),
+        ("signup", {**ADA, "password": "weak"}, 400, "Password does not meet requirements"),
+        ("signup", email, 400, "Invalid request body"),
+        ("signup", {**ADA, "password": "A" * 2**20}, 413, None),
+        ("login", {**ADA, "password": "Battery staple 9?"}, 401, "Invalid credentials"),
+        ("login", {**ADA, "admin": True}, 400, "Invalid request body"),
+        ("magic-link/verify", {**email, "code": "nothing"}, 400, "Invalid sign-in code"),
+        ("verify-email", {**email, "code": "nothing"}, 400, "Invalid verification code"),
+        ("reset-password", {**email, "code": "no", "new_password": PASSWORD}, 400, "Invalid reset code"),
+        ("refresh", {"refresh_token": "bb_ur_no"}, 401, "Invalid or expired refresh token"),
+    ):
+        answer = await post(baobab, app, path, **body)
+        assert answer.status_code == status, (path, answer.text)
+        assert text is None or answer.json()["error"] == text
+    weak = (await post(baobab, app, "signup", **{**ADA, "password": "weak"})).json()
+    assert all(isinstance(rule, str) for rule in weak["details"])
+    nameless = await post(baobab, "app_000000000000", "login", **ADA)
+    assert (nameless.status_code, nameless.json()["error"]) == (404, "There is no such app.")
+
+
+async def test_a_full_bucket_is_worded_as_everywhere_and_says_when_to_come_again(baobab: Baobab, app: str) -> None:
+    answers = [await post(baobab, app, "forgot-password", email=ADA["email"]) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[3].json()["error"]["code"] == "QUOTA_RATE_LIMIT"
+    assert 0 < int(answers[3].headers["retry-after"]) <= 900
+
+
+async def test_an_app_that_asks_for_sign_in_lets_its_users_in(baobab: Baobab, app: str) -> None:
+    rule = {"read": "public", "write": "deny"}
+    exposed = await baobab.client.put(f"/v1/{app}/kv/_expose/board:**", json=rule, headers=baobab.owner)
+    assert exposed.is_success, exposed.text
+    await baobab.client.put(f"/v1/{app}/kv/board:a", json={"value": 1}, headers=baobab.owner)
+    assert (await baobab.client.get(f"/v1/{app}/kv/board:a")).status_code == 200
+    secured = await baobab.client.post(f"/v1/{app}/secure", json={}, headers=baobab.owner)
+    assert secured.json()["access_mode"] == "authenticated"
+    assert (await baobab.client.get(f"/v1/{app}/kv/board:a")).status_code == 401
+    assert (await post(baobab, app, "signup", **ADA)).status_code == 201
+    token = (await post(baobab, app, "login", **ADA)).json()["access_token"]
+    headers = {"authorization": f"Bearer {token}"}
+    assert (await baobab.client.get(f"/v1/{app}/kv/board:a", headers=headers)).json() == {"value": 1}

@@ -1,0 +1,101 @@
+"""Who may call the tools of users, and with which arguments (tests/tools/access.py)."""
+
+from typing import Any
+
+from sqlalchemy import insert
+
+from baobab.tools.users.codes import Purpose, issue_code
+from baobab.tools.users.tables import user_sessions
+from tests.tools.access import ADMINS, PASSWORD, PUBLIC, RUNNERS, Caller, World
+from tests.users import mint_user_token
+
+# A token of another app is a stranger's, and accounts and keys are no users.
+USERS = "401 403 403 ok  401 403 403 403 403 403 403 403 403 403"
+
+POLICY = {
+    "auth_signup": PUBLIC,
+    "auth_login": PUBLIC,
+    "auth_verify_email": PUBLIC,
+    "auth_forgot_password": PUBLIC,
+    "auth_reset_password": PUBLIC,
+    "auth_magic_link": PUBLIC,
+    "auth_magic_link_verify": PUBLIC,
+    "auth_refresh": PUBLIC,
+    "auth_logout": USERS,
+    "auth_sessions": USERS,
+    "auth_session_end": USERS,
+    "auth_me": USERS,
+    "auth_update_me": USERS,
+    "auth_jwks": PUBLIC,
+    "users_rotate_keys": ADMINS,
+    "users_list": RUNNERS,
+    "users_get": RUNNERS,
+    "users_update": ADMINS,
+    "users_delete": ADMINS,
+    "users_sessions": RUNNERS,
+    "users_sessions_end": ADMINS,
+}
+
+
+async def for_auth_signup(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "email": f"{world.new_name('new')}@example.com", "password": PASSWORD}
+
+
+async def _sign_up(world: World) -> dict[str, Any]:
+    world.baobab.application.services.limits._windows.clear()  # type: ignore[attr-defined]
+    credentials = {"email": f"{world.new_name('known')}@example.com", "password": PASSWORD}
+    await world.request("POST", f"/auth/{world.app}/signup", {}, **credentials)
+    return credentials
+
+
+async def for_auth_login(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, **await _sign_up(world)}
+
+
+async def for_auth_refresh(world: World, caller: Caller) -> dict[str, Any]:
+    signed_in = await world.request("POST", f"/auth/{world.app}/login", {}, **await _sign_up(world))
+    return {"app_id": world.app, "refresh_token": signed_in["refresh_token"]}
+
+
+async def _for_code(world: World, purpose: Purpose, **further: Any) -> dict[str, Any]:
+    email, services = (await _sign_up(world))["email"], world.baobab.application.services
+    async with services.regions["local"].database.writing_unit(lock=world.app) as unit:
+        code, _ = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
+    return {"app_id": world.app, "email": email, "code": code, **further}
+
+
+async def for_auth_verify_email(world: World, caller: Caller) -> dict[str, Any]:
+    return await _for_code(world, "verify_email")
+
+
+async def for_auth_magic_link_verify(world: World, caller: Caller) -> dict[str, Any]:
+    return await _for_code(world, "magic_link")
+
+
+async def for_auth_reset_password(world: World, caller: Caller) -> dict[str, Any]:
+    return await _for_code(world, "reset_password", new_password=PASSWORD)
+
+
+async def for_auth_session_end(world: World, caller: Caller) -> dict[str, Any]:
+    services, session_id = world.baobab.application.services, world.baobab.application.services.ids.uuid()
+    if caller.name == "user":
+        me = (await caller.client.get(f"/auth/{world.app}/me", headers=caller.headers)).json()
+        now = services.clock.now()
+        row = {"app_id": world.app, "id": session_id, "user_id": me["id"], "method": "email", "created_at": now}
+        row |= {"refreshed_at": now, "expires_at": now.replace(year=now.year + 1)}
+        async with services.regions["local"].database.writing(lock=world.app) as connection:
+            await connection.execute(insert(user_sessions), row)
+    return {"app_id": world.app, "session_id": session_id}
+
+
+async def _for_user(world: World, caller: Caller, **further: Any) -> dict[str, Any]:
+    user_id = world.baobab.application.services.ids.uuid()
+    await mint_user_token(world.baobab.application, world.app, user_id)
+    return {"app_id": world.app, "user_id": user_id, **further}
+
+
+async def for_users_update(world: World, caller: Caller) -> dict[str, Any]:
+    return await _for_user(world, caller, role="editor")
+
+
+for_users_get = for_users_delete = for_users_sessions = for_users_sessions_end = _for_user

@@ -1,0 +1,35 @@
+"""Mail as domains see it: written in the transaction of what asks for it, delivered afterwards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from baobab.storage.database import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A mail that is to be sent.
+
+    template: the name of a template, such as `verify_email`; values: what it shows, such as a code.
+    app_id: the app whose user gets it; None for the installation's own mail.
+    expires_at: when delivering it becomes pointless, because the code in it has expired.
+    """
+
+    to: str
+    template: str
+    values: Mapping[str, str]
+    app_id: str | None = None
+    expires_at: datetime | None = None
+
+
+class Mailer(Protocol):
+    """The port through which mail is sent."""
+
+    async def send(self, unit: Unit, mail: Mail) -> str:
+        """Writes a mail in the unit and asks for its delivery when the unit commits; returns the mail's id.
+
+        unit: a transaction in the database of the app's region, or in the home database for the installation's mail.
+        """
+        ...

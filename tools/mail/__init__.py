@@ -1,0 +1,7 @@
+"""Mail: written in the transaction of what asks for it, delivered over SMTP or kept in the outbox."""
+
+from baobab.tools.mail import jobs, tools
+from baobab.tools.mail.toolset import mail
+
+TOOLSETS = (mail,)
+MODULES = (tools, jobs)

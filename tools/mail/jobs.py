@@ -1,0 +1,113 @@
+"""Jobs of mail: deliver one, and delete old ones."""
+
+from datetime import timedelta
+from email.headerregistry import Address
+from email.message import EmailMessage
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from baobab.runtime.smtp import MailDelayed, MailRefused, send_message
+from baobab.storage.database import Database
+from baobab.storage.secrets import Vault
+from baobab.tools.core.app_data import MOVE_ENDED
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Event, RetryLater
+from baobab.tools.mail.mailer import OutboxMailer, seal_context
+from baobab.tools.mail.tables import FREEZES, mails
+from baobab.tools.mail.toolset import mail
+
+_MOST_ATTEMPTS = 10
+_LONGEST_PAUSE_SECONDS = 1800
+_MOVING_SECONDS = 5.0
+_KEPT = timedelta(days=30)
+
+
+@mail.job(attempts=1000)
+async def mail_deliver(job: Job, app_id: str, mail_id: str) -> None:
+    """Hands a mail over to the SMTP server. A worker that is killed right after that sends it once more, with the same
+    Message-ID, by which mail servers drop the second.
+    """
+    mailer, key = job.services.mailer, (mails.c.app_id == app_id, mails.c.id == mail_id)
+    assert isinstance(mailer, OutboxMailer)
+    async with job.database.reading() as connection:
+        row: Any = (await connection.execute(select(mails).where(*key))).first()
+        if await FREEZES.is_frozen(connection.execute, app_id):
+            raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+    if row is None or row.status != "queued" or mailer.postbox.server is None:
+        return
+    now, changes, pause = job.services.clock.now(), {"attempts": row.attempts + 1, "error": None}, None
+    if row.expires_at is not None and row.expires_at <= now:
+        changes |= {"status": "expired"}
+    else:
+        message = build_message(job.services.vault, row, mailer.postbox.sender)
+        try:
+            await send_message(mailer.postbox.server, message)
+            changes |= {"status": "sent", "sent_at": job.services.clock.now()}
+        except MailRefused as exc:
+            changes |= {"status": "failed", "error": str(exc)}
+        except MailDelayed as exc:
+            changes |= {"error": str(exc)}
+            if row.attempts + 1 >= _MOST_ATTEMPTS:
+                changes |= {"status": "failed"}
+            else:
+                pause = min(5 * 2**row.attempts, _LONGEST_PAUSE_SECONDS)
+    async with job.writing(last=pause is None, lock=None) as unit:
+        await unit.execute(update(mails).where(*key).values(**changes))
+    if pause is not None:
+        raise RetryLater(pause, str(changes["error"]))
+
+
+def build_message(vault: Vault, row: Any, sender: str) -> EmailMessage:
+    """Builds a mail from its row. The same row makes the same Message-ID."""
+    message = EmailMessage()
+    user, _, domain = sender.rpartition("@")
+    message["From"] = Address(row.sender_name, user, domain)
+    message["To"] = row.to_address
+    message["Subject"] = row.subject
+    message["Date"] = row.created_at
+    message["Message-ID"] = f"<{row.id}@{domain}>"
+    # So that no holiday notice answers it.
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(open_text(vault, row, "text"))
+    message.add_alternative(open_text(vault, row, "html"), subtype="html")
+    return message
+
+
+def open_text(vault: Vault, row: Any, column: str) -> str:
+    return vault.open(getattr(row, column), seal_context(column, row.id)).decode()
+
+
+@mail.job(on=MOVE_ENDED)
+async def mail_resume(job: Job, event: Event) -> None:
+    """Asks for the delivery of what waited while an app was moved, where the app is now."""
+    services = job.services
+    if event.app_id is None:
+        return
+    try:
+        app = await services.directory.app(event.app_id)
+    except AppNotFound:
+        return
+    database = services.stores_of(app.region).database
+    waiting = select(mails.c.id).where(mails.c.app_id == app.id, mails.c.status == "queued")
+    async with database.reading() as connection:
+        mail_ids = (await connection.execute(waiting)).scalars().all()
+    async with database.writing_unit(lock=None) as unit:
+        for mail_id in mail_ids:
+            arguments = {"app_id": app.id, "mail_id": mail_id}
+            # An id of its own: the job of the region that the app comes from may have ended without sending it.
+            job_id = f"mail:{mail_id}:{event.id}"
+            await services.jobs.enqueue(
+                unit, mail_deliver.__name__, arguments, job_id=job_id, tenant=app.organisation_id
+            )
+
+
+@mail.job(every=3600.0)
+async def mail_prune(job: Job) -> None:
+    """Deletes mails of more than 30 days ago."""
+    before = job.services.clock.now() - _KEPT
+    databases: dict[int, Database] = {id(each.database): each.database for each in job.services.regions.values()}
+    for database in databases.values():
+        async with database.writing(lock=None, bulk=True) as connection:
+            await connection.execute(delete(mails).where(mails.c.created_at < before))

@@ -1,0 +1,65 @@
+"""The mailer: writes a mail in the transaction of what asks for it, and asks for its delivery."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import insert
+
+from baobab.runtime.smtp import SmtpServer
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Unit
+from baobab.storage.secrets import Vault
+from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.mail import Mail
+from baobab.tools.mail.rendering import render_mail
+from baobab.tools.mail.tables import INSTALLATION, mails
+
+DELIVER = "mail_deliver"
+"""The kind of job that delivers a mail (tools/mail/jobs.py)."""
+NAME = "Baobab"
+
+
+@dataclass(frozen=True, slots=True)
+class Postbox:
+    """Where mails go. server: None keeps them in the outbox. sender: the address that they come from."""
+
+    server: SmtpServer | None
+    sender: str
+
+
+class OutboxMailer:
+    """Writes mails to the table `mails`, where those who run an app read them while no SMTP server is set."""
+
+    def __init__(
+        self, postbox: Postbox, directory: Directory, vault: Vault, jobs: Jobs, clock: Clock, ids: Ids
+    ) -> None:
+        self.postbox = postbox
+        self._directory = directory
+        self._vault = vault
+        self._jobs = jobs
+        self._clock = clock
+        self._ids = ids
+
+    async def send(self, unit: Unit, mail: Mail) -> str:
+        """Writes a mail in the unit and asks for its delivery when the unit commits; returns the mail's id."""
+        app = None if mail.app_id is None else await self._directory.app(mail.app_id)
+        name = NAME if app is None else app.name
+        rendered, mail_id = render_mail(mail.template, name, mail.values), self._ids.uuid()
+        row = {"app_id": mail.app_id or INSTALLATION, "id": mail_id, "to_address": mail.to, "template": mail.template}
+        row |= {"subject": rendered.subject[:300], "sender_name": name}
+        row |= {name: self._vault.seal(text.encode(), seal_context(name, mail_id)) for name, text in (
+            ("text", rendered.text), ("html", rendered.html)
+        )}  # fmt: skip
+        status = "outbox" if self.postbox.server is None else "queued"
+        times = {"created_at": self._clock.now(), "expires_at": mail.expires_at}
+        await unit.execute(insert(mails), {**row, **times, "status": status})
+        if status == "queued":
+            arguments = {"app_id": row["app_id"], "mail_id": mail_id}
+            tenant = None if app is None else app.organisation_id
+            await self._jobs.enqueue(unit, DELIVER, arguments, job_id=f"mail:{mail_id}", tenant=tenant)
+        return mail_id
+
+
+def seal_context(column: str, mail_id: str) -> str:
+    """The context that a mail's sealed text is bound to, as the rotation of secrets expects it."""
+    return f"{mails.name}.{column}:{mail_id}"

@@ -1,0 +1,97 @@
+"""The texts of mails: subject, plain text and HTML, made from a template and the app's name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_CODE_TEXT = """{{ greeting }}
+
+    {{ code }}
+
+{{ lifetime }} {{ ignore }}
+
+{{ app }}
+"""
+_CODE_HTML = """<!doctype html>
+<html lang="en">
+<body style="margin:0;padding:24px;background:#f4f4f5;color:#18181b;font:16px/1.5 system-ui,sans-serif">
+<div style="max-width:480px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
+<p style="margin:0 0 16px">{{ greeting }}</p>
+<p style="margin:0 0 16px;font:600 32px/1.2 ui-monospace,monospace;letter-spacing:6px">{{ code }}</p>
+<p style="margin:0 0 16px;color:#52525b">{{ lifetime }} {{ ignore }}</p>
+<p style="margin:0;color:#52525b">{{ app }}</p>
+</div>
+</body>
+</html>
+"""
+_IGNORE = "If you did not ask for this, ignore this mail: nothing happens without the code."
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A kind of mail. subject and words are Jinja2 templates themselves."""
+
+    subject: str
+    words: Mapping[str, str]
+    text: str = _CODE_TEXT
+    html: str = _CODE_HTML
+
+
+TEMPLATES = {
+    "verify_email": Template(
+        "Confirm your address for {{ app }}",
+        {
+            "greeting": "Confirm your e-mail address for {{ app }} with this code:",
+            "lifetime": "It is good for 24 hours.",
+            "ignore": _IGNORE,
+        },
+    ),
+    "magic_link": Template(
+        "Your sign-in code for {{ app }}",
+        {
+            "greeting": "Sign in to {{ app }} with this code:",
+            "lifetime": "It is good for 15 minutes, once. Tell it to nobody.",
+            "ignore": _IGNORE,
+        },
+    ),
+    "reset_password": Template(
+        "Your code for a new password for {{ app }}",
+        {
+            "greeting": "Set a new password for {{ app }} with this code:",
+            "lifetime": "It is good for an hour, once. Tell it to nobody.",
+            "ignore": _IGNORE,
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedMail:
+    subject: str
+    text: str
+    html: str
+
+
+def render_mail(template: str, app_name: str, values: Mapping[str, str]) -> RenderedMail:
+    """Renders a mail. Every value is text: nothing in it becomes markup."""
+    chosen, shown = TEMPLATES[template], {**values, "app": app_name}
+    plain, escaping = _environments()
+    words = {name: plain.from_string(text).render(shown) for name, text in chosen.words.items()}
+    return RenderedMail(
+        " ".join(plain.from_string(chosen.subject).render(shown).split()),
+        plain.from_string(chosen.text).render(shown | words),
+        escaping.from_string(chosen.html).render(shown | words),
+    )
+
+
+@cache
+def _environments() -> "tuple[Environment, Environment]":
+    """The one for plain text, and the one that escapes for HTML. Jinja2 takes too long to import for the start."""
+    from jinja2 import Environment, StrictUndefined
+
+    plain = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - for plain text
+    return plain, Environment(undefined=StrictUndefined, autoescape=True)

@@ -1,0 +1,35 @@
+"""The rows of mails, in the database of the app's region."""
+
+from sqlalchemy import Column, Index, Integer, String, Table, Text
+
+from baobab.storage.tables import Instant, Sealed, metadata
+from baobab.tools.core.app_data import AppTable
+from baobab.tools.core.app_freezes import Freezes
+
+FREEZES = Freezes("mail")
+
+INSTALLATION = "installation"
+"""In place of an app's id, for the installation's own mails."""
+
+mails = Table(
+    "mails",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("id", String(36), primary_key=True),
+    Column("to_address", String(250), nullable=False),
+    Column("template", String(60), nullable=False),
+    Column("subject", String(300), nullable=False),
+    # There are one-time codes in them.
+    Column("text", Sealed, nullable=False),
+    Column("html", Sealed, nullable=False),
+    Column("sender_name", String(200), nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("error", Text),
+    Column("created_at", Instant, nullable=False, index=True),
+    Column("expires_at", Instant),
+    Column("sent_at", Instant),
+    Index("ix_mails_app_id_created_at_id", "app_id", "created_at", "id"),
+)
+
+APP_TABLES = (AppTable(mails),)

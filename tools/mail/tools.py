@@ -1,0 +1,86 @@
+"""/v1/{app_id}/auth/outbox: the mails that an app's users get."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, or_, select
+
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.core.toolset import Guard, Mcp
+from baobab.tools.core.types import AppId, Uuid
+from baobab.tools.mail.errors import MailNotFound
+from baobab.tools.mail.jobs import open_text
+from baobab.tools.mail.schemas import OneMail, Outbox, OutboxMail
+from baobab.tools.mail.tables import mails
+from baobab.tools.mail.toolset import mail
+
+# Whoever reads a code can sign in as the user that it was mailed to: no key with limits hands that out.
+_GUARD = Guard(grants=True)
+
+
+@mail.tool(
+    "GET /outbox",
+    access=AppOwner("admin"),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "mails that were sent, sign-in code, verification email did not arrive, e-mail log; "
+            "gesendete E-Mails, Anmeldecode; "
+            "correos enviados, código de acceso"
+        )
+    ),
+    guard=_GUARD,
+)
+async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, cursor: Cursor | None = None) -> Outbox:
+    """List the mails to the users of an app, the newest first.
+
+    While no SMTP server is set (`BAOBAB_SMTP_URL`), this is where the sign-in codes are read.
+    """
+    of = f"outbox:{app_id}"
+    query = select(mails).where(mails.c.app_id == app_id).order_by(mails.c.created_at.desc(), mails.c.id.desc())
+    if cursor is not None:
+        at, last = decode_cursor(call.services.vault, of, cursor)
+        moment = datetime.fromisoformat(at)
+        earlier = or_(mails.c.created_at < moment, and_(mails.c.created_at == moment, mails.c.id < last))
+        query = query.where(earlier)
+    async with call.reading() as execute:
+        rows = (await execute(query.limit(limit + 1))).all()
+    page, following = rows[:limit], None
+    if len(rows) > limit:
+        following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
+    return {"mails": [_describe(call, row) for row in page], "next_cursor": following}
+
+
+@mail.tool(
+    "GET /outbox/{mail_id}",
+    access=AppOwner("admin"),
+    effect="read",
+    raises=(MailNotFound,),
+    mcp=Mcp(keywords="read one mail as it looks, HTML; E-Mail ansehen; ver correo"),
+    guard=_GUARD,
+)
+async def mail_outbox_get(call: Call, app_id: AppId, mail_id: Uuid) -> OneMail:
+    """Read one mail to a user of an app, with its HTML."""
+    async with call.reading() as execute:
+        row = (await execute(select(mails).where(mails.c.app_id == app_id, mails.c.id == mail_id))).first()
+    if row is None:
+        raise MailNotFound
+    html = None if row.status == "sent" else open_text(call.services.vault, row, "html")
+    return {"mail": {**_describe(call, row), "html": html}}
+
+
+def _describe(call: Call, row: Any) -> OutboxMail:
+    return {
+        "id": row.id,
+        "to": row.to_address,
+        "subject": row.subject,
+        "template": row.template,
+        "status": row.status,
+        "error": row.error,
+        "text": None if row.status == "sent" else open_text(call.services.vault, row, "text"),
+        "created_at": row.created_at,
+        "sent_at": row.sent_at,
+        "expires_at": row.expires_at,
+    }

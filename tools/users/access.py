@@ -1,0 +1,34 @@
+"""Who may call the tools of a user's own account."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError, Forbidden, InvalidUserToken, Unauthenticated
+
+
+@dataclass(frozen=True, slots=True)
+class SignedInUser:
+    """A user of the app, by the access token of a session, or by a key of the app that acts for the user."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A user of the app, by its access token."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, Forbidden)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, EndUser)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated("This needs the access token of a user.", remediation="Sign in and send the token.")
+        if not isinstance(caller, EndUser):
+            raise Forbidden("This operation is for the users of an app.")
+        if caller.app_id != call.require_app().id:
+            raise InvalidUserToken
+
+
+SIGNED_IN_USER = SignedInUser()

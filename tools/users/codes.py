@@ -1,0 +1,94 @@
+"""One-time codes: six digits that prove that somebody reads the mail of an address.
+
+A newer code takes the place of the older one of the same purpose; five wrong tries void a code. Codes are stored as
+keyed digests, because six digits are found from a plain one in no time.
+"""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import select, update
+
+from baobab.storage.database import Execute, Unit
+from baobab.storage.secrets import Vault
+from baobab.storage.tables import build_upsert
+from baobab.tools.core.call import Call
+from baobab.tools.users.errors import CodeExpired, CodeUsed, WrongCode
+from baobab.tools.users.tables import FREEZES, user_codes
+
+Purpose = Literal["verify_email", "magic_link", "reset_password"]
+
+DIGITS = 6
+MOST_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CodeKind:
+    """What a code is called in errors, and how long it lives."""
+
+    name: str
+    lifetime: timedelta
+
+
+KINDS: dict[Purpose, CodeKind] = {
+    "verify_email": CodeKind("verification code", timedelta(hours=24)),
+    "magic_link": CodeKind("sign-in code", timedelta(minutes=15)),
+    "reset_password": CodeKind("reset code", timedelta(hours=1)),
+}
+
+
+async def issue_code(
+    unit: Unit, vault: Vault, app_id: str, email: str, purpose: Purpose, now: datetime
+) -> tuple[str, datetime]:
+    """Stores a new code of an address in place of the one before. Returns it with the time at which it expires."""
+    code = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}"
+    expires_at = now + KINDS[purpose].lifetime
+    row = {"digest": _digest(vault, app_id, email, purpose, code), "tries": 0, "created_at": now}
+    row |= {"expires_at": expires_at, "used_at": None}
+    key = {"app_id": app_id, "email": email, "purpose": purpose}
+    upsert = build_upsert(unit.database.dialect, user_codes).values(**key, **row)
+    await unit.execute(upsert.on_conflict_do_update(index_elements=list(key), set_=row))
+    return code, expires_at
+
+
+async def use_code(call: Call, email: str, purpose: Purpose, code: str) -> None:
+    """Uses up the code of an address. Raises WrongCode, CodeUsed or CodeExpired.
+
+    A wrong try must count although the call is refused: so this is a transaction of its own, before the call's begins.
+    The work is the same for an address that has no code.
+    """
+    app_id, kind = call.require_app().id, KINDS[purpose]
+    given = _digest(call.services.vault, app_id, email, purpose, code)
+    async with call.stores.database.writing(lock=app_id) as connection:
+        await FREEZES.require_thawed(connection.execute, app_id)
+        refusal = await _try_code(connection.execute, app_id, email, purpose, given, call.now)
+    if refusal is not None:
+        words = {WrongCode: f"Invalid {kind.name}", CodeUsed: f"{kind.name.capitalize()} already used"}
+        raise refusal(words.get(refusal, f"{kind.name.capitalize()} expired"))
+
+
+async def _try_code(
+    execute: Execute, app_id: str, email: str, purpose: str, given: str, now: datetime
+) -> type[WrongCode] | None:
+    key = (user_codes.c.app_id == app_id, user_codes.c.email == email, user_codes.c.purpose == purpose)
+    row: Any = (await execute(select(user_codes).where(*key).with_for_update())).first()
+    if row is None or row.tries >= MOST_TRIES:
+        return WrongCode
+    if not hmac.compare_digest(row.digest, given):
+        await execute(update(user_codes).where(*key).values(tries=row.tries + 1))
+        return WrongCode
+    if row.used_at is not None:
+        return CodeUsed
+    if row.expires_at <= now:
+        return CodeExpired
+    await execute(update(user_codes).where(*key).values(used_at=now))
+    return None
+
+
+def _digest(vault: Vault, app_id: str, email: str, purpose: str, code: str) -> str:
+    text = "\0".join((app_id, email, purpose, code))
+    return hmac.new(vault.derive("user code"), text.encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,80 @@
+"""Jobs of users: codes are mailed by one, so that an answer takes as long whether or not an address is known."""
+
+from datetime import timedelta
+
+from sqlalchemy import delete, insert
+
+from baobab.storage.database import Unit
+from baobab.storage.secrets import digest_token
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound, RateLimited
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core.mail import Mail
+from baobab.tools.core.rate_limits import resolve_answer
+from baobab.tools.core.services import Services
+from baobab.tools.users.codes import Purpose, issue_code
+from baobab.tools.users.rows import build_user, find_user
+from baobab.tools.users.tables import FREEZES, user_codes, user_sessions, users
+from baobab.tools.users.toolset import auth
+
+_MOST_CODES, _WINDOW = 5, 900
+"""Codes that are mailed to one address of an app, whoever asks for them."""
+_MOVING_SECONDS = 5.0
+_KEPT = timedelta(days=1)
+
+
+async def request_code(call: Call, email: str, purpose: Purpose) -> None:
+    """Asks for a code to be mailed. What is written is the same whether or not the address is known."""
+    app = call.require_app()
+    arguments = {"app_id": app.id, "email": email, "purpose": purpose}
+    async with FREEZES.writing(call) as unit:
+        await call.services.jobs.enqueue(unit, auth_mail_code.__name__, arguments, tenant=app.organisation_id)
+
+
+async def send_code(services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose) -> None:
+    """Stores a new code of an address and mails it, both in the unit."""
+    code, expires_at = await issue_code(unit, services.vault, app_id, email, purpose, services.clock.now())
+    mail = Mail(to=email, template=purpose, values={"code": code}, app_id=app_id, expires_at=expires_at)
+    await services.mailer.send(unit, mail)
+
+
+@auth.job()
+async def auth_mail_code(job: Job, app_id: str, email: str, purpose: Purpose) -> None:
+    """Mails a code to an address of an app. Asked to sign somebody in who is not known, it makes the user."""
+    services = job.services
+    try:
+        app = await services.directory.app(app_id)
+        # However many strangers ask in the name of one address, it gets only so many mails.
+        subject = digest_token(f"{app_id}:{email}:{purpose}")
+        await resolve_answer(services.limits.spend("user_codes", subject, _MOST_CODES, _WINDOW))
+    except (AppNotFound, RateLimited):
+        return
+    if services.stores_of(app.region).database is not job.database:
+        # The app has moved since then, and with it the place of its mails.
+        async with services.stores_of(app.region).database.writing_unit(lock=app_id) as unit:
+            await _mail_code(services, unit, app_id, email, purpose)
+        return
+    async with job.writing(last=True, lock=app_id) as unit:
+        await _mail_code(services, unit, app_id, email, purpose)
+
+
+async def _mail_code(services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose) -> None:
+    if await FREEZES.is_frozen(unit.execute, app_id):
+        raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+    user = await find_user(unit.execute, app_id, email=email)
+    if user is None and purpose == "magic_link":
+        user = build_user(services, app_id, email, "magic_link")
+        await unit.execute(insert(users), user)
+    if user is not None and user["banned_at"] is None:
+        await send_code(services, unit, app_id, email, purpose)
+
+
+@auth.job(every=3600.0)
+async def auth_prune(job: Job) -> None:
+    """Deletes sessions and codes that have ended, a day after that."""
+    before = job.services.clock.now() - _KEPT
+    for stores in {id(stores.database): stores for stores in job.services.regions.values()}.values():
+        async with stores.database.writing(lock=None, bulk=True) as connection:
+            for table in (user_sessions, user_codes):
+                await connection.execute(delete(table).where(table.c.expires_at < before))

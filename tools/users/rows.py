@@ -1,0 +1,44 @@
+"""Reads and inserts the rows of users."""
+
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
+
+from baobab.storage.database import Execute, Unit
+from baobab.tools.core.call import Call
+from baobab.tools.core.services import Services
+from baobab.tools.users.errors import UserExists
+from baobab.tools.users.tables import users
+
+
+async def find_user(
+    execute: Execute, app_id: str, *, email: str | None = None, user_id: str | None = None
+) -> dict[str, Any] | None:
+    """Returns the row of a user by address or id; None if the app has no such user."""
+    which = users.c.email == email if user_id is None else users.c.id == user_id
+    row = (await execute(select(users).where(users.c.app_id == app_id, which))).mappings().first()
+    return None if row is None else dict(row)
+
+
+async def read_user(call: Call, *, email: str | None = None, user_id: str | None = None) -> dict[str, Any] | None:
+    """Does the same in a transaction that only reads, before the call's own begins."""
+    async with call.stores.database.reading() as connection:
+        return await find_user(connection.execute, call.require_app().id, email=email, user_id=user_id)
+
+
+def build_user(services: Services, app_id: str, email: str, provider: str, **further: Any) -> dict[str, Any]:
+    """Builds the row of a new user. provider: how the user came; further: columns that are known besides."""
+    unset = ("avatar_url", "provider_uid", "password_hash", "banned_at", "ban_reason", "last_sign_in_at")
+    row: dict[str, Any] = dict.fromkeys(unset)
+    row |= {"app_id": app_id, "id": services.ids.uuid(), "email": email, "provider": provider, "role": "user"}
+    now = services.clock.now()
+    return {**row, "email_verified": False, "display_name": "", "created_at": now, **further}
+
+
+async def insert_user(unit: Unit, row: dict[str, Any]) -> None:
+    """Inserts a user. Raises UserExists if the address has one."""
+    try:
+        await unit.execute(insert(users), row)
+    except IntegrityError as exc:
+        raise UserExists from exc

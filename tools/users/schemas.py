@@ -1,0 +1,127 @@
+"""The results of sign-in and of the administration of users."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+
+class UserProfile(TypedDict):
+    """A user, as the token response shows it."""
+
+    id: str
+    email: str
+    email_verified: bool
+    display_name: str
+    avatar_url: str | None
+
+
+class Profile(UserProfile):
+    """A user's own record."""
+
+    provider: Annotated[str, Field(description="How the user came: `email`, `magic_link` or an OAuth provider.")]
+    role: str
+    created_at: datetime
+    last_sign_in_at: datetime | None
+
+
+class NewUser(TypedDict):
+    id: str
+    email: str
+    email_verified: bool
+    display_name: str
+
+
+class SignedUp(TypedDict):
+    """A new user, who has no tokens yet."""
+
+    user: NewUser
+    message: str
+
+
+class Tokens(TypedDict):
+    """A fresh pair of tokens."""
+
+    access_token: Annotated[str, Field(description="JWT for `Authorization: Bearer`.")]
+    refresh_token: Annotated[str, Field(description="Good for one exchange.")]
+    expires_in: Annotated[int, Field(description="Lifetime of `access_token` in seconds.")]
+    token_type: Literal["Bearer"]
+
+
+class SignedIn(Tokens):
+    """Tokens and whose they are."""
+
+    user: UserProfile
+
+
+class Message(TypedDict):
+    message: str
+
+
+class PublicKeys(TypedDict):
+    """The keys that verify access tokens (RFC 7517)."""
+
+    keys: list[dict[str, Any]]
+
+
+class Session(TypedDict):
+    """A device or browser in which a user is signed in."""
+
+    id: str
+    method: Annotated[str, Field(description="How the user signed in: `email`, `magic_link` or an OAuth provider.")]
+    ip_address: Annotated[str | None, Field(description="The address of the sign-in; of IPv6 its /64.")]
+    user_agent: str | None
+    created_at: datetime
+    refreshed_at: datetime
+    expires_at: Annotated[datetime, Field(description="When it ends unless its refresh token is exchanged before.")]
+    current: Annotated[bool, Field(description="Whether it is the session of the token that asks.")]
+
+
+class Sessions(TypedDict):
+    """The most recently used first."""
+
+    sessions: list[Session]
+
+
+class EndedSessions(TypedDict):
+    ended: int
+
+
+class ListedUser(TypedDict):
+    id: str
+    email: str
+    email_verified: bool
+    display_name: str
+    avatar_url: str | None
+    provider: str
+    provider_uid: str | None
+    role: str
+    banned_at: datetime | None
+    ban_reason: str | None
+    last_sign_in_at: datetime | None
+    created_at: datetime
+
+
+class Users(TypedDict):
+    """The newest first."""
+
+    users: list[ListedUser]
+    next_cursor: str | None
+
+
+class OneUser(TypedDict):
+    user: ListedUser
+
+
+class DeletedUser(TypedDict):
+    deleted: Literal[True]
+    user_id: str
+    email: str
+
+
+class RotatedKeys(TypedDict):
+    """The keys of an app's tokens after a rotation, newest first."""
+
+    kid: Annotated[str, Field(description="The key that signs from now on.")]
+    keys: list[dict[str, Any]]

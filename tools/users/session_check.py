@@ -1,0 +1,50 @@
+"""Looks up the session of a token, for the verification of credentials."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import bindparam, select
+
+from baobab.storage.clock import Clock
+from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.errors import AppNotFound, Unavailable
+from baobab.tools.core.stores import Stores
+from baobab.tools.users.tables import user_sessions, users
+
+_FIND_ROLE = (
+    select(users.c.role)
+    .join(user_sessions, (user_sessions.c.app_id == users.c.app_id) & (user_sessions.c.user_id == users.c.id))
+    .where(
+        user_sessions.c.app_id == bindparam("app"),
+        user_sessions.c.id == bindparam("session"),
+        user_sessions.c.user_id == bindparam("user"),
+        user_sessions.c.expires_at > bindparam("now"),
+        users.c.app_id == bindparam("app"),
+        users.c.banned_at.is_(None),
+    )
+)
+
+
+class SessionCheck:
+    """Answers from the rows of the app's region; whoever asks caches the answer (tools/core/auth/credentials.py)."""
+
+    def __init__(self, directory: Directory, regions: Mapping[str, Stores], clock: Clock) -> None:
+        self._directory = directory
+        self._regions = regions
+        self._clock = clock
+
+    async def find_role(self, app_id: str, user_id: str, session_id: str) -> str | None:
+        """Returns the role that a user has now; None where the session has ended or the user is banned or gone.
+
+        Raises Unavailable if the stores of the app's region are not open.
+        """
+        try:
+            region = (await self._directory.app(app_id)).region
+        except AppNotFound:
+            return None
+        stores = self._regions.get(region)
+        if stores is None:
+            raise Unavailable(f"The stores of the region `{region}` do not answer.")
+        parameters = {"app": app_id, "user": user_id, "session": session_id, "now": self._clock.now()}
+        async with stores.database.reading() as connection:
+            role: str | None = (await connection.execute(_FIND_ROLE, parameters)).scalar()
+        return role

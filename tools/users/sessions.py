@@ -1,0 +1,162 @@
+"""Sessions of an app's users: started at a sign-in, kept alive by refresh tokens that are each good for one use.
+
+Two tabs that refresh at once, or a client whose answer was lost, get the very same next token for a short while. Later
+reuse of a token means that two parties hold it: the session ends.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from sqlalchemy import delete, insert, select, update
+
+from baobab.storage.database import Execute, Unit
+from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
+from baobab.tools.core.call import Call
+from baobab.tools.core.rate_limits import network
+from baobab.tools.users.errors import UserBanned, WrongRefreshToken
+from baobab.tools.users.refresh_tokens import RefreshToken
+from baobab.tools.users.rows import find_user
+from baobab.tools.users.schemas import Session, Tokens
+from baobab.tools.users.tables import FREEZES, user_sessions, users
+
+GRACE = timedelta(seconds=10)
+MOST_SESSIONS = 50
+"""Sessions that a user may have; a further one ends the oldest."""
+
+_columns = user_sessions.c
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a refresh token that may be exchanged is good for."""
+
+    user: Any
+    session_id: str
+    generation: int
+    """The generation of the token that the exchange answers."""
+    rotates: bool
+    """Whether the exchange makes that token; otherwise another one has made it a moment ago."""
+
+
+async def mint_access_token(call: Call, user: Any, session_id: str) -> str:
+    """Mints an access token. It must precede the call's first statement: the very first token creates the key pair."""
+    claims = {"sub": user["id"], "email": user["email"], "email_verified": user["email_verified"]}
+    claims |= {"role": user["role"], "sid": session_id}
+    app = call.require_app()
+    return await call.services.signers.mint(app.id, claims, app.access_token_seconds)
+
+
+async def start_session(call: Call, unit: Unit, user_id: str, session_id: str, method: str) -> str:
+    """Inserts a session and returns its first refresh token. The oldest ones above MOST_SESSIONS end.
+
+    method: how the user signed in, such as `email` or `magic_link`.
+    """
+    app, now = call.require_app(), call.now
+    own = (_columns.app_id == app.id, _columns.user_id == user_id)
+    newest = select(_columns.id).where(*own, _columns.expires_at > now).order_by(_columns.refreshed_at.desc())
+    await unit.execute(delete(user_sessions).where(*own, _columns.id.not_in(newest.limit(MOST_SESSIONS - 1))))
+    row = {"app_id": app.id, "id": session_id, "user_id": user_id, "generation": 0, "method": method}
+    row |= {"created_at": now, "refreshed_at": now, "expires_at": now + timedelta(days=app.session_days)}
+    row |= {"ip_address": network(call.context.ip), "user_agent": call.context.user_agent[:300]}
+    await unit.execute(insert(user_sessions), row)
+    is_this = (users.c.app_id == app.id, users.c.id == user_id)
+    await unit.execute(update(users).where(*is_this).values(last_sign_in_at=now))
+    return RefreshToken(session_id, 0).encode(call.services.vault, app.id)
+
+
+async def find_exchange(call: Call, token: str) -> Exchange:
+    """Finds what a refresh token is good for. A token that is used again after the grace period ends its session.
+
+    The end of the session must stay although the call is refused. So this uses transactions of its own, before the
+    call's begins. Raises WrongRefreshToken and UserBanned.
+    """
+    app_id = call.require_app().id
+    refresh_token = RefreshToken.decode(call.services.vault, app_id, token)
+    this = (_columns.app_id == app_id, _columns.id == refresh_token.session_id)
+    async with call.stores.database.reading() as connection:
+        session = (await connection.execute(select(user_sessions).where(*this))).first()
+        user_id = None if session is None else session.user_id
+        user = await find_user(connection.execute, app_id, user_id=user_id) if user_id else None
+    if session is None or user is None or session.expires_at <= call.now:
+        raise WrongRefreshToken
+    if user["banned_at"] is not None:
+        raise UserBanned
+    if refresh_token.generation == session.generation:
+        return Exchange(user, session.id, session.generation + 1, rotates=True)
+    if _is_just_spent(session, refresh_token.generation, call.now):
+        return Exchange(user, session.id, session.generation, rotates=False)
+    async with call.stores.database.writing(lock=app_id) as connection:
+        await FREEZES.require_thawed(connection.execute, app_id)
+        await connection.execute(delete(user_sessions).where(*this))
+    async with call.services.database.writing_unit(lock=None) as notice_unit:
+        await call.services.notices.publish(notice_unit, USER_TOPIC, user_subject(app_id, user["id"]))
+    raise WrongRefreshToken
+
+
+async def exchange_token(call: Call, unit: Unit, exchange: Exchange) -> str:
+    """Returns the refresh token of an exchange, and extends its session. Raises WrongRefreshToken."""
+    app, now = call.require_app(), call.now
+    if exchange.rotates:
+        this = (_columns.app_id == app.id, _columns.id == exchange.session_id)
+        is_newest = _columns.generation == exchange.generation - 1
+        changes = {"generation": exchange.generation, "refreshed_at": now}
+        changes["expires_at"] = now + timedelta(days=app.session_days)
+        extended = await unit.execute(update(user_sessions).where(*this, is_newest).values(**changes))
+        if not extended.rowcount:
+            # Another exchange of the same token was quicker, or the session has ended in between.
+            session = (await unit.execute(select(user_sessions).where(*this))).first()
+            if session is None or not _is_just_spent(session, exchange.generation - 1, now):
+                raise WrongRefreshToken
+    return RefreshToken(exchange.session_id, exchange.generation).encode(call.services.vault, app.id)
+
+
+async def end_sessions(
+    call: Call, unit: Unit, user_id: str, session_id: str | None = None, *, but: str | None = None
+) -> int:
+    """Ends the sessions of a user, or one of them, and returns how many. Their access tokens stop to work, too.
+
+    but: the id of a session that goes on.
+    """
+    app_id = call.require_app().id
+    own = [_columns.app_id == app_id, _columns.user_id == user_id]
+    if session_id is not None:
+        own.append(_columns.id == session_id)
+    if but is not None:
+        own.append(_columns.id != but)
+    ended = (await unit.execute(delete(user_sessions).where(*own))).rowcount
+    await announce_change(call, user_id)
+    return ended
+
+
+async def announce_change(call: Call, user_id: str) -> None:
+    """Tells every worker, when the call commits, that the user's sessions, role or ban have changed."""
+    subject = user_subject(call.require_app().id, user_id)
+    await call.services.notices.publish(call.unit, USER_TOPIC, subject)
+
+
+async def list_sessions(execute: Execute, app_id: str, user_id: str, now: datetime) -> list[Any]:
+    """Returns the rows of a user's sessions, the most recently used first."""
+    own = (_columns.app_id == app_id, _columns.user_id == user_id, _columns.expires_at > now)
+    query = select(user_sessions).where(*own).order_by(_columns.refreshed_at.desc(), _columns.id).limit(MOST_SESSIONS)
+    return list((await execute(query)).all())
+
+
+def describe_session(row: Any, current: str | None) -> Session:
+    """Builds what a session's row shows. current: the id of the session that asks."""
+    shown = {name: getattr(row, name) for name in Session.__annotations__ if name != "current"}
+    return cast(Session, {**shown, "current": row.id == current})
+
+
+def build_tokens(call: Call, access_token: str, refresh_token: str) -> Tokens:
+    return {
+        "access_token": access_token,
+        "refresh_token": refresh_token,
+        "expires_in": call.require_app().access_token_seconds,
+        "token_type": "Bearer",
+    }
+
+
+def _is_just_spent(session: Any, generation: int, now: datetime) -> bool:
+    """Whether a token is the one before the session's newest, and was exchanged a moment ago."""
+    return bool(session.generation - 1 == generation and now - session.refreshed_at <= GRACE)

@@ -1,0 +1,66 @@
+"""What every way of signing in ends with: a session, its tokens, and the event that others wait for."""
+
+from typing import Any, cast
+
+from sqlalchemy import update
+
+from baobab.storage.database import Unit
+from baobab.tools.core.call import Call
+from baobab.tools.users.errors import UserBanned
+from baobab.tools.users.schemas import SignedIn, UserProfile
+from baobab.tools.users.sessions import build_tokens, end_sessions, mint_access_token, start_session
+from baobab.tools.users.tables import FREEZES, users
+
+AUTHENTICATED = "user.authenticated"
+"""The event of a sign-in or sign-up: it tells what the app's post-auth hook is told (document 1)."""
+
+
+async def sign_in(
+    call: Call, user: dict[str, Any], method: str, event: str, *, is_new: bool = False, proves_address: bool = False
+) -> SignedIn:
+    """Starts a session for a user who has proven who they are. It must precede the call's first statement.
+
+    method: `email`, `magic_link` or the slug of an OAuth provider. event: as the post-auth hook names it.
+    proves_address: whether they have proven by it that they read the mail of their address. Where nobody had done that
+    yet, whoever set the password may have been somebody else: it goes, and so do all sessions.
+    Raises UserBanned.
+    """
+    if user["banned_at"] is not None:
+        raise UserBanned
+    confirms = proves_address and not user["email_verified"]
+    if confirms:
+        user = {**user, "email_verified": True, "password_hash": None}
+    session_id = call.services.ids.uuid()
+    access_token = await mint_access_token(call, user, session_id)
+    async with FREEZES.writing(call) as unit:
+        if confirms:
+            await confirm_address(unit, user["app_id"], user["id"], password_hash=None)
+            await end_sessions(call, unit, user["id"])
+        refresh_token = await start_session(call, unit, user["id"], session_id, method)
+    await report_sign_in(call, user, method, event, is_new=is_new)
+    return {**build_tokens(call, access_token, refresh_token), "user": build_profile(user)}
+
+
+async def confirm_address(unit: Unit, app_id: str, user_id: str, **changes: Any) -> None:
+    """Marks the address of a user as verified, and makes further changes to the row."""
+    is_this = (users.c.app_id == app_id, users.c.id == user_id)
+    await unit.execute(update(users).where(*is_this).values(email_verified=True, **changes))
+
+
+async def report_sign_in(call: Call, user: dict[str, Any], method: str, event: str, *, is_new: bool) -> None:
+    """Emits the event of a sign-in or sign-up, and names the user in the audit row."""
+    name_user(call, user["id"])
+    call.audit.data |= {"provider": method, "is_new_user": is_new}
+    who = {name: user[name] for name in ("id", "email", "display_name", "avatar_url")}
+    payload = {"event": event, "user": {**who, "provider": method}, "isNewUser": is_new, "provider": method}
+    await call.emit(AUTHENTICATED, **payload)
+
+
+def name_user(call: Call, user_id: str) -> None:
+    """Names the user in the audit row of a call that came without a credential."""
+    call.audit.actor = "app_user"
+    call.audit.actor_id = call.audit.resource_id = user_id
+
+
+def build_profile(user: dict[str, Any]) -> UserProfile:
+    return cast(UserProfile, {name: user[name] for name in UserProfile.__annotations__})

@@ -1,0 +1,79 @@
+"""The rows of an app's users, in the database of the app's region."""
+
+from sqlalchemy import Boolean, Column, Index, Integer, String, Table, Text, UniqueConstraint, false
+
+from baobab.storage.tables import Instant, metadata
+from baobab.tools.core.app_data import AppTable
+from baobab.tools.core.app_freezes import Freezes
+
+FREEZES = Freezes("users")
+
+_ID = String(36)
+
+users = Table(
+    "users",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("id", _ID, primary_key=True),
+    Column("email", String(250), nullable=False),
+    Column("email_verified", Boolean, nullable=False, server_default=false()),
+    Column("display_name", String(200), nullable=False, server_default=""),
+    Column("avatar_url", String(2000)),
+    # How the user came: `email`, `magic_link`, or the slug of an OAuth provider with what that calls the user.
+    Column("provider", String(40), nullable=False),
+    Column("provider_uid", String(250)),
+    Column("password_hash", String(300)),
+    Column("role", String(60), nullable=False, server_default="user"),
+    Column("banned_at", Instant),
+    Column("ban_reason", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("last_sign_in_at", Instant),
+    UniqueConstraint("app_id", "email"),
+    Index("ix_users_app_id_created_at_id", "app_id", "created_at", "id"),
+)
+
+user_identities = Table(
+    "user_identities",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("provider", String(40), primary_key=True),
+    # What the provider calls the user.
+    Column("provider_uid", String(250), primary_key=True),
+    Column("user_id", _ID, nullable=False),
+    Column("email", String(250)),
+    Column("created_at", Instant, nullable=False),
+    Index("ix_user_identities_app_id_user_id", "app_id", "user_id"),
+)
+
+user_sessions = Table(
+    "user_sessions",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("id", _ID, primary_key=True),
+    Column("user_id", _ID, nullable=False),
+    # How often its refresh token was exchanged: only the token of this number is good, and for a moment the one before.
+    Column("generation", Integer, nullable=False, server_default="0"),
+    Column("refreshed_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    Column("created_at", Instant, nullable=False),
+    Column("method", String(40), nullable=False),
+    Column("ip_address", String(60)),
+    Column("user_agent", String(300)),
+    Index("ix_user_sessions_app_id_user_id", "app_id", "user_id"),
+)
+
+user_codes = Table(
+    "user_codes",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    # One of each purpose for each address: a newer code takes the place of the older.
+    Column("email", String(250), primary_key=True),
+    Column("purpose", String(20), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("tries", Integer, nullable=False, server_default="0"),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    Column("used_at", Instant),
+)
+
+APP_TABLES = (AppTable(users), AppTable(user_identities), AppTable(user_sessions), AppTable(user_codes))

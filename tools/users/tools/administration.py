@@ -1,0 +1,198 @@
+"""Users as those who run the app see them: list, change, ban and delete them, end their sessions."""
+
+from datetime import datetime
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from sqlalchemy import and_, delete, or_, select, update
+
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.pagination import Cursor, decode_cursor, encode_cursor
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, NameText, Text, Uuid
+from baobab.tools.core.widening import whatever_is_given
+from baobab.tools.users.errors import UserNotFound
+from baobab.tools.users.rows import find_user
+from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
+from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
+from baobab.tools.users.tables import FREEZES, user_codes, user_identities, user_sessions
+from baobab.tools.users.tables import users as rows
+from baobab.tools.users.tools.passwords import DisplayName
+from baobab.tools.users.toolset import users
+
+_ADMIN = AppOwner("admin")
+
+Search = Annotated[str, NameText(100, min_length=1), Field(description="The beginning of an e-mail address.")]
+RoleName = Annotated[
+    str,
+    Text(60, pattern=r"^[a-z][a-z0-9_-]*$"),
+    Field(description="A role of your own choosing: rules and agents ask for it by name.", examples=["editor"]),
+]
+Reason = Annotated[str, Text(500)]
+
+
+@users.tool(
+    "GET /admin/auth/users",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "end users, customers, members, who signed up, registered accounts, find a user by email; "
+            "Benutzer, Kunden, wer hat sich angemeldet; "
+            "usuarios, clientes, registrados"
+        )
+    ),
+)
+async def users_list(
+    call: Call,
+    app_id: AppId,
+    limit: Annotated[int, Field(ge=1, le=200, description="Users in one page.")] = 50,
+    cursor: Cursor | None = None,
+    search: Search | None = None,
+) -> Users:
+    """List the users of an app, the newest first.
+
+    search: only users whose address begins so.
+    """
+    of = f"users:{app_id}:{search or ''}"
+    query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.created_at.desc(), rows.c.id.desc())
+    if search is not None:
+        query = query.where(rows.c.email.startswith(search.lower(), autoescape=True))
+    if cursor is not None:
+        at, last = decode_cursor(call.services.vault, of, cursor)
+        moment = datetime.fromisoformat(at)
+        query = query.where(or_(rows.c.created_at < moment, and_(rows.c.created_at == moment, rows.c.id < last)))
+    async with call.reading() as execute:
+        found = (await execute(query.limit(limit + 1))).mappings().all()
+    page, following = found[:limit], None
+    if len(found) > limit:
+        following = encode_cursor(call.services.vault, of, page[-1]["created_at"].isoformat(), page[-1]["id"])
+    return {"users": [_list_user(row) for row in page], "next_cursor": following}
+
+
+@users.tool(
+    "GET /admin/auth/users/{user_id}",
+    access=AppOwner(),
+    effect="read",
+    raises=(UserNotFound,),
+    mcp=Mcp(keywords="one end user's record, role, ban; Benutzer ansehen; ver usuario"),
+)
+async def users_get(call: Call, app_id: AppId, user_id: Uuid) -> OneUser:
+    """Read one user of an app."""
+    async with call.reading() as execute:
+        user = await find_user(execute, app_id, user_id=user_id)
+    if user is None:
+        raise UserNotFound
+    return {"user": _list_user(user)}
+
+
+@users.tool(
+    "PATCH /admin/auth/users/{user_id}",
+    access=_ADMIN,
+    effect="write",
+    raises=(UserNotFound,),
+    audit=Audit("auth.user.update", category="auth", resource="user"),
+    rest=Rest(examples={"role": "editor"}),
+    mcp=Mcp(
+        keywords=(
+            "ban, block, suspend a user, give a role, make someone editor or moderator, rename; "
+            "Benutzer sperren, Rolle geben; "
+            "bloquear usuario, asignar rol"
+        )
+    ),
+    guard=Guard(widens={"role": whatever_is_given}),
+)
+async def users_update(
+    call: Call,
+    app_id: AppId,
+    user_id: Uuid,
+    role: RoleName | None = None,
+    display_name: DisplayName | None = None,
+    banned: bool | None = None,
+    ban_reason: Reason | None = None,
+) -> OneUser:
+    """Change a user's role or name, or ban the user from the app. In force at once, for tokens already issued, too.
+
+    banned: true ends all sessions and refuses new ones; false lets the user sign in again.
+    ban_reason: kept for those who run the app; the user does not see it.
+    """
+    given = {"role": role, "display_name": display_name}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if banned is not None:
+        changes |= {"banned_at": call.now if banned else None, "ban_reason": ban_reason if banned else None}
+    elif ban_reason is not None:
+        raise BadRequest("`ban_reason` goes with `banned: true`.")
+    if not changes:
+        raise BadRequest("Nothing to change: send `role`, `display_name` or `banned`.")
+    is_this = (rows.c.app_id == app_id, rows.c.id == user_id)
+    async with FREEZES.writing(call) as unit:
+        if not (await unit.execute(update(rows).where(*is_this).values(**changes))).rowcount:
+            raise UserNotFound
+        if banned:
+            await end_sessions(call, unit, user_id)
+        else:
+            await announce_change(call, user_id)
+        user = await find_user(unit.execute, app_id, user_id=user_id)
+    assert user is not None
+    call.audit.resource_id = user_id
+    call.audit.data["fields"] = sorted({"banned" if name.startswith("ban") else name for name in changes})
+    return {"user": _list_user(user)}
+
+
+@users.tool(
+    "DELETE /admin/auth/users/{user_id}",
+    access=_ADMIN,
+    effect="destructive",
+    raises=(UserNotFound,),
+    audit=Audit("auth.user.delete", category="auth", action="delete", resource="user"),
+    mcp=Mcp(keywords="remove an end user, delete account, erase person; Benutzer löschen; eliminar usuario"),
+)
+async def users_delete(call: Call, app_id: AppId, user_id: Uuid) -> DeletedUser:
+    """Delete a user of an app with all sessions. What the user has made in the app stays."""
+    async with FREEZES.writing(call) as unit:
+        user = await find_user(unit.execute, app_id, user_id=user_id)
+        if user is None:
+            raise UserNotFound
+        for table in (user_identities, user_sessions):
+            await unit.execute(delete(table).where(table.c.app_id == app_id, table.c.user_id == user_id))
+        codes = (user_codes.c.app_id == app_id, user_codes.c.email == user["email"])
+        await unit.execute(delete(user_codes).where(*codes))
+        await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == user_id))
+        await announce_change(call, user_id)
+    call.audit.resource_id = user_id
+    return {"deleted": True, "user_id": user_id, "email": user["email"]}
+
+
+@users.tool(
+    "GET /admin/auth/users/{user_id}/sessions",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(keywords="where a user is signed in, devices, active logins; Sitzungen, Geräte; sesiones, dispositivos"),
+)
+async def users_sessions(call: Call, app_id: AppId, user_id: Uuid) -> Sessions:
+    """List where a user is signed in, the most recently used first."""
+    async with call.reading() as execute:
+        found = await list_sessions(execute, app_id, user_id, call.now)
+    return {"sessions": [describe_session(row, None) for row in found]}
+
+
+@users.tool(
+    "DELETE /admin/auth/users/{user_id}/sessions",
+    access=_ADMIN,
+    effect="destructive",
+    audit=Audit("session.end", category="auth", action="delete", resource="user"),
+    mcp=Mcp(keywords="sign a user out everywhere, log out, revoke tokens; abmelden; cerrar sesiones"),
+)
+async def users_sessions_end(call: Call, app_id: AppId, user_id: Uuid) -> EndedSessions:  # noqa: ARG001 - as above
+    """Sign a user out everywhere: refresh tokens and access tokens of all sessions stop to work."""
+    async with FREEZES.writing(call) as unit:
+        ended = await end_sessions(call, unit, user_id)
+    call.audit.resource_id = user_id
+    return {"ended": ended}
+
+
+def _list_user(row: Any) -> ListedUser:
+    return cast(ListedUser, {name: row[name] for name in ListedUser.__annotations__})

@@ -1,0 +1,176 @@
+"""Sign-in by password: sign up, log in, verify the address, set a new password."""
+
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import update
+
+from baobab.runtime.passwords import hash_password, is_outdated, verify_password
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.auth.password_attempts import PasswordAttempts
+from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.toolset import Rest
+from baobab.tools.core.types import AppId, Email, NameText, Text
+from baobab.tools.users.codes import DIGITS, use_code
+from baobab.tools.users.errors import CodeExpired, CodeUsed, UserBanned, UserExists, WrongCode, WrongCredentials
+from baobab.tools.users.jobs import request_code, send_code
+from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
+from baobab.tools.users.schemas import Message, SignedIn, SignedUp
+from baobab.tools.users.sessions import end_sessions
+from baobab.tools.users.sign_in import confirm_address, name_user, report_sign_in, sign_in
+from baobab.tools.users.tables import FREEZES, users
+from baobab.tools.users.toolset import auth
+
+WINDOW = 900
+
+DisplayName = Annotated[str, NameText(200)]
+Code = Annotated[
+    str, Text(20, min_length=1), Field(description=f"The {DIGITS} digits that were mailed.", examples=["123456"])
+]
+
+
+@auth.tool(
+    "POST /signup",
+    access=EVERYBODY,
+    effect="write",
+    raises=(WeakPassword, UserExists),
+    limit=PerAddress(5, WINDOW, per_app=True),
+    audit=Audit("signup", category="auth", action="create", resource="user"),
+    rest=Rest(
+        status=201,
+        examples={"email": "ada@example.com", "password": "correct Horse 7!", "display_name": "Ada"},
+    ),
+)
+async def auth_signup(
+    call: Call,
+    app_id: AppId,
+    email: Email,
+    password: Password,
+    display_name: DisplayName = "",
+) -> SignedUp:
+    """Make a user of an app and mail a code that verifies the address. Log in afterwards for tokens.
+
+    email: the user's address; upper and lower case count as the same.
+    display_name: what the app calls the user.
+    """
+    check_password(password)
+    password_hash = await hash_password(password)
+    user = build_user(call.services, app_id, email, "email", password_hash=password_hash, display_name=display_name)
+    async with FREEZES.writing(call) as unit:
+        await insert_user(unit, user)
+        await send_code(call.services, unit, app_id, email, "verify_email")
+    await report_sign_in(call, user, "email", "signup", is_new=True)
+    shown = {"id": user["id"], "email": email, "email_verified": False, "display_name": display_name}
+    return {"user": shown, "message": "Verification email sent"}  # type: ignore[typeddict-item]
+
+
+@auth.tool(
+    "POST /login",
+    access=EVERYBODY,
+    effect="write",
+    raises=(WrongCredentials, UserBanned),
+    limit=PerAddress(10, WINDOW, per_app=True),
+    audit=Audit("login", category="auth", action="create", resource="session"),
+    rest=Rest(examples={"email": "ada@example.com", "password": "correct Horse 7!"}),
+)
+async def auth_login(
+    call: Call,
+    app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
+    email: Email,
+    password: AnyPassword,
+) -> SignedIn:
+    """Sign in with a password: an access token and a refresh token. The address need not be verified.
+
+    After twenty wrong passwords for one user, from any address, each address has one more try for that user, so that
+    nobody can lock the user out.
+
+    password: the user's password.
+    """
+    attempts = PasswordAttempts(call, email)
+    await attempts.require_room()
+    user = await read_user(call, email=email)
+    encoded: str | None = user["password_hash"] if user else None
+    proven = await verify_password(encoded, password)
+    if user is None or encoded is None or not proven:
+        # The refusal does not say which of the two was wrong; the audit row may name the user.
+        if user is not None:
+            name_user(call, user["id"])
+        await attempts.count_wrong()
+        raise WrongCredentials
+    if is_outdated(encoded):
+        await _renew_hash(call, user["id"], encoded, await hash_password(password))
+    return await sign_in(call, user, "email", "login")
+
+
+@auth.tool(
+    "POST /verify-email",
+    access=EVERYBODY,
+    effect="write",
+    raises=(WrongCode, CodeUsed, CodeExpired),
+    limit=PerAddress(10, WINDOW, per_app=True),
+    audit=Audit("email_verified", category="auth", resource="user"),
+    rest=Rest(examples={"email": "ada@example.com", "code": "123456"}),
+)
+async def auth_verify_email(call: Call, app_id: AppId, email: Email, code: Code) -> Message:
+    """Verify a user's address with the code of the sign-up mail, which lives 24 hours."""
+    await use_code(call, email, "verify_email", code)
+    async with FREEZES.writing(call) as unit:
+        user = await find_user(unit.execute, app_id, email=email)
+        if user is None:
+            raise WrongCode("Invalid verification code")
+        name_user(call, user["id"])
+        await confirm_address(unit, app_id, user["id"])
+    return {"message": "Email verified successfully"}
+
+
+@auth.tool(
+    "POST /forgot-password",
+    access=EVERYBODY,
+    effect="write",
+    limit=PerAddress(3, WINDOW, per_app=True),
+    audit=Audit("password_reset_requested", category="auth", resource="user"),
+    rest=Rest(examples={"email": "ada@example.com"}),
+)
+async def auth_forgot_password(call: Call, app_id: AppId, email: Email) -> Message:  # noqa: ARG001 - as above
+    """Mail a code with which a new password can be set. The answer is the same whether or not the address is known."""
+    await request_code(call, email, "reset_password")
+    return {"message": "If the address has an account, a code was sent to it."}
+
+
+@auth.tool(
+    "POST /reset-password",
+    access=EVERYBODY,
+    effect="write",
+    raises=(WrongCode, CodeUsed, CodeExpired, WeakPassword),
+    limit=PerAddress(5, WINDOW, per_app=True),
+    audit=Audit("password_reset_completed", category="auth", resource="user"),
+    rest=Rest(examples={"email": "ada@example.com", "code": "123456", "new_password": "Battery staple 9?"}),
+)
+async def auth_reset_password(call: Call, app_id: AppId, email: Email, code: Code, new_password: Password) -> Message:
+    """Set a new password with a mailed code, which lives an hour. Every session of the user ends.
+
+    new_password: the password that counts from now on.
+    """
+    check_password(new_password)
+    password_hash = await hash_password(new_password)
+    await use_code(call, email, "reset_password", code)
+    async with FREEZES.writing(call) as unit:
+        user = await find_user(unit.execute, app_id, email=email)
+        if user is None:
+            raise WrongCode("Invalid reset code")
+        name_user(call, user["id"])
+        # Whoever has the code reads the mail of the address.
+        await confirm_address(unit, app_id, user["id"], password_hash=password_hash)
+        await end_sessions(call, unit, user["id"])
+    return {"message": "Password reset successfully"}
+
+
+async def _renew_hash(call: Call, user_id: str, encoded: str, renewed: str) -> None:
+    """Stores a password's hash with today's parameters, unless another password was set in between."""
+    is_this = (users.c.app_id == call.require_app().id, users.c.id == user_id, users.c.password_hash == encoded)
+    async with call.stores.database.writing(lock=call.require_app().id) as connection:
+        if not await FREEZES.is_frozen(connection.execute, call.require_app().id):
+            await connection.execute(update(users).where(*is_this).values(password_hash=renewed))

@@ -1,0 +1,105 @@
+"""The sessions of a user: refresh, log out, list and end them."""
+
+from typing import Annotated
+
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.toolset import Rest
+from baobab.tools.core.types import AppId, Uuid
+from baobab.tools.users.access import SIGNED_IN_USER
+from baobab.tools.users.errors import SessionNotFound, UserBanned, WrongRefreshToken
+from baobab.tools.users.schemas import EndedSessions, Message, Sessions, Tokens
+from baobab.tools.users.sessions import (
+    build_tokens,
+    describe_session,
+    end_sessions,
+    exchange_token,
+    find_exchange,
+    list_sessions,
+    mint_access_token,
+)
+from baobab.tools.users.sign_in import name_user
+from baobab.tools.users.tables import FREEZES
+from baobab.tools.users.tools.passwords import WINDOW
+from baobab.tools.users.toolset import auth
+
+RefreshText = Annotated[str, Secret(200, min_length=1)]
+
+
+@auth.tool(
+    "POST /refresh",
+    access=EVERYBODY,
+    effect="write",
+    raises=(WrongRefreshToken, UserBanned),
+    limit=PerAddress(20, WINDOW, per_app=True),
+    audit=Audit("refresh_token_used", failed="refresh_token_failed", category="auth", resource="session"),
+    rest=Rest(examples={"refresh_token": "bb_ur_..."}),
+)
+async def auth_refresh(
+    call: Call,
+    app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
+    refresh_token: RefreshText,
+) -> Tokens:
+    """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one exchange.
+
+    The same token sent again within 10 seconds gets the same new token, so that a lost answer or a second tab signs
+    nobody out. Sent later, it ends the session with all its tokens.
+
+    refresh_token: the newest refresh token of the session.
+    """
+    exchange = await find_exchange(call, refresh_token)
+    name_user(call, exchange.user["id"])
+    access_token = await mint_access_token(call, exchange.user, exchange.session_id)
+    async with FREEZES.writing(call) as unit:
+        renewed = await exchange_token(call, unit, exchange)
+    return build_tokens(call, access_token, renewed)
+
+
+@auth.tool(
+    "POST /logout",
+    access=SIGNED_IN_USER,
+    effect="write",
+    audit=Audit("logout", category="auth", action="delete", resource="session"),
+)
+async def auth_logout(call: Call, app_id: AppId) -> Message:  # noqa: ARG001 - the call holds the app
+    """Sign the user out everywhere: refresh tokens and access tokens of all sessions stop to work, on every server."""
+    user_id = _user(call).user_id
+    async with FREEZES.writing(call) as unit:
+        await end_sessions(call, unit, user_id)
+    call.audit.resource_id = user_id
+    return {"message": "Logged out successfully"}
+
+
+@auth.tool("GET /sessions", access=SIGNED_IN_USER, effect="read")
+async def auth_sessions(call: Call, app_id: AppId) -> Sessions:
+    """List where the user is signed in, the most recently used first."""
+    caller = _user(call)
+    async with call.reading() as execute:
+        rows = await list_sessions(execute, app_id, caller.user_id, call.now)
+    return {"sessions": [describe_session(row, caller.session_id) for row in rows]}
+
+
+@auth.tool(
+    "DELETE /sessions/{session_id}",
+    access=SIGNED_IN_USER,
+    effect="write",
+    raises=(SessionNotFound,),
+    audit=Audit("session.end", category="auth", action="delete", resource="session"),
+)
+async def auth_session_end(call: Call, app_id: AppId, session_id: Uuid) -> EndedSessions:  # noqa: ARG001 - as above
+    """Sign the user out of one session: its tokens stop to work, those of the others go on."""
+    async with FREEZES.writing(call) as unit:
+        ended = await end_sessions(call, unit, _user(call).user_id, session_id)
+    if not ended:
+        raise SessionNotFound
+    call.audit.resource_id = session_id
+    return {"ended": ended}
+
+
+def _user(call: Call) -> EndUser:
+    assert isinstance(call.caller, EndUser)
+    return call.caller
