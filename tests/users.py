@@ -1,6 +1,7 @@
 """Users of an app for tests that are about something else: signed in, without passwords or mail."""
 
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from baobab.composition import Application
 from baobab.storage.tables import build_upsert
@@ -19,7 +20,7 @@ async def mint_user_token(
     stores = services.stores_of(app.region)
     role = claims.get("role", "user")
     user = {"app_id": app_id, "id": user_id, "email": f"{user_id}@users.test", "provider": "email", "created_at": now}
-    session_id = f"s-{user_id}"[:36]
+    session_id = session_id_of(user_id)
     session = {"app_id": app_id, "id": session_id, "user_id": user_id, "generation": 0, "method": "email"}
     session |= {"created_at": now, "refreshed_at": now, "expires_at": now.replace(year=now.year + 1)}
     async with stores.database.writing(lock=app_id) as connection:
@@ -29,3 +30,8 @@ async def mint_user_token(
             changes = {"role": role} if table is users else {"expires_at": row["expires_at"]}
             await connection.execute(upsert.on_conflict_do_update(index_elements=key, set_=changes))
     return await services.signers.mint(app_id, {"sub": user_id, "sid": session_id, **claims}, lifetime)
+
+
+def session_id_of(user_id: str) -> str:
+    """The session of a user who was made here."""
+    return str(uuid5(NAMESPACE_URL, user_id))

@@ -84,6 +84,9 @@ async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     async with application.services.database.writing() as connection:
         frozen = {"family": "agents", "app_id": "app_moving000000"}
         await connection.execute(insert(metadata.tables["app_freezes"]), frozen)
+        identity = {"app_id": world.app, "provider": "github", "provider_uid": "1", "user_id": "u"}
+        now = application.services.clock.now()
+        await connection.execute(insert(metadata.tables["user_identities"]), {**identity, "created_at": now})
 
 
 async def _create_thread(world: World) -> None:

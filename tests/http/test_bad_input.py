@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from baobab import tools
 from baobab.storage.tables import metadata
+from baobab.tools.core.auth.callers import Account, EndUser
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError
@@ -222,7 +223,7 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
 
 SAID_AS_ERROR = {"KvError", "MoveError", "AgentsError"}
 """Families whose `error` is the code."""
-FLAT = {"MediaError"}
+FLAT = {"MediaError", "AuthError"}
 """Families whose `error` is the message."""
 
 
@@ -297,7 +298,14 @@ async def test_bad_input_is_refused_and_changes_nothing(
     wants_token = not getattr(tool.access, "keys", True)
     home = (await world.ask("GET", "/platform/me", world.owner)).json["organizations"][0]["id"]
     pinned = scene.organization if "organization_id" in tool.rest.path_parameters else home
-    caller = scene.token if wants_token else await world.create_key(scene.token, organization_id=pinned)
+    of_user = tool.access.admits(EndUser(app.id, UUID)) and not tool.access.admits(Account(UUID, UUID))
+    caller = (
+        await world.user_headers(app, UUID)
+        if of_user
+        else scene.token
+        if wants_token
+        else await world.create_key(scene.token, organization_id=pinned)
+    )
     before = await count_rows(world)
     faults = []
     for sending in itertools.chain(bad_paths(tool, scene), bad_queries(tool, scene), bad_bodies(tool, scene)):

@@ -22,6 +22,7 @@ from sqlalchemy import select
 
 from baobab.tools.core.auth.tables import signing_keys
 from tests.http.installation import Answer, App, Installation, bearer_headers
+from tests.users import session_id_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,7 +52,8 @@ class Forge:
     @property
     def claims(self) -> dict[str, Any]:
         now = int(time.time())
-        return {"sub": ADA, "iss": f"baobab:app:{self.app.id}", "app_id": self.app.id, "iat": now, "exp": now + 600}
+        whose = {"sub": ADA, "sid": session_id_of(ADA), "iss": f"baobab:app:{self.app.id}", "app_id": self.app.id}
+        return {**whose, "iat": now, "exp": now + 600}
 
     def sign(self, header: Any, claims: Any) -> str:
         signed = f"{encode_part(header)}.{encode_part(claims)}"
@@ -72,7 +74,7 @@ def _drop_none(fields: dict[str, Any]) -> dict[str, Any]:
 
 async def build_forge(world: Installation, app: App) -> Forge:
     services = world.application.services
-    await services.signers.public_keys(app.id)
+    await world.user_headers(app, ADA)
     async with services.database.reading() as connection:
         row = (await connection.execute(select(signing_keys).where(signing_keys.c.owner == app.id))).one()
     private = json.loads(services.vault.open(row.private_jwk, f"signing_keys.private_jwk:{row.id}"))
@@ -284,9 +286,12 @@ async def test_an_app_cannot_speak_for_the_platform(world: Installation, forge: 
 
 async def test_a_user_is_no_account_whatever_the_token_claims(world: Installation, forge: Forge) -> None:
     me = (await world.ask("GET", "/platform/me", world.owner)).json
-    token = forge.token(sub=me["user"]["id"], org_id=me["organizations"][0]["id"], role="owner", scopes=["*"])
+    as_owner = {"org_id": me["organizations"][0]["id"], "role": "owner", "scopes": ["*"]}
+    token, nobodys = forge.token(**as_owner), forge.token(sub=me["user"]["id"], **as_owner)
     for path in ("/apps", "/platform/me", "/api-keys", f"/v1/{forge.app.id}/config", "/v1/organizations"):
         assert (await world.ask("GET", path, bearer_headers(token))).status == 403
+        # The app has no user with the account's id.
+        assert (await world.ask("GET", path, bearer_headers(nobodys))).status == 401
     assert (await world.ask("GET", forge.app.kv + "/_stats", bearer_headers(token))).status == 403
 
 

@@ -62,7 +62,10 @@ async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, curs
     guard=_GUARD,
 )
 async def mail_outbox_get(call: Call, app_id: AppId, mail_id: Uuid) -> OneMail:
-    """Read one mail to a user of an app, with its HTML."""
+    """Read one mail to a user of an app, with its HTML.
+
+    mail_id: the mail, by the `id` of op:mail_outbox_list.
+    """
     async with call.reading() as execute:
         row = (await execute(select(mails).where(mails.c.app_id == app_id, mails.c.id == mail_id))).first()
     if row is None:

@@ -13,6 +13,7 @@ from tests.http.installation import App, Installation, bearer_headers
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ADA, BOB = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
+EVE = "eeeeeeee-0000-4000-8000-000000000003"
 
 OK = {"public": 200, "authed": 200, "ada's": 200, "editors'": 200, "denied": 200, "unlisted": 200,
       "write authed": 204, "write ada's": 204, "write denied": 204, "batch": 200, "admin": 200,
@@ -132,7 +133,7 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
         "garbage anon key as bearer": bearer_headers("bb_anon_garbage"),
         "user ada": await world.user_headers(app, ADA),
         "user bob": await world.user_headers(app, BOB),
-        "an editor": await world.user_headers(app, BOB, role="editor"),
+        "an editor": await world.user_headers(app, EVE, role="editor"),
         "user of another app": await world.user_headers(other, ADA),
         "owner's token": await world.create_token(account, home),
         "owner's account key": world.owner,
@@ -245,8 +246,8 @@ async def test_what_a_key_does_for_a_user_is_written_down_as_the_keys(world: Ins
 
 
 async def test_a_user_whose_id_holds_the_separator_owns_nothing(world: Installation, scene: Scene) -> None:
-    user = await world.user_headers(scene.app, f"{ADA}:a")
-    answer = await world.ask("GET", f"{scene.app.kv}/user:{ADA}:a", user)
+    user = await world.user_headers(scene.app, "ada:a")
+    answer = await world.ask("GET", f"{scene.app.kv}/user:ada:a", user)
     assert (answer.status, answer.json["error"]) == (403, "forbidden")
 
 

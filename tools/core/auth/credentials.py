@@ -177,7 +177,7 @@ class Credentials:
         claims = await self._signers.verify(owner, token)
         # The token says which session it is of; whether that goes on, and what the user's role is now, says its row.
         session_id = claims.get("sid")
-        if not isinstance(session_id, str):
+        if not isinstance(session_id, str) or not isinstance(claims.get("role", "user"), str):
             raise InvalidUserToken
         role = await self._sessions.find_role(owner, claims["sub"], session_id)
         if role is None:

@@ -10,6 +10,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.pagination import Cursor, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, NameText, Text, Uuid
@@ -31,6 +32,7 @@ RoleName = Annotated[
     Text(60, pattern=r"^[a-z][a-z0-9_-]*$"),
     Field(description="A role of your own choosing: rules and agents ask for it by name.", examples=["editor"]),
 ]
+UserId = Annotated[Uuid, Field(description="The user, by the `id` of op:users_list.")]
 Reason = Annotated[str, Text(500)]
 
 
@@ -80,7 +82,7 @@ async def users_list(
     raises=(UserNotFound,),
     mcp=Mcp(keywords="one end user's record, role, ban; Benutzer ansehen; ver usuario"),
 )
-async def users_get(call: Call, app_id: AppId, user_id: Uuid) -> OneUser:
+async def users_get(call: Call, app_id: AppId, user_id: UserId) -> OneUser:
     """Read one user of an app."""
     async with call.reading() as execute:
         user = await find_user(execute, app_id, user_id=user_id)
@@ -108,7 +110,7 @@ async def users_get(call: Call, app_id: AppId, user_id: Uuid) -> OneUser:
 async def users_update(
     call: Call,
     app_id: AppId,
-    user_id: Uuid,
+    user_id: UserId,
     role: RoleName | None = None,
     display_name: DisplayName | None = None,
     banned: bool | None = None,
@@ -142,15 +144,25 @@ async def users_update(
     return {"user": _list_user(user)}
 
 
+async def _preview_deletion(call: Call, app_id: str, user_id: str) -> str:
+    async with call.reading() as execute:
+        user = await find_user(execute, app_id, user_id=user_id)
+        if user is None:
+            raise UserNotFound
+        sessions = len(await list_sessions(execute, app_id, user_id, call.now))
+    return f"Deletes the user {escape_name(user['email'])} and ends {sessions} session{'' if sessions == 1 else 's'}."
+
+
 @users.tool(
     "DELETE /admin/auth/users/{user_id}",
     access=_ADMIN,
     effect="destructive",
     raises=(UserNotFound,),
+    guard=Guard(preview=_preview_deletion),
     audit=Audit("auth.user.delete", category="auth", action="delete", resource="user"),
     mcp=Mcp(keywords="remove an end user, delete account, erase person; Benutzer löschen; eliminar usuario"),
 )
-async def users_delete(call: Call, app_id: AppId, user_id: Uuid) -> DeletedUser:
+async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUser:
     """Delete a user of an app with all sessions. What the user has made in the app stays."""
     async with FREEZES.writing(call) as unit:
         user = await find_user(unit.execute, app_id, user_id=user_id)
@@ -172,7 +184,7 @@ async def users_delete(call: Call, app_id: AppId, user_id: Uuid) -> DeletedUser:
     effect="read",
     mcp=Mcp(keywords="where a user is signed in, devices, active logins; Sitzungen, Geräte; sesiones, dispositivos"),
 )
-async def users_sessions(call: Call, app_id: AppId, user_id: Uuid) -> Sessions:
+async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions:
     """List where a user is signed in, the most recently used first."""
     async with call.reading() as execute:
         found = await list_sessions(execute, app_id, user_id, call.now)
@@ -182,11 +194,11 @@ async def users_sessions(call: Call, app_id: AppId, user_id: Uuid) -> Sessions:
 @users.tool(
     "DELETE /admin/auth/users/{user_id}/sessions",
     access=_ADMIN,
-    effect="destructive",
+    effect="write",
     audit=Audit("session.end", category="auth", action="delete", resource="user"),
     mcp=Mcp(keywords="sign a user out everywhere, log out, revoke tokens; abmelden; cerrar sesiones"),
 )
-async def users_sessions_end(call: Call, app_id: AppId, user_id: Uuid) -> EndedSessions:  # noqa: ARG001 - as above
+async def users_sessions_end(call: Call, app_id: AppId, user_id: UserId) -> EndedSessions:  # noqa: ARG001 - as above
     """Sign a user out everywhere: refresh tokens and access tokens of all sessions stop to work."""
     async with FREEZES.writing(call) as unit:
         ended = await end_sessions(call, unit, user_id)

@@ -26,7 +26,7 @@ from baobab.tools.users.toolset import auth
 
 WINDOW = 900
 
-DisplayName = Annotated[str, NameText(200)]
+DisplayName = Annotated[str, NameText(200), Field(description="What the app calls the user.")]
 Code = Annotated[
     str, Text(20, min_length=1), Field(description=f"The {DIGITS} digits that were mailed.", examples=["123456"])
 ]
@@ -54,7 +54,6 @@ async def auth_signup(
     """Make a user of an app and mail a code that verifies the address. Log in afterwards for tokens.
 
     email: the user's address; upper and lower case count as the same.
-    display_name: what the app calls the user.
     """
     check_password(password)
     password_hash = await hash_password(password)

@@ -55,7 +55,6 @@ async def auth_update_me(
 ) -> Profile:
     """Change the signed-in user's name, picture or password. A new password ends every other session.
 
-    display_name: what the app calls the user.
     current_password: the present password; needed to set a new one.
     """
     caller = call.caller
