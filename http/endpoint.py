@@ -11,7 +11,7 @@ from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams, stream_while_allowed
-from baobab.http.request import LARGE, LargeBodyParser, Request, read_object
+from baobab.http.request import LARGE, LargeBodyParser, Request, read_form, read_object
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decode_parameter
 from baobab.tools.core.auth.callers import Anonymous, Caller
@@ -23,6 +23,7 @@ from baobab.tools.core.rate_limits import network
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 
+_FORM = b"application/x-www-form-urlencoded"
 _OPEN = "_"
 """The value in a path that leaves a parameter to the body."""
 
@@ -72,6 +73,10 @@ class Endpoint:
         context = self._build_context(request, base_url)
         if self._takes_body:
             body = await self._read_body(request, receive, caller, arguments, context)
+            if self._rest.form:
+                # What a header gives, a page of another site must not.
+                known = set(self._rest.body_parameters) - self._rest.from_headers.keys()
+                body = {name: value for name, value in body.items() if name in known}
             if not self._elsewhere.isdisjoint(body):
                 raise self._build_misplaced_error()
             for name in self._rest.repeats & body.keys():
@@ -108,6 +113,8 @@ class Endpoint:
 
         arguments: the arguments from the path, the query string and the headers.
         """
+        if self._rest.form and (request.header(b"content-type") or b"").startswith(_FORM):
+            return await read_form(receive, request, self._rest.max_body)
         anonymous = isinstance(caller, Anonymous)
         largest = min(self._rest.max_body, LARGE) if anonymous else self._rest.max_body
         # Without a content-length, the body may be as large as is allowed.
@@ -166,8 +173,11 @@ class Endpoint:
 
     def _read_query(self, text: bytes) -> dict[str, Any]:
         if self._query is None:
-            self._query = query.build_readers(self.tool)
-        return query.read_query(text, self._query)
+            readers = query.build_readers(self.tool)
+            # What a header gives, whoever sends a browser here must not.
+            of_headers = self._rest.from_headers if self._rest.form else {}
+            self._query = {name: reader for name, reader in readers.items() if name not in of_headers}
+        return query.read_query(text, self._query, ignores_unknown=self._rest.form)
 
     async def _authenticate(self, request: Request) -> Caller:
         if not self.tool.access.credential:

@@ -24,8 +24,8 @@ def build_readers(tool: Tool) -> Mapping[str, Reader]:
     return {name: _build_reader(properties[name]) for name in (tool.rest.query_parameters if tool.rest else ())}
 
 
-def read_query(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
-    """Returns the arguments of a query string. Raises UnknownField or BadRequest."""
+def read_query(query: bytes, known: Mapping[str, Reader], *, ignores_unknown: bool = False) -> dict[str, Any]:
+    """Returns the arguments of a query string. Raises BadRequest, and UnknownField unless unknown ones are ignored."""
     values: dict[str, Any] = {}
     if not query:
         return values
@@ -39,6 +39,8 @@ def read_query(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
         name = _decode_text(raw_name)
         reader = known.get(name)
         if reader is None:
+            if ignores_unknown:
+                continue
             names = ", ".join(f"`{one}`" for one in known) or "none"
             raise UnknownField(
                 f"`{name[:60]}` is not a query parameter of this operation.",

@@ -7,6 +7,7 @@ import time
 from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 from pydantic_core import from_json
 
@@ -24,6 +25,7 @@ LARGE = 2**20
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = f"req_{secrets.token_hex(5)}"
 _COUNTER = itertools.count(1)
+_MOST_FIELDS = 100
 _MORE_IDENTITY = frozenset((b"apikey", b"x-organization-id", b"x-platform-as-user"))
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 
@@ -144,6 +146,24 @@ async def read_object(receive: Any, request: Request, max_bytes: int, parser: La
     """Reads the JSON object of a body; an empty body is an empty object. Raises BodyTooLarge, MalformedBody,
     ClientGone.
     """
+    raw = await _read_raw(receive, request, max_bytes)
+    if len(raw) > LARGE:
+        return await parser.parse(raw)
+    return parse_object(raw) if raw else {}
+
+
+async def read_form(receive: Any, request: Request, max_bytes: int) -> dict[str, Any]:
+    """Reads a form that a browser has posted; of a repeated field the last one counts. Raises BodyTooLarge,
+    MalformedBody, ClientGone.
+    """
+    raw = await _read_raw(receive, request, min(max_bytes, LARGE))
+    try:
+        return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
+    except ValueError as exc:
+        raise MalformedBody("The body is not a valid form.") from exc
+
+
+async def _read_raw(receive: Any, request: Request, max_bytes: int) -> bytes:
     if request.content_length > max_bytes:
         raise _build_too_large(max_bytes)
     message = await receive()
@@ -161,9 +181,7 @@ async def read_object(receive: Any, request: Request, max_bytes: int, parser: La
         raise ClientGone
     if len(raw) > max_bytes:
         raise _build_too_large(max_bytes)
-    if len(raw) > LARGE:
-        return await parser.parse(raw)
-    return parse_object(raw) if raw else {}
+    return bytes(raw)
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:

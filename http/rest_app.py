@@ -138,7 +138,8 @@ class RestApp:
         methods, request.path_values = match
         method = request.method
         tool = request.tool = _select_tool(methods, method)
-        if request.origin is not None:
+        is_navigation = tool.rest is not None and tool.rest.form
+        if request.origin is not None and not is_navigation:
             request.headers += await self._origins.cors_headers(request, request.get_captured(tool.app_parameter))
         if method == "OPTIONS":
             return await _answer_options(request, methods)

@@ -34,6 +34,7 @@ HOPELESS: list[tuple[str, dict[str, Any], str]] = [
     ("moves_abort", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("kv_flush", {}, "CONFIRM_REQUIRED"),
     ("users_delete", {"user_id": RUN}, "RESOURCE_NOT_FOUND"),
+    ("users_providers_delete", {"provider": "google"}, "RESOURCE_NOT_FOUND"),
 ]
 HOPELESS_ELSEWHERE: list[tuple[str, dict[str, Any], str]] = [
     ("gateway_response_delete", {"response_id": "resp_0123456789abcdef01234567"}, "RESPONSE_NOT_FOUND"),

@@ -29,6 +29,8 @@ class RestBinding:
     headers: Mapping[str, str]
     from_headers: Mapping[str, str] = field(default_factory=dict)
     """Parameters that a header of the request gives where the query does not, with its name in lower case."""
+    form: bool = False
+    """Whether browsers come here from other sites: with a form for a body, or unknown parameters in the query."""
     socket: bool = False
     """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
     repeats: frozenset[str] = frozenset()

@@ -44,6 +44,8 @@ class Rest:
     repeats: parameters of the path that the body may name too, where it is the body of another operation. The path
     must say the same, or `_`.
     also: further paths below the family's base, for clients that write a part of the path themselves.
+    form: browsers come here from other sites: a body may be a form, fields and parameters that are not known are left
+    out, and the origin of the page is not looked at.
     socket: its result is a Stream, whose pieces are the frames of a WebSocket.
     examples: of fields of the body, by name.
     """
@@ -57,6 +59,7 @@ class Rest:
     from_headers: Mapping[str, str] = field(default_factory=dict)
     repeats: Sequence[str] = ()
     also: Sequence[str] = ()
+    form: bool = False
     socket: bool = False
     examples: Mapping[str, Any] = field(default_factory=dict)
 
@@ -388,6 +391,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         max_body=rest.max_body,
         headers=rest.headers,
         from_headers=rest.from_headers,
+        form=rest.form,
         socket=rest.socket,
         repeats=frozenset(rest.repeats),
         also=tuple(base + path for path in rest.also),

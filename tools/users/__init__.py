@@ -1,8 +1,17 @@
 """Users of apps: sign-in, sessions and their administration."""
 
 from baobab.tools.users import jobs
-from baobab.tools.users.tools import administration, magic_links, passwords, profile, sessions, signing_keys
+from baobab.tools.users.tools import (
+    administration,
+    magic_links,
+    oauth,
+    passwords,
+    profile,
+    providers,
+    sessions,
+    signing_keys,
+)
 from baobab.tools.users.toolset import auth, users
 
 TOOLSETS = (auth, users)
-MODULES = (passwords, magic_links, sessions, profile, administration, signing_keys, jobs)
+MODULES = (passwords, magic_links, sessions, profile, oauth, administration, providers, signing_keys, jobs)

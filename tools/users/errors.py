@@ -8,6 +8,7 @@ from baobab.tools.core.errors import (
     AlreadyExists,
     BadRequest,
     BaobabError,
+    Conflict,
     Forbidden,
     InvalidUserToken,
     NotFound,
@@ -90,6 +91,40 @@ class CodeExpired(WrongCode):
 class WrongUserPassword(Forbidden):
     summary = "`current_password` is not this user's password."
     remediation = "Send the user's present password as `current_password`, or use op:auth_forgot_password."
+
+
+class ProviderNotFound(NotFound):
+    summary = "The app has no such sign-in provider, or it is switched off."
+    remediation = "List the providers with op:users_providers_list; add one with op:users_providers_create."
+
+
+class ProviderExists(AlreadyExists):
+    summary = "The app has this provider already."
+    remediation = "Change it with op:users_providers_update."
+
+
+class ProviderIncomplete(BadRequest):
+    code = "VALIDATION_MISSING_FIELD"
+    summary = "The provider needs more than was sent."
+    remediation = "Send what the message names."
+
+
+class RedirectRefused(BadRequest):
+    code = "AUTH_REDIRECT_REFUSED"
+    summary = "The app does not allow this `redirect_to`."
+    remediation = "Add its origin with op:config_cors; addresses on this machine need no entry."
+
+
+class OAuthFailed(BadRequest):
+    code = "AUTH_OAUTH_FAILED"
+    summary = "OAuth error: the provider did not sign the user in."
+    remediation = "Begin again at the start of the flow; if it stays, check the provider's settings and its own log."
+
+
+class AddressInUse(Conflict):
+    code = "oauth_identity_already_linked"
+    summary = "A user of the app has this e-mail address, and not both sides have verified it."
+    remediation = "Sign in as that user by password or mailed code, verify the address, and try again."
 
 
 class UserNotFound(NotFound):

@@ -125,3 +125,46 @@ class RotatedKeys(TypedDict):
 
     kid: Annotated[str, Field(description="The key that signs from now on.")]
     keys: list[dict[str, Any]]
+
+
+class Provider(TypedDict):
+    """An OAuth provider of an app; its secret is never shown."""
+
+    id: str
+    app_id: str
+    provider: str
+    client_id: str
+    callback_url: Annotated[str, Field(description="The address to register with the provider.")]
+    redirect_uris: list[str]
+    scopes: list[str]
+    authorization_url: str | None
+    token_url: str | None
+    userinfo_url: str | None
+    enabled: bool
+    provider_metadata: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+class ProviderSaved(TypedDict):
+    message: str
+    config: Provider
+
+
+class OneProvider(TypedDict):
+    config: Provider
+
+
+class Providers(TypedDict):
+    configs: list[Provider]
+
+
+class ProviderDeleted(TypedDict):
+    message: str
+    provider: str
+
+
+class SentOn(TypedDict):
+    """Where the browser is sent, as the header `Location` says too."""
+
+    location: str

@@ -2,14 +2,14 @@
 
 from typing import Any, cast
 
-from sqlalchemy import update
+from sqlalchemy import delete, select, update
 
 from baobab.storage.database import Unit
 from baobab.tools.core.call import Call
 from baobab.tools.users.errors import UserBanned
 from baobab.tools.users.schemas import SignedIn, UserProfile
 from baobab.tools.users.sessions import build_tokens, end_sessions, mint_access_token, start_session
-from baobab.tools.users.tables import FREEZES, users
+from baobab.tools.users.tables import FREEZES, user_identities, users
 
 AUTHENTICATED = "user.authenticated"
 """The event of a sign-in or sign-up: it tells what the app's post-auth hook is told (document 1)."""
@@ -42,7 +42,15 @@ async def sign_in(
 
 
 async def confirm_address(unit: Unit, app_id: str, user_id: str, **changes: Any) -> None:
-    """Marks the address of a user as verified, and makes further changes to the row."""
+    """Marks the address of a user as verified, and makes further changes to the row.
+
+    Identities of providers that were attached while nobody had verified the address go: they may be somebody else's.
+    """
+    unverified = select(users.c.id).where(
+        users.c.app_id == app_id, users.c.id == user_id, users.c.email_verified.is_(False)
+    )
+    theirs = (user_identities.c.app_id == app_id, user_identities.c.user_id.in_(unverified))
+    await unit.execute(delete(user_identities).where(*theirs))
     is_this = (users.c.app_id == app_id, users.c.id == user_id)
     await unit.execute(update(users).where(*is_this).values(email_verified=True, **changes))
 

@@ -1,8 +1,8 @@
 """The rows of an app's users, in the database of the app's region."""
 
-from sqlalchemy import Boolean, Column, Index, Integer, String, Table, Text, UniqueConstraint, false
+from sqlalchemy import Boolean, Column, Index, Integer, String, Table, Text, UniqueConstraint, false, true
 
-from baobab.storage.tables import Instant, metadata
+from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.tools.core.app_data import AppTable
 from baobab.tools.core.app_freezes import Freezes
 
@@ -76,4 +76,26 @@ user_codes = Table(
     Column("used_at", Instant),
 )
 
-APP_TABLES = (AppTable(users), AppTable(user_identities), AppTable(user_sessions), AppTable(user_codes))
+user_providers = Table(
+    "user_providers",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("id", _ID, primary_key=True),
+    Column("provider", String(40), nullable=False),
+    Column("client_id", String(500), nullable=False),
+    Column("client_secret", Sealed, nullable=False),
+    Column("redirect_uris", Json, nullable=False),
+    Column("scopes", Json, nullable=False),
+    # Null for a built-in provider, whose addresses are known.
+    Column("authorization_url", String(2000)),
+    Column("token_url", String(2000)),
+    Column("userinfo_url", String(2000)),
+    # There may be a private key in it.
+    Column("provider_metadata", Sealed, nullable=False),
+    Column("enabled", Boolean, nullable=False, server_default=true()),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    UniqueConstraint("app_id", "provider"),
+)
+
+APP_TABLES = tuple(AppTable(table) for table in (user_providers, users, user_identities, user_sessions, user_codes))

@@ -27,6 +27,14 @@ POLICY = {
     "auth_me": USERS,
     "auth_update_me": USERS,
     "auth_jwks": PUBLIC,
+    "auth_oauth_start": PUBLIC,
+    "auth_oauth_callback": PUBLIC,
+    "auth_oauth_callback_form": PUBLIC,
+    "users_providers_create": ADMINS,
+    "users_providers_list": RUNNERS,
+    "users_providers_get": RUNNERS,
+    "users_providers_update": ADMINS,
+    "users_providers_delete": ADMINS,
     "users_rotate_keys": ADMINS,
     "users_list": RUNNERS,
     "users_get": RUNNERS,
@@ -99,3 +107,31 @@ async def for_users_update(world: World, caller: Caller) -> dict[str, Any]:
 
 
 for_users_get = for_users_delete = for_users_sessions = for_users_sessions_end = _for_user
+
+
+def _build_provider(world: World) -> dict[str, Any]:
+    urls = {f"{kind}_url": "https://id.example.com/x" for kind in ("authorization", "token", "userinfo")}
+    name = world.new_name("provider")
+    return {"provider": name, "client_id": "c", "client_secret": "s", "redirect_uris": [], **urls}
+
+
+async def for_users_providers_create(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, **_build_provider(world)}
+
+
+async def _for_provider(world: World, caller: Caller) -> dict[str, Any]:
+    wanted = _build_provider(world)
+    await world.request("POST", f"/v1/{world.app}/auth/oauth-config", world.owner.headers, **wanted)
+    return {"app_id": world.app, "provider": wanted["provider"]}
+
+
+async def for_users_providers_update(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await _for_provider(world, caller), "enabled": True}
+
+
+async def for_auth_oauth_callback(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "provider": "google", "code": "c", "state": "s"}
+
+
+for_users_providers_get = for_users_providers_delete = for_auth_oauth_start = _for_provider
+for_auth_oauth_callback_form = for_auth_oauth_callback

@@ -1,0 +1,398 @@
+"""Sign-in with OAuth providers: whole flows against a provider on this machine, and what a forger may try."""
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import ECKey, RSAKey
+from sqlalchemy import select
+
+from baobab.tools.users.tables import user_providers
+from tests.conftest import Baobab
+
+APP_SITE = "https://shop.example.com"
+CLIENT = {"client_id": "client", "client_secret": "a secret", "redirect_uris": []}
+EC_KEY = ECKey.generate_key("P-256", {"kid": "ec", "use": "sig"})
+RSA_KEY = RSAKey.generate_key(2048, {"kid": "rsa", "use": "sig"})
+
+
+def encode_part(value: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+@dataclass
+class Provider:
+    """An OAuth provider that gives a code to whoever comes, and says of each user what a test tells it to."""
+
+    url: str = ""
+    claims: dict[str, Any] = field(default_factory=dict)
+    profile: Any = field(default_factory=dict)
+    emails: Any = field(default_factory=list)
+    key: Any = field(default_factory=lambda: EC_KEY)
+    header: dict[str, Any] = field(default_factory=dict)
+    keys: list[Any] = field(default_factory=lambda: [RSA_KEY, EC_KEY])
+    issued: dict[str, dict[str, str]] = field(default_factory=dict)
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    jwks_requests: int = 0
+
+    def authorize(self, address: str) -> dict[str, str]:
+        """What the browser brings back from the sign-in page at an address."""
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert asked["response_type"] == "code"
+        code = f"code-{len(self.issued)}"
+        self.issued[code] = asked
+        return {"code": code, "state": asked["state"]}
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/token", self.answer_token),
+            web.get("/userinfo", self.answer_profile),
+            web.get("/userinfo/emails", self.answer_emails),
+            web.get("/jwks", self.answer_keys),
+        ]
+
+    async def answer_token(self, request: web.Request) -> web.Response:
+        form = {name: str(value) for name, value in (await request.post()).items()}
+        self.seen.append({**form, "basic": request.headers.get("authorization")})
+        asked = self.issued.pop(form["code"], None)
+        if asked is None or form["redirect_uri"] != asked["redirect_uri"]:
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        if "code_challenge" in asked:
+            digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+            assert base64.urlsafe_b64encode(digest).decode().rstrip("=") == asked["code_challenge"]
+        now = int(time.time())
+        claims = {"iss": self.url, "aud": "client", "iat": now, "exp": now + 60, "sub": "u1", **self.claims}
+        if "nonce" in asked:
+            claims = {"nonce": asked["nonce"], **claims}
+        return web.json_response({"access_token": "provider's", "id_token": self.sign(claims)})
+
+    def sign(self, claims: dict[str, Any]) -> str:
+        algorithm = self.header.get("alg") or ("RS256" if self.key is RSA_KEY else "ES256")
+        if algorithm in ("none", "HS256"):
+            signed = f"{encode_part(self.header)}.{encode_part(claims)}"
+            # With the public key as the secret: a verifier that trusts the header takes it.
+            mac = hmac.digest(RSA_KEY.as_pem(private=False), signed.encode(), "sha256")
+            return f"{signed}." + ("" if algorithm == "none" else base64.urlsafe_b64encode(mac).decode().rstrip("="))
+        header = {"alg": algorithm, "kid": self.key.kid, **self.header}
+        return jwt.encode(header, claims, self.key, algorithms=[algorithm])
+
+    async def answer_profile(self, request: web.Request) -> web.Response:
+        assert request.headers["authorization"] == "Bearer provider's"
+        return web.json_response(self.profile)
+
+    async def answer_emails(self, request: web.Request) -> web.Response:
+        return web.json_response(self.emails)
+
+    async def answer_keys(self, request: web.Request) -> web.Response:
+        self.jwks_requests += 1
+        keys = [key.as_dict(private=False) for key in self.keys]
+        return web.json_response({"keys": [{"kty": "EC", "crv": "P-1", "kid": "odd"}, {"kty": "new"}, *keys]})
+
+
+@contextlib.asynccontextmanager
+async def open_provider() -> AsyncIterator[Provider]:
+    provider, application = Provider(), web.Application()
+    application.add_routes(provider.routes())
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield provider
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+def settings(settings: dict[str, str]) -> dict[str, str]:
+    return {**settings, "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with open_provider() as opened:
+        yield opened
+
+
+@dataclass
+class Site:
+    """An app whose users sign in with a provider, and a browser."""
+
+    baobab: Baobab
+    provider: Provider
+    app: str
+
+    async def configure(self, slug: str = "google", *, id_token: bool = True, **further: Any) -> Any:
+        urls = {name: f"{self.provider.url}/{path}" for name, path in (
+            ("authorization_url", "authorize"), ("token_url", "token"), ("userinfo_url", "userinfo")
+        )}  # fmt: skip
+        metadata = {"issuer": self.provider.url, "jwks_url": f"{self.provider.url}/jwks"} if id_token else {}
+        body = {
+            "provider": slug,
+            **CLIENT,
+            **urls,
+            "provider_metadata": metadata | further.pop("metadata", {}),
+            **further,
+        }
+        made = await self.baobab.client.post(self.config, json=body, headers=self.baobab.owner)
+        assert made.status_code == 201, made.text
+        return made.json()["config"]
+
+    @property
+    def config(self) -> str:
+        return f"/v1/{self.app}/auth/oauth-config"
+
+    async def start(self, slug: str = "google", **query: str) -> Any:
+        return await self.baobab.client.get(f"/auth/{self.app}/oauth/{slug}", params=query)
+
+    async def come_back(self, slug: str, returned: dict[str, str], started: Any, *, post: bool = False) -> Any:
+        path, cookie = f"/auth/{self.app}/oauth/{slug}/callback", started.headers["set-cookie"].partition(";")[0]
+        # The cookie is sent by hand: a client that keeps cookies would bring those of other tests.
+        self.baobab.client.cookies.clear()
+        if post:
+            headers = {"cookie": cookie, "origin": "https://appleid.apple.com"}
+            return await self.baobab.client.post(path, data={**returned, "more": "1"}, headers=headers)
+        query = {**returned, "authuser": "0"}
+        return await self.baobab.client.get(path, params=query, headers={"cookie": cookie})
+
+    async def sign_in(self, slug: str = "google", **query: str) -> Any:
+        started = await self.start(slug, **query)
+        assert started.status_code == 302, started.text
+        returned = self.provider.authorize(started.headers["location"])
+        return await self.come_back(slug, returned, started)
+
+
+@pytest.fixture
+async def site(baobab: Baobab, provider: Provider) -> Site:
+    return Site(baobab, provider, await baobab.create_app())
+
+
+@pytest.mark.parametrize("key", [EC_KEY, RSA_KEY], ids=["ES256", "RS256"])
+async def test_a_user_comes_back_signed_in_with_tokens_in_the_query(site: Site, key: Any) -> None:
+    await site.configure()
+    body = {"allowed_origins": [APP_SITE]}
+    await site.baobab.client.patch(f"/v1/{site.app}/config/cors", json=body, headers=site.baobab.owner)
+    site.provider.key = key
+    site.provider.claims = {"email": "Ada@example.com", "email_verified": True, "name": "Ada"}
+    back = await site.sign_in(redirect_to=f"{APP_SITE}/welcome?page=1")
+    assert back.status_code == 302, back.text
+    address = urlsplit(back.headers["location"])
+    query = {name: values[0] for name, values in parse_qs(address.query).items()}
+    assert (f"{address.scheme}://{address.netloc}{address.path}", query["page"]) == (f"{APP_SITE}/welcome", "1")
+    assert (query["expires_in"], query["token_type"]) == ("3600", "Bearer")
+    assert back.headers["referrer-policy"] == "no-referrer"
+    me = await site.baobab.client.get(
+        f"/auth/{site.app}/me", headers={"authorization": f"Bearer {query['access_token']}"}
+    )
+    assert me.json()["email"] == "ada@example.com"
+    assert (me.json()["email_verified"], me.json()["provider"], me.json()["display_name"]) == (True, "google", "Ada")
+    again = (await site.sign_in()).json()
+    assert again["user"]["id"] == me.json()["id"]
+    refreshed = await site.baobab.client.post(
+        f"/auth/{site.app}/refresh", json={"refresh_token": query["refresh_token"]}
+    )
+    assert refreshed.status_code == 200
+
+
+async def test_a_secret_is_sealed_and_never_answered(site: Site) -> None:
+    made = await site.configure("apple", metadata={"teamId": "T", "keyId": "K", "privateKey": "private text"})
+    listed = (await site.baobab.client.get(site.config, headers=site.baobab.owner)).json()["configs"]
+    one = (await site.baobab.client.get(f"{site.config}/apple", headers=site.baobab.owner)).json()["config"]
+    assert made == one == listed[0]
+    assert made["scopes"] == ["name", "email"]
+    assert made["callback_url"] == f"http://127.0.0.1:8000/auth/{site.app}/oauth/apple/callback"
+    assert made["provider_metadata"] == {**made["provider_metadata"], "teamId": "T", "privateKey": "(hidden)"}
+    async with site.baobab.application.services.regions["local"].database.reading() as connection:
+        (row,) = (await connection.execute(select(user_providers).where(user_providers.c.app_id == site.app))).all()
+    for text in ("a secret", "private text"):
+        assert text not in json.dumps(made)
+        assert text not in row.client_secret + row.provider_metadata
+
+
+async def test_apple_answers_with_a_form_and_tells_the_name_once(site: Site) -> None:
+    key = ECKey.generate_key("P-256")
+    metadata = {"teamId": "TEAM", "keyId": "KEY", "privateKey": key.as_pem(private=True).decode()}
+    await site.configure("apple", metadata=metadata)
+    site.provider.claims = {"email": "ada@example.com", "email_verified": "true"}
+    started = await site.start("apple")
+    asked = parse_qs(urlsplit(started.headers["location"]).query)
+    assert asked["response_mode"] == ["form_post"]
+    returned = site.provider.authorize(started.headers["location"])
+    posted = {**returned, "user": json.dumps({"name": {"firstName": "Ada", "lastName": "Lovelace"}})}
+    back = await site.come_back("apple", posted, started, post=True)
+    assert back.status_code == 200, back.text
+    assert back.json()["user"]["display_name"] == "Ada Lovelace"
+    secret = jwt.decode(site.provider.seen[0]["client_secret"], key, algorithms=["ES256"])
+    assert (secret.header["kid"], secret.claims["iss"], secret.claims["sub"]) == ("KEY", "TEAM", "client")
+
+
+async def test_github_tells_the_address_in_a_list_of_its_own(site: Site) -> None:
+    await site.configure("github", id_token=False)
+    site.provider.profile = {"id": 7, "login": "ada", "email": "typed@example.com"}
+    site.provider.emails = [
+        {"email": "old@example.com", "primary": False, "verified": True},
+        {"email": "ada@example.com", "primary": True, "verified": True},
+    ]
+    user = (await site.sign_in("github")).json()["user"]
+    assert (user["email"], user["email_verified"], user["display_name"]) == ("ada@example.com", True, "ada")
+
+
+async def test_x_gets_the_secret_in_a_header_and_its_users_an_address_of_ours(site: Site) -> None:
+    await site.configure("x", id_token=False)
+    site.provider.profile = {"data": {"id": "9", "username": "ada", "name": "Ada"}}
+    user = (await site.sign_in("x")).json()["user"]
+    assert (user["email"], user["email_verified"]) == ("ada@users.noreply.x.local", False)
+    assert site.provider.seen[0]["basic"] == "Basic " + base64.b64encode(b"client:a secret").decode()
+    assert "client_secret" not in site.provider.seen[0]
+
+
+@pytest.mark.parametrize(
+    ("slug", "profile", "verified"),
+    [
+        ("discord", {"id": "1", "username": "a", "email": "a@example.com", "verified": True}, True),
+        ("facebook", {"id": "1", "name": "a", "email": "a@example.com"}, False),
+        ("microsoft", {"id": "1", "displayName": "a", "mail": "a@example.com"}, False),
+        ("company", {"sub": "1", "name": "a", "email": "a@example.com", "email_verified": True}, True),
+    ],
+)
+async def test_each_provider_vouches_for_what_it_can(site: Site, slug: str, profile: Any, verified: bool) -> None:
+    await site.configure(slug, id_token=False)
+    site.provider.profile = profile
+    user = (await site.sign_in(slug)).json()["user"]
+    assert (user["email"], user["email_verified"], user["display_name"]) == ("a@example.com", verified, "a")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"claims": {"aud": "another client"}},
+        {"claims": {"iss": "https://evil.example"}},
+        {"claims": {"exp": 1}},
+        {"claims": {"nonce": "of another flow"}},
+        {"claims": {"sub": ""}},
+        {"header": {"alg": "none"}},
+        {"key": ECKey.generate_key("P-256", {"kid": "ec"})},
+        {"header": {"alg": "HS256", "kid": "rsa"}},
+    ],
+    ids=["audience", "issuer", "expired", "nonce", "nobody", "unsigned", "another key", "public key as secret"],
+)
+async def test_a_forged_id_token_signs_nobody_in(site: Site, forged: dict[str, Any]) -> None:
+    await site.configure()
+    for name, value in forged.items():
+        setattr(site.provider, name, value)
+    back = await site.sign_in()
+    assert back.status_code == 400, back.text
+    assert back.json()["error"].startswith("OAuth error: the provider")
+    users = await site.baobab.client.get(f"/v1/{site.app}/admin/auth/users", headers=site.baobab.owner)
+    assert users.json()["users"] == []
+
+
+async def test_new_keys_of_a_provider_are_asked_for_at_most_twice_a_minute(site: Site) -> None:
+    await site.configure()
+    site.provider.key = ECKey.generate_key("P-256", {"kid": "unknown"})
+    for _ in range(4):
+        assert (await site.sign_in()).status_code == 400
+    assert site.provider.jwks_requests == 1
+
+
+async def test_only_the_browser_that_began_comes_back_and_only_once(site: Site) -> None:
+    await site.configure()
+    site.provider.claims = {"email": "ada@example.com"}
+    mine, others = await site.start(), await site.start()
+    returned = site.provider.authorize(mine.headers["location"])
+    callback = f"/auth/{site.app}/oauth/google/callback"
+    cookie = mine.headers["set-cookie"].partition(";")[0]
+    site.baobab.client.cookies.clear()
+    for query, headers in (
+        (returned, {}),
+        ({**returned, "cookies": cookie}, {}),
+        (returned, {"cookie": others.headers["set-cookie"].partition(";")[0]}),
+        ({"code": returned["code"]}, {"cookie": cookie}),
+        ({**returned, "state": returned["state"][:-1] + "_"}, {"cookie": cookie}),
+        ({"state": returned["state"]}, {"cookie": cookie}),
+        ({"state": returned["state"], "error": "access_denied"}, {"cookie": cookie}),
+    ):
+        refused = await site.baobab.client.get(callback, params=query, headers=headers)
+        assert (refused.status_code, refused.json()["error"][:12]) == (400, "OAuth error:"), query
+    assert site.provider.seen == []
+    back = await site.come_back("google", returned, mine)
+    assert back.status_code == 200
+    assert "Max-Age=0" in back.headers["set-cookie"]
+    assert (await site.come_back("google", returned, mine)).status_code == 400
+
+
+async def test_a_flow_of_one_app_does_not_end_in_another(site: Site) -> None:
+    await site.configure()
+    other = Site(site.baobab, site.provider, await site.baobab.create_app())
+    await other.configure()
+    started = await site.start()
+    returned = site.provider.authorize(started.headers["location"])
+    back = await other.come_back("google", returned, started)
+    assert (back.status_code, back.json()["error"]) == (400, "OAuth error: state mismatch")
+
+
+@pytest.mark.parametrize(
+    "redirect_to",
+    [
+        "https://evil.example/",
+        f"{APP_SITE}.evil.example/",
+        "https://shop.example.com@evil.example/",
+        "javascript:alert(1)",
+        "//evil.example",
+        "https://evil.example\\@shop.example.com/",
+        "http://shop.example.com/",
+        f"{APP_SITE}/#a",
+    ],
+)
+async def test_tokens_go_to_allowed_origins_only(site: Site, redirect_to: str) -> None:
+    await site.configure()
+    body = {"allowed_origins": [APP_SITE]}
+    await site.baobab.client.patch(f"/v1/{site.app}/config/cors", json=body, headers=site.baobab.owner)
+    refused = await site.start(redirect_to=redirect_to)
+    assert (refused.status_code, refused.json()["code"]) == (400, "AUTH_REDIRECT_REFUSED")
+    assert (await site.start(redirect_to="http://localhost:3000/x")).status_code == 302
+
+
+async def test_an_identity_joins_a_user_only_if_both_sides_have_verified_the_address(site: Site) -> None:
+    await site.configure()
+    ada = {"email": "ada@example.com", "password": "correct Horse 7!"}
+    await site.baobab.client.post(f"/auth/{site.app}/signup", json=ada)
+    site.provider.claims = {"email": ada["email"], "email_verified": True}
+    refused = await site.sign_in()
+    assert (refused.status_code, refused.json()["code"]) == (409, "oauth_identity_already_linked")
+    outbox = (await site.baobab.client.get(f"/v1/{site.app}/auth/outbox", headers=site.baobab.owner)).json()
+    code = outbox["mails"][0]["text"].split("\n\n")[1].strip()
+    body = {"email": ada["email"], "code": code}
+    assert (await site.baobab.client.post(f"/auth/{site.app}/verify-email", json=body)).status_code == 200
+    site.provider.claims = {"email": ada["email"], "email_verified": False}
+    assert (await site.sign_in()).status_code == 409
+    site.provider.claims = {"email": ada["email"], "email_verified": True}
+    joined = (await site.sign_in()).json()["user"]
+    signed_in = await site.baobab.client.post(f"/auth/{site.app}/login", json=ada)
+    assert signed_in.json()["user"]["id"] == joined["id"]
+
+
+async def test_a_provider_that_is_switched_off_or_unknown_is_not_found(site: Site) -> None:
+    await site.configure()
+    switched = await site.baobab.client.patch(
+        f"{site.config}/google", json={"enabled": False}, headers=site.baobab.owner
+    )
+    assert switched.json()["config"]["enabled"] is False
+    assert (await site.start()).status_code == 404
+    assert (await site.start("github")).status_code == 404
+    deleted = await site.baobab.client.delete(f"{site.config}/google", headers=site.baobab.owner)
+    assert deleted.json() == {"message": "OAuth provider removed", "provider": "google"}
+    incomplete = {"provider": "mine", **CLIENT}
+    refused = await site.baobab.client.post(site.config, json=incomplete, headers=site.baobab.owner)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")

@@ -1,0 +1,196 @@
+"""/auth/{app_id}/oauth: sign-in with an OAuth provider, by way of the user's browser."""
+
+from typing import Annotated, Any
+from urllib.parse import urlencode, urlsplit
+
+from pydantic import Field
+from sqlalchemy import insert, select
+
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.secret import NotSecret
+from baobab.tools.core.toolset import Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.users.errors import (
+    AddressInUse,
+    OAuthFailed,
+    ProviderNotFound,
+    RedirectRefused,
+    UserBanned,
+    UserExists,
+)
+from baobab.tools.users.oauth_flow import ProviderClient, begin_flow, is_redirect_allowed, resume_flow
+from baobab.tools.users.provider_kinds import ProviderUser
+from baobab.tools.users.providers import ProviderAccount, build_callback, find_row, open_account
+from baobab.tools.users.rows import build_user, find_user, insert_user
+from baobab.tools.users.schemas import SentOn, SignedIn
+from baobab.tools.users.sign_in import sign_in
+from baobab.tools.users.tables import FREEZES, user_identities
+from baobab.tools.users.tools.passwords import WINDOW
+from baobab.tools.users.tools.providers import Slug
+from baobab.tools.users.toolset import auth
+
+RedirectTo = Annotated[str, Text(2000, min_length=1)]
+Value = Annotated[str, Text(4000), NotSecret("it is good for one exchange, with this client's secret")]
+Cookies = Annotated[str, Text(16_000), Field(description="The browser's cookies; they come by themselves.")]
+
+_LIMIT = PerAddress(60, WINDOW, per_app=True)
+_AUDIT = Audit("oauth_login", category="auth", action="create", resource="session")
+_RAISES = (ProviderNotFound, OAuthFailed, AddressInUse, UserBanned, UserExists)
+
+
+def _status(result: Any) -> int:
+    return 302 if "location" in result else 200
+
+
+_CALLBACK = Rest(status=_status, statuses=(200, 302), form=True, from_headers={"cookies": "cookie"})
+
+
+@auth.tool(
+    "GET /oauth/{provider}",
+    access=EVERYBODY,
+    effect="read",
+    raises=(ProviderNotFound, RedirectRefused),
+    limit=_LIMIT,
+    rest=Rest(status=302),
+)
+async def auth_oauth_start(call: Call, app_id: AppId, provider: Slug, redirect_to: RedirectTo | None = None) -> SentOn:
+    """Send the browser to a provider's sign-in. It comes back signed in.
+
+    redirect_to: where the browser goes in the end, with `access_token`, `refresh_token`, `expires_in` and `token_type`
+        in the query. Its origin must be among the app's allowed origins, or be this machine. Left out, the tokens are
+        answered as JSON.
+    """
+    if redirect_to is not None and not is_redirect_allowed(call, redirect_to):
+        raise RedirectRefused
+    address, cookie = begin_flow(call, await _load_account(call, app_id, provider), redirect_to)
+    call.headers = [(b"location", address.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
+    return {"location": address}
+
+
+@auth.tool(
+    "GET /oauth/{provider}/callback",
+    access=EVERYBODY,
+    effect="write",
+    raises=_RAISES,
+    limit=_LIMIT,
+    audit=_AUDIT,
+    rest=_CALLBACK,
+)
+async def auth_oauth_callback(
+    call: Call,
+    app_id: AppId,
+    provider: Slug,
+    code: Value | None = None,
+    state: Value | None = None,
+    error: Value | None = None,
+    cookies: Cookies = "",
+) -> SignedIn | SentOn:
+    """Sign in the user whom a provider sends back.
+
+    code: what the provider's tokens are exchanged for.
+    state: which flow the browser comes back from.
+    error: why the provider did not sign the user in.
+    """
+    return await _finish(call, app_id, provider, code, state, error, cookies, None)
+
+
+@auth.tool(
+    "POST /oauth/{provider}/callback",
+    access=EVERYBODY,
+    effect="write",
+    raises=_RAISES,
+    limit=_LIMIT,
+    audit=_AUDIT,
+    rest=_CALLBACK,
+)
+async def auth_oauth_callback_form(
+    call: Call,
+    app_id: AppId,
+    provider: Slug,
+    code: Value | None = None,
+    state: Value | None = None,
+    error: Value | None = None,
+    user: Value | None = None,
+    cookies: Cookies = "",
+) -> SignedIn | SentOn:
+    """Sign in the user whom a provider sends back with a form, as Apple does.
+
+    code: what the provider's tokens are exchanged for.
+    state: which flow the browser comes back from.
+    error: why the provider did not sign the user in.
+    user: JSON with the user's name, at the first sign-in.
+    """
+    return await _finish(call, app_id, provider, code, state, error, cookies, user)
+
+
+async def _finish(
+    call: Call,
+    app_id: str,
+    provider: str,
+    code: str | None,
+    state: str | None,
+    error: str | None,
+    cookies: str,
+    posted_user: str | None,
+) -> SignedIn | SentOn:
+    flow, forgotten = resume_flow(call, provider, state, cookies)
+    if error is not None:
+        printable = "".join(c for c in error if c.isprintable())[:200]
+        raise OAuthFailed(f"OAuth error: {printable}")
+    if not code:
+        raise OAuthFailed("OAuth error: missing code")
+    account = await _load_account(call, app_id, provider)
+    client = call.services.of(ProviderClient)
+    who = await client.identify(account, flow, code, build_callback(call, provider), posted_user)
+    user, is_new = await _find_or_create(call, app_id, provider, who)
+    signed_in = await sign_in(call, user, provider, "oauth_login", is_new=is_new)
+    call.headers = [(b"set-cookie", forgotten.encode()), (b"cache-control", b"no-store")]
+    if flow.redirect_to is None:
+        return signed_in
+    tokens = {name: signed_in[name] for name in ("access_token", "refresh_token", "expires_in", "token_type")}
+    joint = "&" if urlsplit(flow.redirect_to).query else "?"
+    location = f"{flow.redirect_to}{joint}{urlencode(tokens)}"
+    # So that the address with the tokens is not told to whatever the page loads.
+    call.headers += [(b"location", location.encode()), (b"referrer-policy", b"no-referrer")]
+    return {"location": location}
+
+
+async def _load_account(call: Call, app_id: str, provider: str) -> ProviderAccount:
+    async with call.stores.database.reading() as connection:
+        row = await find_row(connection.execute, app_id, provider)
+    if not row.enabled:
+        raise ProviderNotFound
+    return open_account(call.services.vault, row)
+
+
+async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderUser) -> tuple[dict[str, Any], bool]:
+    """Returns the user whom a provider's identity belongs to, and whether the user was made now.
+
+    An identity that is new is attached to the user of its address only if both the provider and the user have verified
+    that address: whoever merely claims it must not get into the account of somebody else. Raises AddressInUse.
+
+    In a transaction of its own, before the call's begins: signing in makes a key pair when it is the very first.
+    """
+    email = who.email or f"{who.uid}@users.noreply.{provider}.local"
+    key = (user_identities.c.app_id == app_id, user_identities.c.provider == provider)
+    async with call.stores.database.writing_unit(lock=app_id) as unit:
+        await FREEZES.require_thawed(unit.execute, app_id)
+        this = select(user_identities.c.user_id).where(*key, user_identities.c.provider_uid == who.uid)
+        user_id = (await unit.execute(this)).scalar()
+        user = None if user_id is None else await find_user(unit.execute, app_id, user_id=user_id)
+        if user is not None:
+            return user, False
+        user = await find_user(unit.execute, app_id, email=email)
+        is_new = user is None
+        if user is None:
+            further = {"provider_uid": who.uid, "email_verified": who.email_verified, "avatar_url": who.avatar_url}
+            user = build_user(call.services, app_id, email, provider, display_name=who.name, **further)
+            await insert_user(unit, user)
+        elif not (who.email_verified and user["email_verified"]):
+            raise AddressInUse
+        identity = {"app_id": app_id, "provider": provider, "provider_uid": who.uid, "user_id": user["id"]}
+        await unit.execute(insert(user_identities), {**identity, "email": who.email, "created_at": call.now})
+    return user, is_new
