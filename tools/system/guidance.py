@@ -15,7 +15,7 @@ Base address: {base}
 Guides: the tool `docs_read`, resources `baobab://docs/NAME`, or {base}/docs/guides/NAME.md (NAME: index, kv, agents,
 graph-spec, models, approvals, errors, ...). API reference for people: {base}/docs; OpenAPI 3.1: {base}/openapi.json
 
-What is not here: sign-in of an app's users, tables, files, functions of your own.
+What is not here: tables, files, functions of your own.
 
 Every example below works as it stands, sent with `Authorization: Bearer bb_sk_...` and your ids put in. Over MCP the
 same fields are the arguments of the tool that is named; `app_id` is one of them.

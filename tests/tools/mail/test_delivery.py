@@ -11,6 +11,7 @@ import pytest
 from aiosmtpd.smtp import SMTP
 
 from baobab.runtime.smtp import SmtpServer
+from baobab.tools.core.app_data import MOVE_ENDED
 from tests.conftest import Baobab, open_baobab
 from tests.jobs import run_due_jobs
 
@@ -98,6 +99,21 @@ async def test_a_mail_that_cannot_be_taken_now_is_sent_later(tmp_path: Path, set
             while (await read_outbox(baobab, app))[0]["status"] != "sent":
                 await asyncio.sleep(0.05)
     assert len(relay.mails) == 1
+
+
+@pytest.mark.own_installation
+async def test_what_waits_when_an_app_has_moved_is_sent_where_the_app_is_now(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    relay = Relay("451 come again")
+    async with open_with_relay(tmp_path, settings, relay) as baobab:
+        app, services = await sign_up(baobab), baobab.application.services
+        assert relay.mails == []
+        async with services.database.writing_unit(lock=None) as unit:
+            await services.jobs.emit(unit, MOVE_ENDED, app_id=app, data={"migration_id": "m", "outcome": "completed"})
+        await run_due_jobs(baobab.application)
+        (kept,) = await read_outbox(baobab, app)
+    assert (kept["status"], len(relay.mails)) == ("sent", 1)
 
 
 async def test_without_a_server_mails_stay_in_the_outbox_with_their_html(baobab: Baobab) -> None:
