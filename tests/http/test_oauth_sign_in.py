@@ -19,6 +19,7 @@ from sqlalchemy import select
 
 from baobab.tools.users.tables import user_providers
 from tests.conftest import Baobab
+from tests.jobs import run_due_jobs
 
 APP_SITE = "https://shop.example.com"
 CLIENT = {"client_id": "client", "client_secret": "a secret", "redirect_uris": []}
@@ -164,6 +165,7 @@ class Site:
             headers = {"cookie": cookie, "origin": "https://appleid.apple.com"}
             return await self.baobab.client.post(path, data={**returned, "more": "1"}, headers=headers)
         query = {**returned, "authuser": "0"}
+        cookie = f'settings={{"theme": "dark"}}; a b; {cookie}'
         return await self.baobab.client.get(path, params=query, headers={"cookie": cookie})
 
     async def sign_in(self, slug: str = "google", **query: str) -> Any:
@@ -381,6 +383,23 @@ async def test_an_identity_joins_a_user_only_if_both_sides_have_verified_the_add
     joined = (await site.sign_in()).json()["user"]
     signed_in = await site.baobab.client.post(f"/auth/{site.app}/login", json=ada)
     assert signed_in.json()["user"]["id"] == joined["id"]
+
+
+async def test_an_identity_that_came_before_the_address_was_verified_goes_when_it_is(site: Site) -> None:
+    await site.configure("facebook", id_token=False)
+    site.provider.profile = {"id": "1", "name": "Eve", "email": "ada@example.com"}
+    eves = (await site.sign_in("facebook")).json()
+    await site.baobab.client.post(f"/auth/{site.app}/magic-link", json={"email": "ada@example.com"})
+    await run_due_jobs(site.baobab.application)
+    outbox = (await site.baobab.client.get(f"/v1/{site.app}/auth/outbox", headers=site.baobab.owner)).json()
+    code = outbox["mails"][0]["text"].split("\n\n")[1].strip()
+    body = {"email": "ada@example.com", "code": code}
+    adas = await site.baobab.client.post(f"/auth/{site.app}/magic-link/verify", json=body)
+    assert adas.json()["user"]["id"] == eves["user"]["id"]
+    # Who had only claimed the address is out, and does not come back in.
+    headers = {"authorization": f"Bearer {eves['access_token']}"}
+    assert (await site.baobab.client.get(f"/auth/{site.app}/me", headers=headers)).status_code == 401
+    assert (await site.sign_in("facebook")).status_code == 409
 
 
 async def test_a_provider_that_is_switched_off_or_unknown_is_not_found(site: Site) -> None:

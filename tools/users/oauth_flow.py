@@ -10,7 +10,6 @@ import hmac
 import json
 import secrets
 from dataclasses import asdict, dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -78,12 +77,12 @@ def resume_flow(call: Call, provider: str, state: str | None, cookies: str) -> t
     """
     if not state:
         raise OAuthFailed("OAuth error: missing state")
+    # Read by hand: the library's parser drops all cookies after one that it does not like.
+    pairs = (pair.strip().partition("=") for pair in cookies.split(";"))
+    sealed = next((value for name, _, value in pairs if name == _name_cookie(state)), "")
     try:
-        parsed: SimpleCookie = SimpleCookie(cookies)
-        morsel = parsed.get(_name_cookie(state))
-        sealed = "" if morsel is None else morsel.value
         flow = Flow(**json.loads(call.services.vault.open(sealed, _CONTEXT)))
-    except (CookieError, SecretUnreadable, ValueError, TypeError) as exc:
+    except (SecretUnreadable, ValueError, TypeError) as exc:
         raise OAuthFailed("OAuth error: invalid or expired state") from exc
     is_this = (flow.app_id, flow.provider) == (call.require_app().id, provider)
     if not is_this or not hmac.compare_digest(flow.state.encode(), state.encode()):
