@@ -363,7 +363,16 @@ async def test_tokens_go_to_allowed_origins_only(site: Site, redirect_to: str) -
     await site.baobab.client.patch(f"/v1/{site.app}/config/cors", json=body, headers=site.baobab.owner)
     refused = await site.start(redirect_to=redirect_to)
     assert (refused.status_code, refused.json()["code"]) == (400, "AUTH_REDIRECT_REFUSED")
-    assert (await site.start(redirect_to="http://localhost:3000/x")).status_code == 302
+    for address in ("http://localhost:3000/x", f"{APP_SITE}/x"):
+        assert (await site.start(redirect_to=address)).status_code == 302
+
+
+@pytest.mark.parametrize("url", ["http://id.example.com/token", "ftp://id.example.com/", "http://[1/", "nothing"])
+async def test_a_secret_is_sent_over_https_only(site: Site, url: str) -> None:
+    body = {"provider": "google", **CLIENT, "token_url": url}
+    refused = await site.baobab.client.post(site.config, json=body, headers=site.baobab.owner)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+    assert "`token_url`" in refused.json()["error"]["message"]
 
 
 async def test_an_identity_joins_a_user_only_if_both_sides_have_verified_the_address(site: Site) -> None:

@@ -24,6 +24,7 @@ _GUARD = Guard(grants=True)
     "GET /outbox",
     access=AppOwner("admin"),
     effect="read",
+    taints=True,
     mcp=Mcp(
         keywords=(
             "mails that were sent, sign-in code, verification email did not arrive, e-mail log; "
@@ -57,6 +58,7 @@ async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, curs
     "GET /outbox/{mail_id}",
     access=AppOwner("admin"),
     effect="read",
+    taints=True,
     raises=(MailNotFound,),
     mcp=Mcp(keywords="read one mail as it looks, HTML; E-Mail ansehen; ver correo"),
     guard=_GUARD,

@@ -40,6 +40,7 @@ Reason = Annotated[str, Text(500)]
     "GET /admin/auth/users",
     access=AppOwner(),
     effect="read",
+    taints=True,
     mcp=Mcp(
         keywords=(
             "end users, customers, members, who signed up, registered accounts, find a user by email; "
@@ -79,6 +80,7 @@ async def users_list(
     "GET /admin/auth/users/{user_id}",
     access=AppOwner(),
     effect="read",
+    taints=True,
     raises=(UserNotFound,),
     mcp=Mcp(keywords="one end user's record, role, ban; Benutzer ansehen; ver usuario"),
 )
@@ -182,6 +184,7 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
     "GET /admin/auth/users/{user_id}/sessions",
     access=AppOwner(),
     effect="read",
+    taints=True,
     mcp=Mcp(keywords="where a user is signed in, devices, active logins; Sitzungen, Geräte; sesiones, dispositivos"),
 )
 async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions:
