@@ -2,11 +2,18 @@
 
 import asyncio
 import smtplib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from baobab.runtime.addresses import EgressError
 from baobab.runtime.job_slots import network_wait
+
+Dial = Callable[[str, int], Awaitable[socket.socket]]
+"""Connects to a host and a port, once it has checked the address. Raises EgressError and OSError."""
 
 _TIMEOUT_SECONDS = 20.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -59,13 +66,18 @@ class SmtpServer:
         )
 
 
-async def send_message(server: SmtpServer, message: EmailMessage) -> None:
-    """Hands a mail over to a server. Raises MailRefused and MailDelayed."""
+async def send_message(server: SmtpServer, message: EmailMessage, dial: Dial | None = None) -> str:
+    """Hands a mail over to a server, and returns what the server says to it. Raises MailRefused and MailDelayed.
+
+    dial: connects to a server that a user has named; the operator's is connected to without a check.
+    """
     import aiosmtplib
 
+    connected = None if dial is None else await _connect(server, dial)
     client = aiosmtplib.SMTP(
         hostname=server.host,
-        port=server.port,
+        port=server.port if connected is None else None,
+        sock=connected,
         use_tls=server.implicit_tls,
         start_tls=server.start_tls,
         # On this machine nobody is in between, and a relay's certificate is usually one that it has made itself.
@@ -76,7 +88,8 @@ async def send_message(server: SmtpServer, message: EmailMessage) -> None:
     )
     try:
         async with network_wait(), asyncio.timeout(3 * _TIMEOUT_SECONDS), client:
-            await client.send_message(message)
+            _, answer = await client.send_message(message)
+            return _write_on_one_line(answer)
     except aiosmtplib.SMTPRecipientsRefused as exc:
         first = exc.recipients[0]
         raise _judge(first.code, first.message) from exc
@@ -85,13 +98,32 @@ async def send_message(server: SmtpServer, message: EmailMessage) -> None:
         raise MailDelayed(f"the server refuses the user name and password: {exc.code} {exc.message}") from exc
     except aiosmtplib.SMTPResponseException as exc:
         raise _judge(exc.code, exc.message) from exc
-    except (aiosmtplib.SMTPException, smtplib.SMTPException, OSError, TimeoutError) as exc:
+    except ssl.SSLCertVerificationError as exc:
+        raise MailDelayed(f"the server's certificate is not trusted: {exc.verify_message}") from exc
+    except aiosmtplib.SMTPException as exc:
+        # No STARTTLS, no AUTH, no answer: the library says which.
+        raise MailDelayed(f"the server cannot be used: {_write_on_one_line(str(exc))}") from exc
+    except (smtplib.SMTPException, OSError, TimeoutError) as exc:
         raise MailDelayed(f"the server does not answer: {type(exc).__name__}") from exc
     except ValueError as exc:
         # An address that cannot be written in a mail at all.
         raise MailRefused(f"the mail cannot be written: {exc}") from exc
 
 
+async def _connect(server: SmtpServer, dial: Dial) -> socket.socket:
+    try:
+        async with network_wait(), asyncio.timeout(_TIMEOUT_SECONDS):
+            return await dial(server.host, server.port)
+    except EgressError as exc:
+        raise MailRefused(f"the server's address is refused: {exc.message}") from exc
+    except (OSError, TimeoutError) as exc:
+        raise MailDelayed(f"the server cannot be reached: {type(exc).__name__}") from exc
+
+
+def _write_on_one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
 def _judge(code: int, message: str) -> MailRefused | MailDelayed:
-    text = f"{code} {' '.join(message.split())}"[:300]
+    text = _write_on_one_line(f"{code} {message}")
     return MailRefused(text) if code >= 500 else MailDelayed(text)

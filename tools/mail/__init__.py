@@ -1,7 +1,8 @@
 """Mail: written in the transaction of what asks for it, delivered over SMTP or kept in the outbox."""
 
-from baobab.tools.mail import jobs, tools
+from baobab.tools.mail import jobs
+from baobab.tools.mail.tools import outbox, settings
 from baobab.tools.mail.toolset import mail
 
 TOOLSETS = (mail,)
-MODULES = (tools, jobs)
+MODULES = (outbox, settings, jobs)

@@ -1,8 +1,6 @@
 """Jobs of mail: deliver one, and delete old ones."""
 
 from datetime import timedelta
-from email.headerregistry import Address
-from email.message import EmailMessage
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -14,7 +12,10 @@ from baobab.tools.core.app_data import MOVE_ENDED
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import Event, RetryLater
-from baobab.tools.mail.mailer import OutboxMailer, seal_context
+from baobab.tools.mail.mailer import find_settings, seal_context
+from baobab.tools.mail.message import compose_message
+from baobab.tools.mail.rendering import RenderedMail
+from baobab.tools.mail.routes import find_route
 from baobab.tools.mail.tables import FREEZES, mails
 from baobab.tools.mail.toolset import mail
 
@@ -29,21 +30,26 @@ async def mail_deliver(job: Job, app_id: str, mail_id: str) -> None:
     """Hands a mail over to the SMTP server. A worker that is killed right after that sends it once more, with the same
     Message-ID, by which mail servers drop the second.
     """
-    mailer, key = job.services.mailer, (mails.c.app_id == app_id, mails.c.id == mail_id)
-    assert isinstance(mailer, OutboxMailer)
+    key = (mails.c.app_id == app_id, mails.c.id == mail_id)
     async with job.database.reading() as connection:
         row: Any = (await connection.execute(select(mails).where(*key))).first()
+        route = find_route(job.services, await find_settings(connection.execute, app_id))
         if await FREEZES.is_frozen(connection.execute, app_id):
             raise RetryLater(_MOVING_SECONDS, "the app is being moved")
-    if row is None or row.status != "queued" or mailer.postbox.server is None:
+    if row is None or row.status != "queued":
         return
     now, changes, pause = job.services.clock.now(), {"attempts": row.attempts + 1, "error": None}, None
     if row.expires_at is not None and row.expires_at <= now:
         changes |= {"status": "expired"}
+    elif route is None:
+        # The server was there when the mail was written, and was taken away since.
+        changes = {"status": "outbox"}
     else:
-        message = build_message(job.services.vault, row, mailer.postbox.sender)
+        texts = [open_text(job.services.vault, row, column) for column in ("text", "html")]
         try:
-            await send_message(mailer.postbox.server, message)
+            rendered = RenderedMail(row.subject, *texts)
+            message = compose_message(route, row.sender_name, row.to_address, rendered, row.id, row.created_at)
+            await send_message(route.server, message, route.dial)
             changes |= {"status": "sent", "sent_at": job.services.clock.now()}
         except MailRefused as exc:
             changes |= {"status": "failed", "error": str(exc)}
@@ -57,22 +63,6 @@ async def mail_deliver(job: Job, app_id: str, mail_id: str) -> None:
         await unit.execute(update(mails).where(*key).values(**changes))
     if pause is not None:
         raise RetryLater(pause, str(changes["error"]))
-
-
-def build_message(vault: Vault, row: Any, sender: str) -> EmailMessage:
-    """Builds a mail from its row. The same row makes the same Message-ID."""
-    message = EmailMessage()
-    user, _, domain = sender.rpartition("@")
-    message["From"] = Address(row.sender_name, user, domain)
-    message["To"] = row.to_address
-    message["Subject"] = row.subject
-    message["Date"] = row.created_at
-    message["Message-ID"] = f"<{row.id}@{domain}>"
-    # So that no holiday notice answers it.
-    message["Auto-Submitted"] = "auto-generated"
-    message.set_content(open_text(vault, row, "text"))
-    message.add_alternative(open_text(vault, row, "html"), subtype="html")
-    return message
 
 
 def open_text(vault: Vault, row: Any, column: str) -> str:

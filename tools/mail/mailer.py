@@ -1,18 +1,19 @@
 """The mailer: writes a mail in the transaction of what asks for it, and asks for its delivery."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from baobab.runtime.smtp import SmtpServer
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Unit
+from baobab.storage.database import Execute, Unit
 from baobab.storage.secrets import Vault
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.mail import Mail
 from baobab.tools.mail.rendering import render_mail
-from baobab.tools.mail.tables import INSTALLATION, mails
+from baobab.tools.mail.tables import INSTALLATION, mail_settings, mails
 
 DELIVER = "mail_deliver"
 """The kind of job that delivers a mail (tools/mail/jobs.py)."""
@@ -44,13 +45,18 @@ class OutboxMailer:
         """Writes a mail in the unit and asks for its delivery when the unit commits; returns the mail's id."""
         app = None if mail.app_id is None else await self._directory.app(mail.app_id)
         name = NAME if app is None else app.name
-        rendered, mail_id = render_mail(mail.template, name, mail.values), self._ids.uuid()
+        settings = None if app is None else await find_settings(unit.execute, app.id)
+        if settings is not None and settings.from_name is not None:
+            name = settings.from_name
+        has_server = self.postbox.server is not None or (settings is not None and settings.smtp_host is not None)
+        colour = None if settings is None else settings.colour
+        rendered, mail_id = render_mail(mail.template, name, mail.values, colour), self._ids.uuid()
         row = {"app_id": mail.app_id or INSTALLATION, "id": mail_id, "to_address": mail.to, "template": mail.template}
         row |= {"subject": rendered.subject[:300], "sender_name": name}
         row |= {name: self._vault.seal(text.encode(), seal_context(name, mail_id)) for name, text in (
             ("text", rendered.text), ("html", rendered.html)
         )}  # fmt: skip
-        status = "outbox" if self.postbox.server is None else "queued"
+        status = "queued" if has_server else "outbox"
         times = {"created_at": self._clock.now(), "expires_at": mail.expires_at}
         await unit.execute(insert(mails), {**row, **times, "status": status})
         if status == "queued":
@@ -58,6 +64,11 @@ class OutboxMailer:
             tenant = None if app is None else app.organisation_id
             await self._jobs.enqueue(unit, DELIVER, arguments, job_id=f"mail:{mail_id}", tenant=tenant)
         return mail_id
+
+
+async def find_settings(execute: Execute, app_id: str) -> Any:
+    """Returns the row of an app's mail settings, or None."""
+    return (await execute(select(mail_settings).where(mail_settings.c.app_id == app_id))).first()
 
 
 def seal_context(column: str, mail_id: str) -> str:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_BLACK = "#18181b"
 _CODE_TEXT = """{{ greeting }}
-
+{% if code is defined %}
     {{ code }}
-
+{% endif %}{% if link is defined %}
+{{ link }}
+{% endif %}
 {{ lifetime }} {{ ignore }}
 
 {{ app }}
@@ -21,7 +24,11 @@ _CODE_HTML = """<!doctype html>
 <body style="margin:0;padding:24px;background:#f4f4f5;color:#18181b;font:16px/1.5 system-ui,sans-serif">
 <div style="max-width:480px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
 <p style="margin:0 0 16px">{{ greeting }}</p>
-<p style="margin:0 0 16px;font:600 32px/1.2 ui-monospace,monospace;letter-spacing:6px">{{ code }}</p>
+{% if code is defined %}\
+<p style="margin:0 0 16px;font:600 32px/1.2 ui-monospace,monospace;letter-spacing:6px;color:{{ colour }}">{{ code }}</p>
+{% endif %}{% if link is defined %}\
+<p style="margin:0 0 16px"><a href="{{ link }}" style="color:{{ colour }};font-weight:600">{{ link }}</a></p>
+{% endif %}\
 <p style="margin:0 0 16px;color:#52525b">{{ lifetime }} {{ ignore }}</p>
 <p style="margin:0;color:#52525b">{{ app }}</p>
 </div>
@@ -66,6 +73,22 @@ TEMPLATES = {
             "ignore": _IGNORE,
         },
     ),
+    "invitation": Template(
+        "You are invited to {{ app }}",
+        {
+            "greeting": "{{ inviter }} invites you to {{ app }}:",
+            "lifetime": "The invitation is good for seven days.",
+            "ignore": "If you do not know the sender, ignore this mail.",
+        },
+    ),
+    "test": Template(
+        "A test mail from {{ app }}",
+        {
+            "greeting": "This is a test: the mail of {{ app }} reaches you.",
+            "lifetime": "",
+            "ignore": "There is nothing to do.",
+        },
+    ),
 }
 
 
@@ -76,9 +99,12 @@ class RenderedMail:
     html: str
 
 
-def render_mail(template: str, app_name: str, values: Mapping[str, str]) -> RenderedMail:
-    """Renders a mail. Every value is text: nothing in it becomes markup."""
-    chosen, shown = TEMPLATES[template], {**values, "app": app_name}
+def render_mail(template: str, app_name: str, values: Mapping[str, str], colour: str | None = None) -> RenderedMail:
+    """Renders a mail. Every value is text: nothing in it becomes markup.
+
+    values: `code`, `link` or both are shown if they are there.
+    """
+    chosen, shown = TEMPLATES[template], {**values, "app": app_name, "colour": colour or _BLACK}
     plain, escaping = _environments()
     words = {name: plain.from_string(text).render(shown) for name, text in chosen.words.items()}
     return RenderedMail(

@@ -1,10 +1,13 @@
-"""The results of the tools of mail."""
+"""The arguments and results of the tools of mail."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
+
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.types import Text
 
 Status = Literal["outbox", "queued", "sent", "failed", "expired"]
 
@@ -37,3 +40,56 @@ class WholeMail(OutboxMail):
 
 class OneMail(TypedDict):
     mail: WholeMail
+
+
+ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,185}$"
+"""An address that can stand in a header as it is."""
+_HOST = r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$"
+Tls = Annotated[
+    Literal["starttls", "tls"],
+    Field(description="`starttls` begins in clear and must upgrade before anything is sent; `tls` from the start."),
+]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class MailServer(TypedDict):
+    """A mail server of an app's own."""
+
+    host: Annotated[str, Text(253, min_length=1, pattern=_HOST), Field(examples=["smtp.example.com"])]
+    from_address: Annotated[str, Text(250, pattern=ADDRESS), Field(examples=["hello@example.com"])]
+    port: NotRequired[Annotated[int, Field(ge=1, le=65535, description="587, or 465 for `tls`, if left out.")]]
+    tls: NotRequired[Tls]
+    username: NotRequired[Annotated[str, Text(250, min_length=1, pattern="^[ -~]+$")]]
+    password: NotRequired[Annotated[str, Secret(500, min_length=1, pattern="^[ -~]+$")]]
+
+
+class KnownMailServer(TypedDict):
+    """A mail server of an app's own, without its password."""
+
+    host: str
+    port: int
+    tls: Tls
+    from_address: str
+    username: str | None
+    password_set: bool
+
+
+class MailSettings(TypedDict):
+    """How an app's mail looks, and which server takes it."""
+
+    from_name: Annotated[str | None, Field(description="Null: the app's name.")]
+    reply_to: str | None
+    colour: str | None
+    smtp: Annotated[KnownMailServer | None, Field(description="Null: the installation's server, if it has one.")]
+
+
+class OneMailSettings(TypedDict):
+    mail: MailSettings
+
+
+class MailTried(TypedDict):
+    """What came of a test mail."""
+
+    delivered: bool
+    server: str
+    answer: Annotated[str, Field(description="What the server said, or why it could not be asked.")]

@@ -32,4 +32,21 @@ mails = Table(
     Index("ix_mails_app_id_created_at_id", "app_id", "created_at", "id"),
 )
 
-APP_TABLES = (AppTable(mails),)
+mail_settings = Table(
+    "mail_settings",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("from_name", String(100)),
+    Column("reply_to", String(250)),
+    Column("colour", String(7)),
+    # The app's own server; null for the installation's.
+    Column("smtp_host", String(253)),
+    Column("smtp_port", Integer),
+    Column("smtp_tls", String(10)),
+    Column("smtp_from", String(250)),
+    Column("smtp_username", String(250)),
+    Column("smtp_password", Sealed),
+    Column("updated_at", Instant, nullable=False),
+)
+
+APP_TABLES = (AppTable(mails), AppTable(mail_settings))

@@ -1,0 +1,176 @@
+"""/v1/{app_id}/auth/mail: how an app's mail looks, which server takes it, and a mail that tries it."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from baobab.runtime.addresses import DENIED_PORTS, AddressRefused, UrlRefused
+from baobab.runtime.egress import Egress
+from baobab.runtime.smtp import MailDelayed, MailRefused, send_message
+from baobab.storage.tables import build_upsert
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppMigrating, BadRequest, MissingField
+from baobab.tools.core.limits import PerOrganisation
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import OMITTED, AppId, Email, NameText, Text
+from baobab.tools.core.widening import whatever_is_said
+from baobab.tools.mail.errors import NoMailServer
+from baobab.tools.mail.mailer import find_settings
+from baobab.tools.mail.message import compose_message
+from baobab.tools.mail.rendering import render_mail
+from baobab.tools.mail.routes import find_route, seal_password
+from baobab.tools.mail.schemas import ADDRESS, KnownMailServer, MailServer, MailSettings, MailTried, OneMailSettings
+from baobab.tools.mail.tables import FREEZES, mail_settings
+from baobab.tools.mail.toolset import mail
+
+_MAIL_PORTS = frozenset((25, 465, 587))
+
+SenderName = Annotated[str, NameText(100, min_length=1)]
+ReplyTo = Annotated[str, Text(250, pattern=ADDRESS), Field(examples=["help@example.com"])]
+Colour = Annotated[str, Text(7, pattern="^#[0-9a-fA-F]{6}$"), Field(examples=["#1d4ed8"])]
+
+
+@mail.tool(
+    "GET /mail",
+    access=AppOwner("admin"),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "e-mail sender, from name, reply-to, SMTP server of an app, mail configuration; "
+            "Absender, Mailserver, E-Mail-Einstellungen; "
+            "remitente, servidor de correo"
+        )
+    ),
+)
+async def mail_settings_get(call: Call, app_id: AppId) -> OneMailSettings:
+    """Read how the mail of an app looks and which server takes it. The server's password is never shown."""
+    async with call.reading() as execute:
+        row = await find_settings(execute, app_id)
+    return {"mail": _describe(row)}
+
+
+@mail.tool(
+    "PATCH /mail",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(MissingField, AddressRefused, UrlRefused),
+    audit=Audit("auth.mail.update", category="auth", resource="mail_settings"),
+    rest=Rest(examples={"from_name": "Acme", "reply_to": "help@example.com"}),
+    mcp=Mcp(
+        keywords=(
+            "set up SMTP, custom sender, branding of e-mails, own mail server, Postmark, SendGrid, SES, Mailgun; "
+            "Mailserver einrichten, Absender ändern; "
+            "configurar SMTP, cambiar remitente"
+        )
+    ),
+    # Whoever chooses the server reads every code that is mailed to the app's users.
+    guard=Guard(widens={"smtp": whatever_is_said}),
+)
+async def mail_settings_update(
+    call: Call,
+    app_id: AppId,
+    from_name: SenderName | None = OMITTED,
+    reply_to: ReplyTo | None = OMITTED,
+    colour: Colour | None = OMITTED,
+    smtp: MailServer | None = OMITTED,
+) -> OneMailSettings:
+    """Change how the mail of an app looks, or which server takes it; what is left out stays.
+
+    from_name: the name that mails come from; null for the app's name.
+    reply_to: the address that answers go to; null for none.
+    colour: of the code and the button in the HTML, such as `#1d4ed8`; null for black.
+    smtp: a mail server of the app's own, always as a whole, with its password; null for the installation's. Private
+      addresses are refused unless the operator allows them.
+    """
+    given = {"from_name": from_name, "reply_to": reply_to, "colour": colour}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not OMITTED}
+    if smtp is not OMITTED:
+        changes |= _store_server(call, app_id, smtp)
+    if not changes:
+        raise MissingField("Nothing to change.", remediation="Send `from_name`, `reply_to`, `colour` or `smtp`.")
+    changes["updated_at"] = call.now
+    async with FREEZES.writing(call) as unit:
+        saving = build_upsert(unit.database.dialect, mail_settings).values(app_id=app_id, **changes)
+        await unit.execute(saving.on_conflict_do_update(index_elements=["app_id"], set_=changes))
+        row = await find_settings(unit.execute, app_id)
+    return {"mail": _describe(row)}
+
+
+@mail.tool(
+    "POST /mail/test",
+    access=AppOwner("admin"),
+    effect="external",
+    limit=PerOrganisation(20, 3600),
+    raises=(NoMailServer, AppMigrating),
+    audit=Audit("auth.mail.test", category="auth", resource="mail_settings"),
+    rest=Rest(examples={"to": "ada@example.com"}),
+    mcp=Mcp(
+        keywords=("send a test e-mail, does SMTP work, check mail delivery; Testmail senden; enviar correo de prueba")
+    ),
+)
+async def mail_test(call: Call, app_id: AppId, to: Email) -> MailTried:
+    """Send a test mail now, and tell what the mail server says to it. It is tried once and not kept in the outbox.
+
+    to: who gets the mail.
+    """
+    async with call.reading() as execute:
+        settings = await find_settings(execute, app_id)
+    route = find_route(call.services, settings)
+    if route is None:
+        raise NoMailServer
+    if not call.nested:
+        # No transaction stays open while another server works.
+        await call.unit.commit()
+    name = call.require_app().name if settings is None or settings.from_name is None else settings.from_name
+    rendered = render_mail("test", name, {}, None if settings is None else settings.colour)
+    mail_id, place = call.services.ids.uuid(), f"{route.server.host}:{route.server.port}"
+    try:
+        message = compose_message(route, name, to, rendered, mail_id, call.now)
+        answer = await send_message(route.server, message, route.dial)
+    except (MailRefused, MailDelayed) as exc:
+        return {"delivered": False, "server": place, "answer": str(exc)}
+    return {"delivered": True, "server": place, "answer": answer}
+
+
+def _store_server(call: Call, app_id: str, smtp: MailServer | None) -> dict[str, Any]:
+    """Returns the columns of a server. Raises AddressRefused, UrlRefused and BadRequest."""
+    if smtp is None:
+        return dict.fromkeys(f"smtp_{name}" for name in ("host", "port", "tls", "from", "username", "password"))
+    http_client = call.services.http_client
+    assert isinstance(http_client, Egress)
+    # An address among hosts is looked at now, a name whenever it is called.
+    http_client.check_url(f"https://{smtp['host']}")
+    tls = smtp.get("tls", "starttls")
+    port = smtp.get("port", 465 if tls == "tls" else 587)
+    if port in DENIED_PORTS - _MAIL_PORTS:
+        raise BadRequest(f"Port {port} is not a mail server's.", remediation="Use 587, 465 or 25.")
+    username, password = smtp.get("username"), smtp.get("password")
+    if (username is None) != (password is None):
+        raise MissingField("`username` and `password` go together.", remediation="Send both, or neither.")
+    sealed = None if password is None else seal_password(call.services.vault, app_id, password)
+    return {
+        "smtp_host": smtp["host"].lower(),
+        "smtp_port": port,
+        "smtp_tls": tls,
+        "smtp_from": smtp["from_address"],
+        "smtp_username": username,
+        "smtp_password": sealed,
+    }
+
+
+def _describe(row: Any) -> MailSettings:
+    if row is None:
+        return {"from_name": None, "reply_to": None, "colour": None, "smtp": None}
+    server: KnownMailServer | None = None
+    if row.smtp_host is not None:
+        server = {
+            "host": row.smtp_host,
+            "port": row.smtp_port,
+            "tls": row.smtp_tls,
+            "from_address": row.smtp_from,
+            "username": row.smtp_username,
+            "password_set": row.smtp_password is not None,
+        }
+    return {"from_name": row.from_name, "reply_to": row.reply_to, "colour": row.colour, "smtp": server}
