@@ -12,6 +12,7 @@ DOMAINS = (
     "api_keys",
     "oauth",
     "approvals",
+    "console",
     "billing",
     "apps",
     "moves",

@@ -20,7 +20,8 @@ from baobab.logs import configure
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.tracing import Tracing
 from baobab.settings import Settings, load_settings
-from baobab.tools.accounts.first_account import ensure_first_account
+from baobab.tools.accounts.first_account import ensure_first_account, first_account
+from baobab.tools.console.sessions import create_link
 from baobab.tools.core.lifecycle import Lifecycle
 
 
@@ -49,6 +50,9 @@ class Server:
         self.rest_app: RestApp | None = None
         self.lifecycle = Lifecycle()
         self.first_key: str | None = None
+        self.makes_link = False
+        """Whether a one-time link to the console is made at the start: only where a person at a terminal reads it."""
+        self.console_link: str | None = None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -65,6 +69,9 @@ class Server:
             application = await stack.enter_async_context(open_application(settings, **self._parts))
             self.lifecycle = application.services.lifecycle
             self.first_key = await ensure_first_account(application.services, settings.bootstrap_key or None)
+            if self.makes_link:
+                owner = await first_account(application.services)
+                self.console_link = await create_link(application.services, owner.account_id)
             metrics = CallMetrics()
             application.registry.observers.append(metrics)
             application.services.part(Gateway).observers.append(metrics.observe_model)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -50,6 +51,7 @@ def _create_listener(settings: Settings) -> socket.socket:
 
 def _serve_in_process(settings: Settings, listener: socket.socket) -> None:
     asgi_server = server.Server(settings, environment=os.environ)
+    asgi_server.makes_link = sys.stderr.isatty()
 
     async def serve() -> None:
         # Opened here and not in uvicorn's lifespan, so that a failure to open reaches the caller as an exception.
@@ -65,12 +67,13 @@ def _serve_in_process(settings: Settings, listener: socket.socket) -> None:
 
 def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
     asgi_server = server.Server(settings)
+    asgi_server.makes_link = sys.stderr.isatty()
     # Worker processes must not race for the first start: this process creates the data folder and account for them.
     asyncio.run(_run_first_start(asgi_server))
     server.export_environment(settings)
     with tempfile.TemporaryDirectory(prefix="baobab-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        click.echo(render_welcome(settings, asgi_server.first_key), err=True)
+        click.echo(render_welcome(settings, asgi_server.first_key, asgi_server.console_link), err=True)
         config = uvicorn.Config(
             app="baobab.server:create",
             factory=True,
@@ -90,7 +93,9 @@ class _SingleProcessServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            click.echo(render_welcome(self._settings, self._asgi_server.first_key), err=True)
+            click.echo(
+                render_welcome(self._settings, self._asgi_server.first_key, self._asgi_server.console_link), err=True
+            )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -108,8 +113,11 @@ def _describe_models(settings: Settings) -> str:
     return ", ".join(names) or "built-in ones only; set OPENAI_API_KEY, ANTHROPIC_API_KEY or another provider's"
 
 
-def render_welcome(settings: Settings, key: str | None) -> str:
-    """Renders what the operator reads at the start: the key, the addresses and the first steps."""
+def render_welcome(settings: Settings, key: str | None, link: str | None = None) -> str:
+    """Renders what the operator reads at the start: the key, the addresses and the first steps.
+
+    link: the secret of a one-time link to the console; None where no person reads this at a terminal.
+    """
     address = settings.address
     key_text = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
     bearer = f"Bearer {key or 'YOUR_KEY'}"
@@ -118,6 +126,8 @@ def render_welcome(settings: Settings, key: str | None) -> str:
         f"Baobab {__version__} is ready.",
         "",
         f"  API key  {key_text}",
+        f"  Console  {address}/console",
+        *([f"  Sign in  {address}/console/sign-in?link={link}   (once, within 10 minutes)"] if link else []),
         f"  REST     {address}",
         f"  MCP      {address}/mcp",
         f"  Docs     {address}/docs",

@@ -16,7 +16,7 @@ from sqlalchemy import select, update
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.tools.approvals.errors import Unfinished
-from baobab.tools.approvals.tables import FieldCipher, approvals
+from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
@@ -103,6 +103,8 @@ class Executor:
         # The approval before its job, as whoever withdraws it locks them.
         await call.execute(update(approvals).where(approvals.c.id == approved.id).values(**values))
         await approved.job.hold(call.unit, last=True)
+        organisation = select(approvals.c.organisation_id).where(approvals.c.id == approved.id)
+        await call.services.notices.publish(call.unit, NOTICE, str((await call.execute(organisation)).scalar()))
         if approved.run_id is not None:
             event = {"approval_id": approved.id, "run_id": approved.run_id}
             app_id = call.app.id if call.app else None
@@ -146,6 +148,7 @@ class Executor:
         async with self._database.writing_unit(lock=None) as unit:
             await unit.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
             await job.hold(unit, last=True)
+            await job.services.notices.publish(unit, NOTICE, row.organisation_id)
             if row.run_id is not None:
                 event = {"approval_id": row.id, "run_id": row.run_id}
                 await job.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=event)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, DatabaseConnection, Execute
+from baobab.storage.database import Database, DatabaseConnection, Execute, Unit
 from baobab.storage.secrets import Vault
 from baobab.tools.approvals.executor import Executor, job_id_of
-from baobab.tools.approvals.tables import FieldCipher, approvals
+from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.core.approvals import (
     ApprovalExpired,
     CallFailed,
@@ -123,12 +123,13 @@ class ApprovalService:
         digest = _digest(call, arguments, meaning)
         belongs_to = await proposers.get_owner(call)
         # The same call made twice at once has one outcome, and the caps of an organisation are exact.
-        async with self._database.writing(lock=belongs_to[0]) as connection:
+        async with self._database.writing_unit(lock=belongs_to[0]) as connection:
             row = await self._find_proposal(connection, call, digest)
             if row is not None and call.context.step is not None and row.status in ("expired", *_FINISHED):
                 return self._resolve_step(call, row)
             if row is None:
                 values = await self._insert_proposal(connection, call, belongs_to, asked, digest, meaning)
+                await call.services.notices.publish(connection, NOTICE, belongs_to[0])
                 summary = _describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
                 refusal: BaobabError = self._approval_error(values["id"], "pending", summary, values["expires_at"])
             elif row.status in _FINISHED:
@@ -210,6 +211,7 @@ class ApprovalService:
             values["agreed"] = [*agreed, who]
             if len(values["agreed"]) < gate.approvers.persons:
                 await call.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+                await call.services.notices.publish(call.unit, NOTICE, row.organisation_id)
                 return "waits"
         values |= {
             "status": status,
@@ -236,6 +238,7 @@ class ApprovalService:
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
             return "lost"
+        await call.services.notices.publish(call.unit, NOTICE, row.organisation_id)
         if status == "approved":
             await self.executor.ask(call, row.id, row.organisation_id)
         elif row.run_id is not None:
@@ -280,6 +283,7 @@ class ApprovalService:
                 **self._seals.without_arguments(approval_id),
             }
             await call.execute(update(approvals).where(approvals.c.id == approval_id, *pending).values(**values))
+        await call.services.notices.publish(call.unit, NOTICE, call.account.organisation_id)
 
     async def abandon(self, run_id: str) -> None:
         """Withdraws the proposals of a run that has ended, unless they were rejected or their call has begun."""
@@ -363,7 +367,7 @@ class ApprovalService:
             await connection.execute(update(approvals).where(*uncollected).values(result=None))
             await connection.execute(delete(approvals).where(*past))
 
-    async def _expire(self, connection: DatabaseConnection, which: Any, approval_id: str) -> None:
+    async def _expire(self, connection: DatabaseConnection | Unit, which: Any, approval_id: str) -> None:
         values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
         await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
 
@@ -398,7 +402,7 @@ class ApprovalService:
             approvals.c.collected_at.is_(None),
         )
 
-    async def _find_proposal(self, connection: DatabaseConnection, call: "Call", digest: str) -> Any:
+    async def _find_proposal(self, connection: DatabaseConnection | Unit, call: "Call", digest: str) -> Any:
         """Returns the row in which this call was proposed before; None if the call is new."""
         belonging = self._match_conditions(call, digest)
         if call.context.step is not None:
@@ -413,7 +417,7 @@ class ApprovalService:
                 await self._expire(connection, approvals.c.id == overdue, overdue)
         return row
 
-    async def _step_row(self, connection: DatabaseConnection, same: Select[Any], now: datetime) -> Any:
+    async def _step_row(self, connection: DatabaseConnection | Unit, same: Select[Any], now: datetime) -> Any:
         row = (await connection.execute(same)).first()
         if row is None or row.status != "pending" or row.expires_at > now:
             return row
@@ -422,7 +426,7 @@ class ApprovalService:
 
     async def _insert_proposal(
         self,
-        connection: DatabaseConnection,
+        connection: DatabaseConnection | Unit,
         call: "Call",
         belongs_to: tuple[str, str],
         asked: str,
@@ -464,12 +468,12 @@ class ApprovalService:
         await self._audit_log.record_proposal(connection, call, approval_id)
         return values
 
-    async def _require_room(self, connection: DatabaseConnection, whose: Any, most: int) -> None:
+    async def _require_room(self, connection: DatabaseConnection | Unit, whose: Any, most: int) -> None:
         waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
         if (await connection.execute(select(func.count()).where(whose, *waiting))).scalar_one() >= most:
             raise TooManyPending(details={"limit": most})
 
-    async def _require_bytes(self, connection: DatabaseConnection, organisation: str, more: int) -> None:
+    async def _require_bytes(self, connection: DatabaseConnection | Unit, organisation: str, more: int) -> None:
         """Raises TooManyPending if an organisation's waiting calls hold too many bytes of arguments to add `more`."""
         waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
         size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)

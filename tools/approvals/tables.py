@@ -8,6 +8,9 @@ from sqlalchemy import Text as LongText
 from baobab.storage.secrets import Vault
 from baobab.storage.tables import Instant, Json, Sealed, metadata
 
+NOTICE = "approvals"
+"""The topic of the notice that a call waits, or has been decided or made; its subject is the organisation."""
+
 approvals = Table(
     "approvals",
     metadata,

@@ -97,7 +97,7 @@ class AuditLog:
         elif call.tool.toolset.keeps_failures is None:
             self.tally(call, arguments, error)
 
-    async def record_proposal(self, connection: DatabaseConnection, call: Any, approval_id: str) -> None:
+    async def record_proposal(self, connection: DatabaseConnection | Unit, call: Any, approval_id: str) -> None:
         """Adds the row of a call that now waits for approval."""
         row = self._row(call, {}, None)
         row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}

@@ -1,0 +1,87 @@
+// Improves the console's pages, which all work without it: keeps them fresh, and listens to keys.
+
+const policy = window.trustedTypes?.createPolicy("baobab", { createHTML: (html) => html }) ?? { createHTML: (html) => html };
+const root = document.body.dataset.root;
+const main = () => document.getElementById("main");
+let busy = false;
+let again = false;
+
+/** Whether the person is writing something, which a fresh page would take away. */
+function isWriting() {
+	return [...main().querySelectorAll("input:not([type=hidden]), textarea")].some((field) => field.value !== field.defaultValue);
+}
+
+/** Asks for the page again and puts its content in place of the present one; the focus stays where it was. */
+async function refresh() {
+	if (busy) { again = true; return; }
+	busy = true;
+	try {
+		const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+		if (answer.redirected) { location.assign(answer.url); return; }
+		const fresh = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html").getElementById("main");
+		if (!fresh || isWriting()) { say("Something has changed. Reload to see it."); return; }
+		const focused = document.activeElement;
+		const key = focused?.closest("li[id]")?.id ?? "";
+		const id = focused?.id ?? "";
+		const place = [...main().querySelectorAll("a.open")].indexOf(focused);
+		const open = [...main().querySelectorAll("details")].map((part) => part.open);
+		main().replaceWith(document.adoptNode(fresh));
+		[...main().querySelectorAll("details")].forEach((part, n) => { part.open = open[n] ?? false; });
+		const links = [...main().querySelectorAll("a.open")];
+		const target = (key && document.getElementById(key)?.querySelector("a")) || (id && document.getElementById(id)) || (place >= 0 && links[Math.min(place, links.length - 1)]);
+		if (target) target.focus({ preventScroll: true });
+		say(`Updated. ${links.length ? `${links.length} waiting.` : ""}`);
+	} catch {
+		say("The server does not answer; the page shows what was.");
+	} finally {
+		busy = false;
+		if (again) { again = false; setTimeout(refresh, 50); }
+	}
+}
+
+function say(words) {
+	const line = document.getElementById("live");
+	if (line) line.textContent = words;
+}
+
+function move(step) {
+	const links = [...main().querySelectorAll("a.open")];
+	if (!links.length) return;
+	const now = links.indexOf(document.activeElement);
+	const next = now < 0 ? (step > 0 ? 0 : links.length - 1) : Math.min(Math.max(now + step, 0), links.length - 1);
+	links[next].focus();
+	links[next].scrollIntoView({ block: "nearest" });
+}
+
+const KEYS = {
+	j: () => move(1),
+	k: () => move(-1),
+	a: () => main().querySelector("[data-key=a]")?.click(),
+	d: () => document.getElementById("reason")?.focus(),
+	u: () => document.getElementById("back")?.click(),
+	"?": () => document.getElementById("help")?.showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+	const isField = event.target.matches("input, textarea, select") || document.querySelector("dialog[open]");
+	if (event.key === "Escape" && event.target.matches("input, textarea")) { event.target.blur(); return; }
+	if (isField || event.ctrlKey || event.metaKey || event.altKey || event.repeat && !"jk".includes(event.key)) return;
+	const act = KEYS[event.key];
+	if (act) { event.preventDefault(); act(); }
+});
+
+// Asked twice about what cannot be undone; nothing is sent twice.
+document.addEventListener("submit", (event) => {
+	const question = event.target.dataset.confirm;
+	if (event.target.dataset.sent || question && !window.confirm(question)) { event.preventDefault(); return; }
+	if (event.target.method === "post") event.target.dataset.sent = "yes";
+});
+window.addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
+
+if ("live" in document.body.dataset) {
+	const source = new EventSource(`${root}/events`);
+	let wasLost = false;
+	source.addEventListener("changed", refresh);
+	source.addEventListener("open", () => { if (wasLost) refresh(); wasLost = false; });
+	source.addEventListener("error", () => { wasLost = true; if (source.readyState === EventSource.CLOSED) refresh(); });
+}

@@ -1,0 +1,232 @@
+"""The console as an ASGI application: finds the page or form of a path, and who is signed in."""
+
+import pkgutil
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+
+from baobab.http.answer import ON_STOP, reply_to
+from baobab.http.console import pages
+from baobab.http.console.cookies import Cookies, require_csrf, require_own_page
+from baobab.http.console.live import Changes, Watch
+from baobab.http.console.page import Form, Page
+from baobab.http.console.rendering import build_environment, render_page
+from baobab.http.console.visit import Visit
+from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
+from baobab.http.request import Request as RestRequest
+from baobab.http.request import Scope
+from baobab.http.streaming import send_stream
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.console.errors import ConsoleSignedOut
+from baobab.tools.console.sessions import Session, find_session
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.errors import BadRequest, BaobabError, RouteNotFound, Unauthenticated, Unavailable
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.stream import Stream
+
+_ASSETS = Path(__file__).parent / "assets"
+_TYPES = {"console.css": "text/css", "console.js": "text/javascript"}
+_LARGEST_FORM = 5 * 2**20
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "require-trusted-types-for 'script'; trusted-types baobab",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # With `no-referrer` a browser would send `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Console:
+    def __init__(self, registry: Registry) -> None:
+        services = registry.services
+        self._registry = registry
+        self._services = services
+        self._prefix = urlsplit(services.options.base_url).path.rstrip("/") + "/console"
+        self._cookies = Cookies(services.options.base_url)
+        self._environment = build_environment()
+        self._changes = Changes(services.notices)
+        self._streams = OpenStreams(StreamLimits(in_all=1000, of_subject=64, of_caller=16))
+        self._assets = {name: (_ASSETS / name).read_bytes() for name in _TYPES}
+        self._stamps = {name: sha256(content).hexdigest()[:12] for name, content in self._assets.items()}
+        found = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]
+        self._pages: list[Page] = [page for module in found for page in getattr(module, "PAGES", ())]
+        self._forms: list[Form] = [form for module in found for form in getattr(module, "FORMS", ())]
+        self._menu = [page for page in self._pages if page.menu is not None]
+
+    async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
+        rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)
+        path = scope["path"].partition("/console")[2].rstrip("/")
+        context = RequestContext(
+            "console",
+            rest_request.id,
+            rest_request.ip,
+            rest_request.user_agent,
+            self._services.options.base_url,
+            rest_request.path,
+        )
+        if not rest_request.path.startswith("/console"):
+            # An app's own host has no console.
+            answer = self._render_error(RouteNotFound())
+        elif path == "/events" and request.method == "GET":
+            await self._stream(request, scope, receive, respond, rest_request)
+            return
+        else:
+            answer = await self._answer(request, path, context)
+        await answer(scope, receive, respond)
+
+    async def _answer(self, request: Request, path: str, context: RequestContext) -> Response:
+        try:
+            return await self._route(request, path, context)
+        except ConsoleSignedOut:
+            return self._ask_to_sign_in(request, path)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except DatabaseUnavailable:
+            return self._render_error(Unavailable("The database does not answer."))
+        except BaobabError as error:
+            return self._render_error(error)
+
+    async def _route(self, request: Request, path: str, context: RequestContext) -> Response:
+        if path.startswith("/assets/") and request.method in ("GET", "HEAD"):
+            return self._send_asset(path.removeprefix("/assets/"), request)
+        if path == "/sign-in":
+            return await self._sign_in(request, context)
+        session = await find_session(self._services, self._cookies.read(request))
+        if request.method == "POST":
+            return await self._act(request, path, session, context)
+        return await self._show(request, path, session, context)
+
+    async def _show(self, request: Request, path: str, session: Session, context: RequestContext) -> Response:
+        for page in self._pages:
+            parts = page.match(path)
+            if parts is not None:
+                visit = Visit(self._registry, session, context, parts, dict(request.query_params))
+                values = {"page": page, "title": page.title, **await page.show(visit)}
+                return self._render(page.template, values, session)
+        raise RouteNotFound
+
+    async def _act(self, request: Request, path: str, session: Session, context: RequestContext) -> Response:
+        require_own_page(request.headers)
+        fields = await _read_form(request)
+        require_csrf(fields.get("csrf", ""), session.csrf)
+        if path == "/sign-out":
+            await self._registry.call("console_sign_out", {"session_id": session.id}, session.caller, context)
+            answer: Response = RedirectResponse(f"{self._prefix}/sign-in", 303, _HEADERS)
+            self._cookies.clear(answer)
+            return answer
+        for form in self._forms:
+            parts = form.match(path)
+            if parts is not None:
+                visit = Visit(self._registry, session, context, parts, dict(request.query_params), fields)
+                return RedirectResponse(self._prefix + await form.act(visit), 303, _HEADERS)
+        raise RouteNotFound
+
+    async def _sign_in(self, request: Request, context: RequestContext) -> Response:
+        back = _own_path(request.query_params.get("back", ""))
+        link = request.query_params.get("link", "")
+        if request.method != "POST":
+            return self._render("sign_in.html", {"title": "Sign in", "back": back, "link": link, "problem": ""})
+        require_own_page(request.headers)
+        fields = await _read_form(request)
+        given = {name: fields[name] for name in ("email", "password", "key", "link") if fields.get(name)}
+        back = _own_path(fields.get("back", ""))
+        try:
+            found = await self._registry.call("console_sign_in", given, ANONYMOUS, context)
+        except BaobabError as error:
+            problem = f"{error.message} {error.remedy}" if isinstance(error, Unauthenticated) else error.message
+            values = {"title": "Sign in", "back": back, "link": "", "problem": problem}
+            return self._render("sign_in.html", values, status=error.status)
+        answer = RedirectResponse(self._prefix + back, 303, _HEADERS)
+        self._cookies.set(answer, found["session"], found["expires_at"], self._services.clock.now())
+        return answer
+
+    def _ask_to_sign_in(self, request: Request, path: str) -> Response:
+        """Leads to the sign-in, and from there back; a form that was sent meanwhile has done nothing."""
+        if request.method == "POST":
+            path = path.rpartition("/")[0] if path.startswith("/approvals/") else ""
+        elif request.url.query:
+            path = f"{path}?{request.url.query}"
+        answer = RedirectResponse(f"{self._prefix}/sign-in?back={quote(path, safe='')}", 303, _HEADERS)
+        self._cookies.clear(answer)
+        return answer
+
+    async def _stream(
+        self, request: Request, scope: Scope, receive: Any, respond: Any, rest_request: RestRequest
+    ) -> None:
+        secret = self._cookies.read(request)
+        try:
+            session = await find_session(self._services, secret)
+            context = RequestContext("console", rest_request.id, rest_request.ip)
+            own = await Visit(self._registry, session, context).list_organisations()
+            organisations = frozenset(row["id"] for row in own)
+
+            async def check() -> None:
+                await find_session(self._services, secret)
+
+            watch = Watch(organisations, session.caller.account_id)
+            pieces = stream_while_allowed(self._changes.follow(watch), check)
+            with self._streams.hold_place(session.caller, rest_request.ip, session.id):
+                scope[ON_STOP] = watch.end
+                await send_stream(Stream(pieces), 200, [], receive, respond)
+        except BaobabError as error:
+            await Response(status_code=error.status, headers=_HEADERS)(scope, receive, respond)
+        except DatabaseUnavailable:
+            await Response(status_code=503, headers=_HEADERS)(scope, receive, respond)
+
+    def _render(
+        self, template: str, values: Mapping[str, Any], session: Session | None = None, status: int = 200
+    ) -> Response:
+        shared = {
+            "root": self._prefix,
+            "session": session,
+            "menu": self._menu,
+            "stamps": self._stamps,
+            "page": None,
+            "now": self._services.clock.now(),
+        }
+        html = render_page(self._environment, template, shared | dict(values))
+        return Response(html, status, {**_HEADERS, "Content-Type": "text/html; charset=utf-8"})
+
+    def _render_error(self, error: BaobabError) -> Response:
+        error.naming = self._registry.name_by_tool
+        return self._render("problem.html", {"title": error.message, "error": error}, status=error.status)
+
+    def _send_asset(self, name: str, request: Request) -> Response:
+        if name not in self._assets:
+            raise RouteNotFound
+        stamped = request.query_params.get("v") == self._stamps[name]
+        keep = "public, max-age=31536000, immutable" if stamped else "no-cache"
+        headers = {**_HEADERS, "Cache-Control": keep, "Content-Type": f"{_TYPES[name]}; charset=utf-8"}
+        return Response(self._assets[name], headers=headers)
+
+
+def _own_path(text: str) -> str:
+    """A path of the console; empty for anything else, so that nobody is led elsewhere."""
+    path = unquote(text)
+    is_own = path.startswith(("/", "?")) and "//" not in path and "\\" not in path and path.isprintable()
+    return path if is_own and len(path) <= 1000 and path.isascii() else ""
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises BadRequest for one that is too large or of another type."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise BadRequest("A form is sent as application/x-www-form-urlencoded.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_FORM:
+            raise BadRequest("The form is too large.")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))
+    except ValueError as exc:
+        raise BadRequest("The form cannot be read.") from exc

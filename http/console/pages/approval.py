@@ -1,0 +1,168 @@
+"""/console/approvals/{id}: one call that waits, with all that it says, and the decision about it."""
+
+import json
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.rendering import say_duration
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.escaping import escape_json
+
+_QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
+_MOST_ALIKE = 100
+_LARGEST_DIFF = 4000
+"""Lines on each side, beyond which both sides stand below each other."""
+
+
+async def show_approval(visit: Visit) -> Context:
+    found = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    approval = found["approval"]
+    is_question = approval["tool"] == _QUESTION
+    waits = approval["status"] == "pending"
+    of_one = not (isinstance(approval["approvers"], dict) and "persons" in approval["approvers"])
+    editable = waits and found["may_decide"] and approval["run_id"] is not None and of_one
+    return {
+        **found,
+        "title": approval["title"],
+        "arguments_shown": _list_arguments(found["arguments"] or {}),
+        "is_question": is_question,
+        "waits": waits,
+        "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
+        "who": _say_approvers(approval["approvers"]),
+        "editable": editable and found["arguments"] is not None,
+        "edited_text": json.dumps(_editable(approval, found["arguments"] or {}), indent=2),
+        "alike": await _count_alike(visit, approval) if waits and found["may_decide"] else 0,
+        "was_decided": "decided" in visit.query,
+        "problem": visit.query.get("problem", "")[:500],
+    }
+
+
+def _list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:
+    """Each argument by its name: as text, or as the texts of its operations where it is a list of objects."""
+    shown: list[tuple[str, str, list[str] | None]] = []
+    for name, value in arguments.items():
+        parts = None
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            parts = [escape_json(item) for item in value]
+        shown.append((escape_json(name)[1:-1], escape_json(value, indent=2), parts))
+    return shown
+
+
+def _say_approvers(approvers: Any) -> str:
+    if isinstance(approvers, dict) and "persons" in approvers:
+        return f"{approvers['persons']} people of: {_say_approvers(approvers['of'])}"
+    if isinstance(approvers, dict):
+        return f"users with the role {approvers.get('role')}, and admins"
+    return f"{approvers}, and admins" if approvers != "admin" else "admins"
+
+
+def _editable(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+    """The part of a call that its decider may change: for a tool server's tool, that tool's own arguments."""
+    if approval["tool"] == _REMOTE:
+        return arguments.get("arguments", {})
+    return {name: value for name, value in arguments.items() if name != _BOUND}
+
+
+async def _list_alike(visit: Visit, approval: Mapping[str, Any]) -> list[str]:
+    """The calls that wait for the same run and want the same tool, this one among them."""
+    if approval["run_id"] is None or approval["tool"] == _QUESTION:
+        return []
+    for organisation in await visit.list_organisations():
+        asked = {"status": "pending", "app_id": approval["app_id"], "limit": _MOST_ALIKE}
+        found = (await visit.call("approvals_list", organisation["id"], **asked))["approvals"]
+        same = [row["id"] for row in found if (row["run_id"], row["tool"]) == (approval["run_id"], approval["tool"])]
+        if approval["id"] in same:
+            return same
+    return []
+
+
+async def _count_alike(visit: Visit, approval: Mapping[str, Any]) -> int:
+    return len(await _list_alike(visit, approval))
+
+
+async def approve(visit: Visit) -> str:
+    arguments = {} if "arguments" not in visit.form else {"arguments": _parse(visit.form["arguments"])}
+    await visit.call("approvals_approve", approval_id=visit.parts["id"], **arguments)
+    return f"/approvals/{visit.parts['id']}?decided=1"
+
+
+async def reject(visit: Visit) -> str:
+    reason = visit.form.get("reason", "").strip()
+    given = {"reason": reason} if reason else {}
+    await visit.call("approvals_reject", approval_id=visit.parts["id"], **given)
+    return f"/approvals/{visit.parts['id']}?decided=1"
+
+
+async def approve_alike(visit: Visit) -> str:
+    approval = (await visit.call("approvals_get", approval_id=visit.parts["id"]))["approval"]
+    for approval_id in await _list_alike(visit, approval):
+        await visit.call("approvals_approve", approval_id=approval_id)
+    return f"/approvals/{visit.parts['id']}?decided=1"
+
+
+async def answer(visit: Visit) -> str:
+    """Answers a run's question: text as it was typed, or JSON."""
+    found = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    typed = visit.form.get("answer", "")
+    try:
+        value = json.loads(typed)
+    except ValueError:
+        value = typed
+    arguments = {**_editable(found["approval"], found["arguments"] or {}), "data": value}
+    await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
+    return f"/approvals/{visit.parts['id']}?decided=1"
+
+
+async def show_edit(visit: Visit) -> Context:
+    """Shows what a person has changed beside what was asked, before it is approved."""
+    found = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    asked = _editable(found["approval"], found["arguments"] or {})
+    given = _parse(visit.query.get("arguments", "")) if "arguments" in visit.query else asked
+    return {
+        "title": found["approval"]["title"],
+        "approval": found["approval"],
+        "given": json.dumps(given, indent=2),
+        "rows": compare_texts(escape_json(asked, indent=2), escape_json(given, indent=2)),
+        "is_same": given == asked,
+    }
+
+
+def compare_texts(before: str, after: str) -> list[tuple[str, str]]:
+    """The lines of two texts, each with `-`, `+` or a space before it."""
+    old, new = before.split("\n"), after.split("\n")
+    if max(len(old), len(new)) > _LARGEST_DIFF:
+        return [*(("-", line) for line in old), *(("+", line) for line in new)]
+    rows: list[tuple[str, str]] = []
+    # Without `autojunk`, which finds no common lines in long texts that repeat themselves.
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            rows += [(" ", line) for line in old[i:j]]
+        else:
+            rows += [("-", line) for line in old[i:j]]
+            rows += [("+", line) for line in new[k:m]]
+    return rows
+
+
+def _parse(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise BadRequest('The arguments are not JSON. Text needs quotes: "yes".') from exc
+    if not isinstance(value, dict):
+        raise BadRequest("The arguments must be a JSON object.")
+    return value
+
+
+PAGES = (
+    Page("/approvals/{id}", "Approval", "approval.html", show_approval),
+    Page("/approvals/{id}/edit", "Edit", "edit.html", show_edit),
+)
+FORMS = (
+    Form("/approvals/{id}/approve", approve),
+    Form("/approvals/{id}/reject", reject),
+    Form("/approvals/{id}/approve-alike", approve_alike),
+    Form("/approvals/{id}/answer", answer),
+)

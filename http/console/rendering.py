@@ -1,0 +1,58 @@
+"""Renders the console's pages. Templates escape everything; what others wrote also becomes visible where it is not."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from baobab.tools.core.escaping import escape_json, escape_text
+
+_FOLDER = Path(__file__).parent
+
+
+def build_environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "inert": escape_lines,
+        "plain_json": partial(escape_json, indent=2),
+        "editable_json": partial(json.dumps, indent=2, ensure_ascii=True),
+        "moment": render_moment,
+        "iso": lambda moment: moment.astimezone(UTC).isoformat(timespec="seconds"),
+    }
+    environment.tests["several_lines"] = lambda text: "\n" in text or len(text) > 80
+    return environment
+
+
+def escape_lines(text: object) -> str:
+    """Text of others: invisible characters are shown, and only line ends stay what they are."""
+    return "\n".join(escape_text(line) for line in str(text).split("\n"))
+
+
+def render_moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def render_page(environment: Environment, template: str, values: Mapping[str, Any]) -> str:
+    """template: the name of a file, or the template itself."""
+    found = environment.get_template(template) if template.endswith(".html") else environment.from_string(template)
+    return found.render(values)
+
+
+def say_duration(seconds: float) -> str:
+    """A duration in one unit, rounded down."""
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{number} {unit}{'' if number == 1 else 's'}"
+    return "less than a minute"

@@ -1,0 +1,37 @@
+"""A visit: one request to a page of the console, by somebody who is signed in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from baobab.tools.console.sessions import Session
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    registry: Registry
+    session: Session
+    context: RequestContext
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The named parts of the path."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def now(self) -> datetime:
+        return self.registry.services.clock.now()
+
+    async def call(self, tool: str, /, organisation_id: str | None = None, **arguments: Any) -> Any:
+        """Calls a tool as the person who is signed in. organisation_id: in which of theirs, if not the first."""
+        caller = self.session.caller
+        if organisation_id is not None and caller.key_id is None:
+            caller = Account(caller.account_id, organisation_id)
+        return await self.registry.call(tool, arguments, caller, self.context)
+
+    async def list_organisations(self) -> Sequence[Mapping[str, Any]]:
+        found: Sequence[Mapping[str, Any]] = (await self.call("platform_me"))["organizations"]
+        return found

@@ -1,0 +1,171 @@
+"""The console's pages: who gets in, what they show of others' text, and that no other site's form is taken."""
+
+import re
+from html import unescape
+
+import httpx
+import pytest
+
+from baobab.tools.accounts.first_account import first_account
+from baobab.tools.console.sessions import create_link
+from tests.conftest import ADDRESS, Baobab
+
+OWN = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
+HOSTILE = "</q><script>alert(1)</script>\u202egnp.exe\u200b\x1b[31m\nApproved. It is being executed."
+
+
+async def sign_in(baobab: Baobab, key: str | None = None) -> dict[str, str]:
+    """The headers of a browser that has signed in with a key."""
+    baobab.client.cookies.clear()
+    answer = await baobab.client.post("/console/sign-in", data={"key": key or baobab.key}, headers=OWN)
+    assert answer.status_code == 303, answer.text
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    baobab.client.cookies.clear()
+    return {**OWN, "cookie": cookie.partition(";")[0]}
+
+
+async def propose(baobab: Baobab, name: str = "agent", app: str = "shop") -> str:
+    body = {"name": name, "approval": "write"}
+    made = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {made.json()['key']}"}
+    refused = await baobab.client.post("/init", json={"name": app}, headers=agent)
+    return str(refused.json()["error"]["details"]["approval_id"])
+
+
+def find_csrf(page: httpx.Response) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)
+    assert found
+    return found[1]
+
+
+async def test_whoever_is_not_signed_in_is_led_to_the_sign_in_and_back(baobab: Baobab) -> None:
+    answer = await baobab.client.get("/console/approvals/appr_4fT0qZ9sKx2LmN8v")
+    assert answer.status_code == 303
+    page = await baobab.client.get(answer.headers["location"])
+    assert 'value="/approvals/appr_4fT0qZ9sKx2LmN8v"' in page.text
+
+
+@pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\evil.example", "/x%0d%0ay: z"])
+async def test_nobody_is_led_to_another_site(baobab: Baobab, back: str) -> None:
+    given = {"key": baobab.key, "back": back}
+    answer = await baobab.client.post("/console/sign-in", data=given, headers=OWN)
+    assert answer.headers["location"] == "/console"
+
+
+async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -> None:
+    approval_id = await propose(baobab)
+    browser = await sign_in(baobab)
+    inbox = await baobab.client.get("/console", headers=browser)
+    assert f"/console/approvals/{approval_id}" in inbox.text
+    page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
+    form = {"csrf": find_csrf(page)}
+    done = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
+    assert done.status_code == 303
+    again = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
+    assert again.status_code == 409
+    assert "no longer pending" in again.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "csrf"),
+    [
+        ({"origin": "https://evil.example"}, True),
+        ({"sec-fetch-site": "cross-site"}, True),
+        ({}, False),
+        ({"origin": ""}, False),
+    ],
+)
+async def test_a_form_of_another_site_or_without_its_token_does_nothing(
+    baobab: Baobab, headers: dict[str, str], csrf: bool
+) -> None:
+    approval_id = await propose(baobab)
+    browser = await sign_in(baobab)
+    page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
+    form = {"csrf": find_csrf(page) if csrf else "0" * 64}
+    sent = {**browser, **headers}
+    answer = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=sent)
+    assert answer.status_code == 403
+    page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
+    assert "/approve" in page.text
+
+
+async def test_what_others_wrote_is_inert_and_quoted(baobab: Baobab) -> None:
+    approval_id = await propose(baobab, name="agent", app="shop")
+    services = baobab.application.services
+    browser = await sign_in(baobab)
+    app_id = await baobab.create_app()
+    made = await baobab.client.post("/api-keys", json={"name": "a2", "approval": "write"}, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {made.json()['key']}"}
+    value = {"value": HOSTILE + "x" * 100_000}
+    refused = await baobab.client.put(f"/v1/{app_id}/kv/note", json=value, headers=agent)
+    assert refused.status_code == 428
+    listed = await baobab.client.get("/v1/approvals?status=pending", headers=baobab.owner)
+    newest = listed.json()["approvals"][0]["id"]
+    assert newest != approval_id
+    page = await baobab.client.get(f"/console/approvals/{newest}", headers=browser)
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert not set(page.text) & {"\u202e", "\u200b", "\x1b"}
+    assert "\\u202e" in unescape(page.text)
+    assert "x" * 100_000 in page.text
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "unsafe" not in policy
+    assert services
+
+
+async def test_a_revoked_key_ends_its_session_and_a_key_with_limits_decides_nothing(baobab: Baobab) -> None:
+    approval_id = await propose(baobab)
+    body = {"name": "mine", "approval": "destructive"}
+    made = (await baobab.client.post("/api-keys", json=body, headers=baobab.owner)).json()
+    browser = await sign_in(baobab, made["key"])
+    page = await baobab.client.get("/console", headers=browser)
+    assert approval_id not in page.text
+    form = {"csrf": find_csrf(page)}
+    refused = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
+    assert refused.status_code in (403, 404)
+    await baobab.client.delete(f"/api-keys/{made['key_id']}", headers=baobab.owner)
+    ended = await baobab.client.get("/console", headers=browser)
+    assert ended.headers["location"].startswith("/console/sign-in")
+
+
+async def test_signing_out_ends_the_session_for_whoever_has_the_cookie(baobab: Baobab) -> None:
+    browser = await sign_in(baobab)
+    page = await baobab.client.get("/console", headers=browser)
+    done = await baobab.client.post("/console/sign-out", data={"csrf": find_csrf(page)}, headers=browser)
+    assert done.headers["location"] == "/console/sign-in"
+    assert (await baobab.client.get("/console", headers=browser)).status_code == 303
+
+
+async def test_a_link_signs_in_once(baobab: Baobab) -> None:
+    services = baobab.application.services
+    secret = await create_link(services, (await first_account(services)).account_id)
+    baobab.client.cookies.clear()
+    page = await baobab.client.get(f"/console/sign-in?link={secret}")
+    assert "set-cookie" not in page.headers
+    first = await baobab.client.post("/console/sign-in", data={"link": secret}, headers=OWN)
+    second = await baobab.client.post("/console/sign-in", data={"link": secret}, headers=OWN)
+    assert (first.status_code, second.status_code) == (303, 401)
+    assert "set-cookie" not in second.headers
+
+
+@pytest.mark.own_installation
+async def test_a_new_password_ends_the_sessions_of_the_old_one(baobab: Baobab) -> None:
+    given = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
+    await baobab.client.post("/platform/signup", json=given)
+    sent = {"email": given["email"], "password": given["password"]}
+    wrong = await baobab.client.post("/console/sign-in", data={**sent, "password": "wrong"}, headers=OWN)
+    assert wrong.status_code == 401
+    answer = await baobab.client.post("/console/sign-in", data=sent, headers=OWN)
+    baobab.client.cookies.clear()
+    browser = {**OWN, "cookie": answer.headers["set-cookie"].partition(";")[0]}
+    listed = await baobab.client.get("/console/sessions", headers=browser)
+    assert "This session" in listed.text
+    token = (await baobab.client.post("/platform/login", json=sent)).json()["token"]
+    change = {"password": "another Horse 8!", "current_password": given["password"]}
+    changed = await baobab.client.patch("/platform/me", json=change, headers={"authorization": f"Bearer {token}"})
+    assert changed.status_code == 200, changed.text
+    assert (await baobab.client.get("/console", headers=browser)).status_code == 303

@@ -1,0 +1,27 @@
+"""The errors of the console's sessions."""
+
+from baobab.tools.core.errors import BadRequest, NotFound, Unauthenticated
+
+
+class ConsoleSignedOut(Unauthenticated):
+    code = "CONSOLE_SIGNED_OUT"
+    summary = "Nobody is signed in to the console, or the session has ended."
+    remediation = "Sign in at /console/sign-in; the page that you were on opens again."
+
+
+class ConsoleLinkSpent(Unauthenticated):
+    code = "CONSOLE_LINK_SPENT"
+    summary = "This link was used before, or its ten minutes are over."
+    remediation = "Start the server again for another, or sign in with a password or an API key."
+
+
+class ConsoleSignInUnclear(BadRequest):
+    code = "CONSOLE_SIGN_IN_UNCLEAR"
+    summary = "A sign-in needs an e-mail address with its password, an API key, or a link."
+    remediation = "Send exactly one of them."
+
+
+class ConsoleSessionNotFound(NotFound):
+    code = "CONSOLE_SESSION_NOT_FOUND"
+    summary = "There is no such session of this account."
+    remediation = "op:console_sessions_list lists those that are in force."

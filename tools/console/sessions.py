@@ -1,0 +1,122 @@
+"""Sessions: a random secret in a cookie, of which the database keeps a digest.
+
+A session never gives more than what signed in: the caller is read anew with each request, with the present limits of
+its key. It ends by itself, when it is revoked, and when the account's password, the key or the account goes.
+"""
+
+import hmac
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from baobab.storage.secrets import digest_token
+from baobab.tools.console.errors import ConsoleLinkSpent, ConsoleSignedOut
+from baobab.tools.console.tables import console_links, console_sessions
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.tables import accounts
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import Forbidden, InvalidApiKey
+from baobab.tools.core.services import Services
+
+LIFETIME, OF_KEY = timedelta(days=7), timedelta(hours=12)
+LINK_LIFETIME = timedelta(minutes=10)
+NOTICE = "console"
+"""The topic of the notice that a session has been revoked; its subject is the account."""
+_SEEN = timedelta(minutes=1)
+_LONGEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    caller: Account
+    email: str
+    name: str
+    csrf: str
+    """What every form of the session carries: derived from the secret, which no page shows."""
+    expires_at: datetime
+
+
+async def start_session(call: Call, caller: Account) -> tuple[str, datetime]:
+    """Starts a session of a caller, and returns its secret and until when it lasts."""
+    secret, now = call.services.ids.secret(43), call.now
+    encoded = (await call.execute(select(accounts.c.password_hash).where(accounts.c.id == caller.account_id))).scalar()
+    expires_at = now + (LIFETIME if caller.key_id is None else OF_KEY)
+    row = {
+        "id": call.services.ids.uuid(),
+        "digest": digest_token(secret),
+        "account_id": caller.account_id,
+        "key_id": caller.key_id,
+        "caller": proposers.encode_caller(caller),
+        "password": _digest_password(encoded),
+        "created_at": now,
+        "last_seen_at": now,
+        "expires_at": expires_at,
+        "user_agent": call.context.user_agent[:300],
+        "ip": call.context.ip[:64],
+    }
+    await call.execute(insert(console_sessions), row)
+    return secret, expires_at
+
+
+async def find_session(services: Services, secret: str) -> Session:
+    """Returns the session of a secret. Raises ConsoleSignedOut where there is none in force."""
+    if not secret or len(secret) > _LONGEST:
+        raise ConsoleSignedOut
+    now = services.clock.now()
+    columns = (accounts.c.email, accounts.c.name, accounts.c.password_hash)
+    query = select(console_sessions, *columns).join(accounts, accounts.c.id == console_sessions.c.account_id)
+    async with services.database.reading() as connection:
+        row: Any = (await connection.execute(query.where(console_sessions.c.digest == digest_token(secret)))).first()
+        if row is None or row.revoked_at is not None or row.expires_at <= now:
+            raise ConsoleSignedOut
+        if not hmac.compare_digest(row.password, _digest_password(row.password_hash)):
+            raise ConsoleSignedOut
+        try:
+            caller = await proposers.restore_caller(connection.execute, services.credits, row.caller, now)
+        except (InvalidApiKey, Forbidden) as exc:
+            raise ConsoleSignedOut from exc
+    assert isinstance(caller, Account)
+    if now - row.last_seen_at > _SEEN:
+        seen = update(console_sessions).where(console_sessions.c.id == row.id).values(last_seen_at=now)
+        async with services.database.writing(lock=None) as connection:
+            await connection.execute(seen)
+    return Session(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at)
+
+
+def derive_csrf(secret: str) -> str:
+    return hmac.digest(secret.encode(), b"console form", sha256).hex()
+
+
+async def create_link(services: Services, account_id: str) -> str:
+    """Returns the secret of a link that signs an account in, once and within ten minutes."""
+    secret = services.ids.secret(43)
+    row = {
+        "digest": digest_token(secret),
+        "account_id": account_id,
+        "expires_at": services.clock.now() + LINK_LIFETIME,
+    }
+    async with services.database.writing(lock=None) as connection:
+        await connection.execute(insert(console_links), row)
+    return secret
+
+
+async def use_link(call: Call, secret: str) -> str:
+    """Uses a link up, and returns its account. Raises ConsoleLinkSpent."""
+    fresh = (
+        console_links.c.digest == digest_token(secret),
+        console_links.c.used_at.is_(None),
+        console_links.c.expires_at > call.now,
+    )
+    if (await call.execute(update(console_links).where(*fresh).values(used_at=call.now))).rowcount != 1:
+        raise ConsoleLinkSpent
+    owner = select(console_links.c.account_id).where(console_links.c.digest == digest_token(secret))
+    return str((await call.execute(owner)).scalar_one())
+
+
+def _digest_password(encoded: str | None) -> str:
+    return sha256((encoded or "").encode()).hexdigest()

@@ -1,0 +1,10 @@
+"""The toolset of the console."""
+
+from baobab.tools.core.toolset import Toolset
+
+console = Toolset(
+    "console",
+    "Sessions of the console, in which people see what waits for them and decide.",
+    base="/v1/console",
+    mcp=False,
+)
