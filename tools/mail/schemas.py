@@ -91,5 +91,5 @@ class MailTried(TypedDict):
     """What came of a test mail."""
 
     delivered: bool
-    server: str
+    server: str | None
     answer: Annotated[str, Field(description="What the server said, or why it could not be asked.")]

@@ -5,8 +5,8 @@ from alembic import op
 
 from baobab.storage.tables import Instant, Json
 
-revision = "0035"
-down_revision = "0036"
+revision = "0040"
+down_revision = "0039"
 
 
 def upgrade() -> None:
