@@ -74,9 +74,7 @@ class Endpoint:
         if self._takes_body:
             body = await self._read_body(request, receive, caller, arguments, context)
             if self._rest.form:
-                # What a header gives, a page of another site must not.
-                known = set(self._rest.body_parameters) - self._rest.from_headers.keys()
-                body = {name: value for name, value in body.items() if name in known}
+                body = {name: value for name, value in body.items() if name in self._rest.body_parameters}
             if not self._elsewhere.isdisjoint(body):
                 raise self._build_misplaced_error()
             for name in self._rest.repeats & body.keys():
@@ -173,10 +171,7 @@ class Endpoint:
 
     def _read_query(self, text: bytes) -> dict[str, Any]:
         if self._query is None:
-            readers = query.build_readers(self.tool)
-            # What a header gives, whoever sends a browser here must not.
-            of_headers = self._rest.from_headers if self._rest.form else {}
-            self._query = {name: reader for name, reader in readers.items() if name not in of_headers}
+            self._query = query.build_readers(self.tool)
         return query.read_query(text, self._query, ignores_unknown=self._rest.form)
 
     async def _authenticate(self, request: Request) -> Caller:

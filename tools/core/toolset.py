@@ -374,7 +374,9 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
     for parameter in (*in_path, *rest.query):
         if parameter not in known:
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
-    others = tuple(p for p in known if p not in in_path)
+    # What a header gives, whoever sends a browser here with a form or a query must not.
+    withheld = rest.from_headers if rest.form else {}
+    others = tuple(p for p in known if p not in in_path and p not in withheld)
     in_query = others if method in ("GET", "DELETE") else tuple(rest.query)
     status = _SWITCHED if rest.socket else rest.status
     if callable(status) and not rest.statuses:

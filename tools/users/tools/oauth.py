@@ -33,7 +33,10 @@ from baobab.tools.users.tools.providers import Slug
 from baobab.tools.users.toolset import auth
 
 RedirectTo = Annotated[str, Text(2000, min_length=1)]
-Value = Annotated[str, Text(4000), NotSecret("it is good for one exchange, with this client's secret")]
+Code = Annotated[str, Text(3000), NotSecret("it is good for one exchange, with this client's secret")]
+State = Annotated[str, Text(200)]
+Reason = Annotated[str, Text(500)]
+PostedUser = Annotated[str, Text(4000)]
 Cookies = Annotated[str, Text(16_000), Field(description="The browser's cookies; they come by themselves.")]
 
 _LIMIT = PerAddress(60, WINDOW, per_app=True)
@@ -83,9 +86,9 @@ async def auth_oauth_callback(
     call: Call,
     app_id: AppId,
     provider: Slug,
-    code: Value | None = None,
-    state: Value | None = None,
-    error: Value | None = None,
+    code: Code | None = None,
+    state: State | None = None,
+    error: Reason | None = None,
     cookies: Cookies = "",
 ) -> SignedIn | SentOn:
     """Sign in the user whom a provider sends back.
@@ -110,10 +113,10 @@ async def auth_oauth_callback_form(
     call: Call,
     app_id: AppId,
     provider: Slug,
-    code: Value | None = None,
-    state: Value | None = None,
-    error: Value | None = None,
-    user: Value | None = None,
+    code: Code | None = None,
+    state: State | None = None,
+    error: Reason | None = None,
+    user: PostedUser | None = None,
     cookies: Cookies = "",
 ) -> SignedIn | SentOn:
     """Sign in the user whom a provider sends back with a form, as Apple does.
