@@ -34,6 +34,8 @@ from baobab.tools.core.stream import Stream
 _ASSETS = Path(__file__).parent / "assets"
 _TYPES = {"console.css": "text/css", "console.js": "text/javascript"}
 _LARGEST_FORM = 5 * 2**20
+_LARGEST_SIGN_IN = 8192
+"""Bytes of a form that a stranger may send."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
@@ -117,7 +119,7 @@ class Console:
 
     async def _act(self, request: Request, path: str, session: Session, context: RequestContext) -> Response:
         require_own_page(request.headers)
-        fields = await _read_form(request)
+        fields = await _read_form(request, _LARGEST_FORM)
         require_csrf(fields.get("csrf", ""), session.csrf)
         if path == "/sign-out":
             await self._registry.call("console_sign_out", {"session_id": session.id}, session.caller, context)
@@ -137,7 +139,7 @@ class Console:
         if request.method != "POST":
             return self._render("sign_in.html", {"title": "Sign in", "back": back, "link": link, "problem": ""})
         require_own_page(request.headers)
-        fields = await _read_form(request)
+        fields = await _read_form(request, _LARGEST_SIGN_IN)
         given = {name: fields[name] for name in ("email", "password", "key", "link") if fields.get(name)}
         back = _own_path(fields.get("back", ""))
         try:
@@ -217,14 +219,14 @@ def _own_path(text: str) -> str:
     return path if is_own and len(path) <= 1000 and path.isascii() else ""
 
 
-async def _read_form(request: Request) -> dict[str, str]:
+async def _read_form(request: Request, largest: int) -> dict[str, str]:
     """The fields of a form. Raises BadRequest for one that is too large or of another type."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise BadRequest("A form is sent as application/x-www-form-urlencoded.")
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > _LARGEST_FORM:
+        if len(body) > largest:
             raise BadRequest("The form is too large.")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))

@@ -169,3 +169,23 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(baobab: Baobab) -
     changed = await baobab.client.patch("/platform/me", json=change, headers={"authorization": f"Bearer {token}"})
     assert changed.status_code == 200, changed.text
     assert (await baobab.client.get("/console", headers=browser)).status_code == 303
+
+
+async def test_a_denial_tells_its_reason_and_nothing_is_done(baobab: Baobab) -> None:
+    approval_id = await propose(baobab, app="denied")
+    browser = await sign_in(baobab)
+    page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
+    form = {"csrf": find_csrf(page), "reason": "Not on a Friday."}
+    denied = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
+    assert denied.status_code == 303
+    shown = await baobab.client.get(denied.headers["location"], headers=browser)
+    assert "It will not be executed." in shown.text
+    assert "Not on a Friday." in shown.text
+    apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
+    assert "denied" not in [app["name"] for app in apps]
+
+
+async def test_a_stranger_sends_no_large_form(baobab: Baobab) -> None:
+    answer = await baobab.client.post("/console/sign-in", data={"key": "x" * 10_000}, headers=OWN)
+    assert answer.status_code == 400
+    assert "set-cookie" not in answer.headers
