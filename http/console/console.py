@@ -24,7 +24,7 @@ from baobab.http.request import Scope
 from baobab.http.streaming import send_stream
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.console.errors import ConsoleSignedOut
-from baobab.tools.console.sessions import Session, find_session
+from baobab.tools.console.sessions import LiveSession, find_session
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, BaobabError, RouteNotFound, Unauthenticated, Unavailable
@@ -108,7 +108,7 @@ class Console:
             return await self._act(request, path, session, context)
         return await self._show(request, path, session, context)
 
-    async def _show(self, request: Request, path: str, session: Session, context: RequestContext) -> Response:
+    async def _show(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
         for page in self._pages:
             parts = page.match(path)
             if parts is not None:
@@ -117,7 +117,7 @@ class Console:
                 return self._render(page.template, values, session)
         raise RouteNotFound
 
-    async def _act(self, request: Request, path: str, session: Session, context: RequestContext) -> Response:
+    async def _act(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
         require_own_page(request.headers)
         fields = await _read_form(request, _LARGEST_FORM)
         require_csrf(fields.get("csrf", ""), session.csrf)
@@ -186,7 +186,7 @@ class Console:
             await Response(status_code=503, headers=_HEADERS)(scope, receive, respond)
 
     def _render(
-        self, template: str, values: Mapping[str, Any], session: Session | None = None, status: int = 200
+        self, template: str, values: Mapping[str, Any], session: LiveSession | None = None, status: int = 200
     ) -> Response:
         shared = {
             "root": self._prefix,

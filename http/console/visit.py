@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from baobab.tools.console.sessions import Session
+from baobab.tools.console.sessions import LiveSession
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.registry import Registry
@@ -14,7 +14,7 @@ from baobab.tools.core.registry import Registry
 @dataclass(frozen=True, slots=True)
 class Visit:
     registry: Registry
-    session: Session
+    session: LiveSession
     context: RequestContext
     parts: Mapping[str, str] = field(default_factory=dict)
     """The named parts of the path."""

@@ -31,7 +31,7 @@ _LONGEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LiveSession:
     id: str
     caller: Account
     email: str
@@ -63,7 +63,7 @@ async def start_session(call: Call, caller: Account) -> tuple[str, datetime]:
     return secret, expires_at
 
 
-async def find_session(services: Services, secret: str) -> Session:
+async def find_session(services: Services, secret: str) -> LiveSession:
     """Returns the session of a secret. Raises ConsoleSignedOut where there is none in force."""
     if not secret or len(secret) > _LONGEST:
         raise ConsoleSignedOut
@@ -85,7 +85,7 @@ async def find_session(services: Services, secret: str) -> Session:
         seen = update(console_sessions).where(console_sessions.c.id == row.id).values(last_seen_at=now)
         async with services.database.writing(lock=None) as connection:
             await connection.execute(seen)
-    return Session(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at)
+    return LiveSession(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at)
 
 
 def derive_csrf(secret: str) -> str:
