@@ -13,6 +13,7 @@ from baobab.tools.console.toolset import console
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.membership import select_memberships
+from baobab.tools.core.auth.passwords import AnyPassword
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import InvalidApiKey, Unauthenticated
@@ -23,7 +24,6 @@ from baobab.tools.core.types import Email, Uuid
 _PerAddress = PerAddress(60, 900)
 _SHOWN = [rows.c[name] for name in ConsoleSession.__annotations__ if name != "by_key"]
 
-Password = Annotated[str, Secret(256)]
 KeyText = Annotated[str, Secret(300)]
 LinkSecret = Annotated[str, Secret(100)]
 SessionId = Annotated[Uuid, Field(description="The session's id, as the list shows it.")]
@@ -39,7 +39,7 @@ SessionId = Annotated[Uuid, Field(description="The session's id, as the list sho
 async def console_sign_in(
     call: Call,
     email: Email | None = None,
-    password: Password | None = None,
+    password: AnyPassword | None = None,
     key: KeyText | None = None,
     link: LinkSecret | None = None,
 ) -> SignedInToConsole:

@@ -59,7 +59,7 @@ async def use_code(call: Call, email: str, purpose: Purpose, code: str) -> None:
     """Uses up the code of an address. Raises WrongCode, CodeUsed or CodeExpired.
 
     A wrong try must count although the call is refused: so this is a transaction of its own, before the call's begins.
-    The work is the same for an address that has no code.
+    The answer is the same for an address that has no code, but a try that counts is written, which takes longer.
     """
     app_id, kind = call.require_app().id, KINDS[purpose]
     given = _digest(call.services.vault, app_id, email, purpose, code)
