@@ -65,7 +65,8 @@ async def test_the_apps_of_a_drained_cell_move_to_another_with_all_that_they_hav
     apps = [await create_filled_app(baobab, region="eu-1") for _ in range(20)]
     before = await read_contents(baobab, apps[0])
     lines = await drain_cell(baobab.application.services, "eu-1")
-    assert any(line.startswith("eu-1: geography eu, apps 20, drained since ") for line in lines)
+    # Some may be on their way already.
+    assert any(line.startswith("eu-1: geography eu, apps ") and ", drained since " in line for line in lines)
     line = await drain_until(baobab, clock, "eu-1", "empty since")
     assert line.startswith("eu-1: geography eu, apps 0, copies that moves left behind 20, drained since")
     assert await find_regions(baobab, apps) == {"eu-2", "eu-3"}
@@ -138,8 +139,9 @@ async def test_a_drain_without_room_elsewhere_says_so_and_goes_on_when_there_is(
 ) -> None:
     services = baobab.application.services
     apps = [await baobab.create_app(region="eu-1") for _ in range(2)]
-    await drain_cell(services, "eu-1")
+    # This one first, for the jobs of a drain begin at once: the apps of eu-1 would already be on their way to it.
     await drain_cell(services, "eu-2")
+    await drain_cell(services, "eu-1")
     line = await drain_until(baobab, clock, "eu-1", "stuck: ")
     assert "eu-3" in line
     await admit_to_cell(services, "eu-2")
