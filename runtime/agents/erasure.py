@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import delete, exists, select
 
-from baobab.runtime.agents.tables import agents, counts, messages, runs, threads
+from baobab.runtime.agents.tables import agents, counts, live_texts, messages, runs, threads
 from baobab.storage.database import Database
 from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
@@ -17,7 +17,7 @@ BATCH = 20
 _MOST_BATCHES = 20
 _HOUR = 3600
 _LASTING_HOURS = 48
-_OF_RUN = ("agent_events", "agent_stream_tokens")
+_OF_RUN = ("agent_events", "agent_stream_tokens", "agent_live_texts")
 _OF_THREAD = ("agent_writes", "agent_checkpoints", "agent_pieces")
 
 _above = runs.alias("above")
@@ -79,5 +79,7 @@ async def sweep_runs(services: Services, database: Database) -> None:
             batches_left -= 1
             await erase_runs(services, database, list(batch), remembered=False)
     async with database.writing(lock=None) as connection:
+        ended = select(runs.c.id).where(runs.c.id == live_texts.c.run_id, runs.c.finished_at.is_not(None))
+        await connection.execute(delete(live_texts).where(exists(ended)))
         hour = int(now.timestamp() // _HOUR)
         await connection.execute(delete(counts).where(counts.c.hour < hour - _LASTING_HOURS))

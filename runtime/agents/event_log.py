@@ -62,7 +62,7 @@ class EventLog:
         self._run_fields = {"run_id": run.id, "agent": run.agent}
         self._read_state = (run.last_seq, run.job_id or "")
         self._is_claimed = False
-        self._database = database
+        self.database = database
         self._clock = clock
         self._emitted_subjects = emitted_subjects
         self._notify = notify
@@ -192,7 +192,7 @@ class EventLog:
 
             # Each announcement makes every process query its runs; listeners in other processes can wait a moment.
             announce = bool(pending) and (last or rests or now >= self._announced_at + _LEAST_BETWEEN_SECONDS)
-            await self._database.transact(run_work, durable=False, announce=announce)
+            await self.database.transact(run_work, durable=False, announce=announce)
             self._is_claimed = True
             self.has_written_deferred = self.has_written_deferred or bool(deferred_writes)
             if announce:

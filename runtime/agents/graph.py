@@ -97,7 +97,9 @@ class _GraphCompiler:
                     session.event_log.taint()
                     tainted = True
             await session.event_log.flush()
-            answer = await _ask_model(session, node, insert_earlier([*opening, *talk], recalled.messages), step)
+            answer = await _ask_model(
+                session, node_id, node, insert_earlier([*opening, *talk], recalled.messages), step
+            )
             message = answer.message
             tool_calls = message.get("tool_calls") or []
             if not tool_calls:
@@ -316,10 +318,12 @@ class _GraphCompiler:
         return self._edges.follow(node_id, {"state": {**state["state"], **written}, "input": state["input"]})
 
 
-async def _ask_model(session: RunSession, node: LlmNode, messages: list[Message], step: int) -> ModelAnswer:
+async def _ask_model(
+    session: RunSession, node_id: str, node: LlmNode, messages: list[Message], step: int
+) -> ModelAnswer:
     """Ask a model. After a pause for a rate limit it is asked again."""
     try:
-        return await session.toolbox.ask_model(node, messages, step)
+        return await session.toolbox.ask_model(node_id, node, messages, step)
     except RateLimited as limited:
         interrupt({"again_in": limited.seconds})
         raise

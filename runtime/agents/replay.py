@@ -137,7 +137,7 @@ class _Replayer:
         calls = self.record.calls.values()
         return any(call.get("tainted") for call in calls if call["tool_name"] == ref.name)
 
-    async def ask_model(self, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
+    async def ask_model(self, node_id: str, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
         if step not in self.record.answers:
             raise _RecordExhausted
         return ModelAnswer(self.record.answers[step])

@@ -15,6 +15,7 @@ from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import RunFailed, RunTimedOut
 from baobab.runtime.agents.job_kinds import ADVANCE, WEBHOOK
 from baobab.runtime.agents.langgraph_import import load_graph_library
+from baobab.runtime.agents.live_text import LiveTexts
 from baobab.runtime.agents.offers import ToolOffers, load_offers
 from baobab.runtime.agents.run_session import RunSession
 from baobab.runtime.agents.run_toolbox import RunToolbox
@@ -111,7 +112,16 @@ class RunExecutor:
                     offers = await load_offers(registry, connection.execute, run.app_id)
             child_runs = ChildRuns(self._services, self._job.database, self._event_log, run)
             toolbox = RunToolbox(
-                registry, self._event_log, run, self._spec, caller, base_url, offers, child_runs, self._charges
+                registry,
+                self._event_log,
+                run,
+                self._spec,
+                caller,
+                base_url,
+                offers,
+                child_runs,
+                self._charges,
+                self._services.of(LiveTexts),
             )
             output, waiting, turns = await self._drive_with_timeout(toolbox)
         except Unavailable:

@@ -85,7 +85,7 @@ class Toolbox(Protocol):
         """The id of the child run that `run_agent` starts for a call."""
         ...
 
-    async def ask_model(self, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
+    async def ask_model(self, node_id: str, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
         """Ask a model. Raises RateLimited, and RunFailed where no model answers."""
         ...
 

@@ -14,10 +14,12 @@ from baobab.runtime.agents.charges import OUT_OF_BUDGET, RunCharges
 from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import ApprovalPending, CallDenied, RateLimited, RunFailed, RunTimedOut, ToolFailed
+from baobab.runtime.agents.live_text import LiveText, LiveTexts
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
 from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RunResult
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.validation import ToolOffer, narrow_offer
+from baobab.runtime.agents.wiring import is_output
 from baobab.runtime.job_slots import network_wait
 from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, caller_requires_approval
 from baobab.tools.core.auth import proposers
@@ -55,6 +57,7 @@ class RunToolbox:
     offers: ToolOffers
     child_runs: ChildRuns
     charges: RunCharges
+    live_texts: LiveTexts
 
     async def call_tool(
         self,
@@ -165,7 +168,7 @@ class RunToolbox:
     def get_child_id(self, call_id: str) -> str:
         return derive_child_id(self.run.id, call_id)
 
-    async def ask_model(self, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
+    async def ask_model(self, node_id: str, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
         request: dict[str, Any] = {"messages": list(messages), "model": node.model or self.run.model}
         optional = {"temperature": node.temperature, "max_tokens": node.max_tokens}
         request |= {name: value for name, value in optional.items() if value is not None}
@@ -179,7 +182,10 @@ class RunToolbox:
         paying = AppKey(self.run.app_id, getattr(self.caller, "key_id", None) or self.run.agent_id)
         try:
             chat_tool = self.registry.find("ai_chat")
-            answer, call = await self._run_with_waits(chat_tool, {**request, BOUND: self.run.app_id}, paying, context)
+            text = LiveText(node_id, step, is_output=is_output(self.spec, node))
+            async with self.live_texts.open_text(self.run.id, text, self.event_log.database) as context.follow_text:
+                request[BOUND] = self.run.app_id
+                answer, call = await self._run_with_waits(chat_tool, request, paying, context)
         except Unavailable:
             raise
         except BaobabError as exc:

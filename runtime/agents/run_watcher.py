@@ -14,11 +14,30 @@ from baobab.tools.core.services import Services
 _log = logging.getLogger(__name__)
 
 
+class RunNews:
+    """Wakes one reader of a run. has_events: whether there may be events that it has not read."""
+
+    def __init__(self) -> None:
+        self._told = asyncio.Event()
+        self.has_events = True
+
+    def tell(self, *, has_events: bool) -> None:
+        self.has_events = self.has_events or has_events
+        self._told.set()
+
+    async def wait(self) -> None:
+        await self._told.wait()
+
+    def clear(self) -> None:
+        self._told.clear()
+        self.has_events = False
+
+
 class RunWatcher:
     """Watches runs; one for each process. An announcement of another process causes one query for all watched runs."""
 
     def __init__(self, services: Services) -> None:
-        self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._listeners: dict[str, set[RunNews]] = {}
         self._cancels: dict[str, list[Callable[[], None]]] = {}
         self._databases: dict[str, Database] = {}
         self._last_seqs: dict[str, int] = {}
@@ -27,9 +46,9 @@ class RunWatcher:
         services.notices.on_wake(self.request_refresh)
 
     @contextlib.contextmanager
-    def subscribe(self, run_id: str, database: Database) -> Iterator[asyncio.Event]:
-        """Yield an event that is set whenever the run may have something new to read."""
-        news = asyncio.Event()
+    def subscribe(self, run_id: str, database: Database) -> Iterator[RunNews]:
+        """Yield what wakes a reader whenever the run may have something new to read."""
+        news = RunNews()
         self._databases[run_id] = database
         self._listeners.setdefault(run_id, set()).add(news)
         try:
@@ -59,7 +78,16 @@ class RunWatcher:
     def notify_listeners(self, run_id: str) -> None:
         """Wake the readers of a run: there is something new to read."""
         for news in self._listeners.get(run_id, ()):
-            news.set()
+            news.tell(has_events=True)
+
+    def notify_of_text(self, run_id: str) -> None:
+        """Wake the readers of a run: there is more of the text that a model is writing."""
+        for news in self._listeners.get(run_id, ()):
+            news.tell(has_events=False)
+
+    def is_executing(self, run_id: str) -> bool:
+        """Whether this process executes the run."""
+        return run_id in self._cancels
 
     def _forget_run(self, run_id: str) -> None:
         if run_id not in self._listeners and run_id not in self._cancels:

@@ -229,6 +229,20 @@ stream_tokens = Table(
     Column("opened_at", Instant),
 )
 
+# The answer of a model while it arrives, for readers in other processes than the one that executes the run.
+live_texts = Table(
+    "agent_live_texts",
+    metadata,
+    Column("run_id", String(36), _run_foreign_key(), primary_key=True),
+    Column("node_id", String(64), nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("is_output", Boolean, nullable=False),
+    Column("has_ended", Boolean, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+)
+
 # The secret that signs webhooks of an app's runs, and for a while the earlier one, which signs them too.
 webhook_secrets = Table(
     "agent_webhook_secrets",

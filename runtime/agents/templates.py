@@ -7,7 +7,7 @@ templates.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 MAX_CHARACTERS = 1_000_000
@@ -73,6 +73,19 @@ class Template:
 def parse_names(text: str) -> tuple[Name, ...]:
     """The names in a template's placeholders. Raises TemplateInvalid."""
     return Template(text).names
+
+
+def list_names(tree: Any) -> Iterator[Name]:
+    """The names in all templates of a JSON tree, which must have been validated."""
+    match tree:
+        case str():
+            yield from parse_names(tree)
+        case dict():
+            for value in tree.values():
+                yield from list_names(value)
+        case list():
+            for value in tree:
+                yield from list_names(value)
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any]) -> Any:

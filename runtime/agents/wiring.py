@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from baobab.runtime.agents.issue import Issue, quote_name
-from baobab.runtime.agents.spec import EndNode, GraphSpec, Node
+from baobab.runtime.agents.spec import EndNode, GraphSpec, LlmNode, Node
+from baobab.runtime.agents.templates import list_names
 
 # The ids of the nodes that a node leads to, by its id.
 Leads = Mapping[str, Sequence[str]]
@@ -62,6 +63,12 @@ def written_keys(node: Node) -> frozenset[str]:
     if isinstance(node, EndNode) or node.output_key is None:
         return frozenset()
     return frozenset([node.output_key])
+
+
+def is_output(spec: GraphSpec, node: LlmNode) -> bool:
+    """Whether an end of the graph names what the node writes, so that it is a part of the run's output."""
+    ends = (other.output_template for other in spec.nodes.values() if isinstance(other, EndNode))
+    return any(name[0] == "state" and name[1:2] in ((), (node.output_key,)) for end in ends for name in list_names(end))
 
 
 def _find_reachable(starts: Sequence[str], leads: Leads) -> set[str]:

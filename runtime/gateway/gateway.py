@@ -7,6 +7,7 @@ again, with another upstream if the model has one.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -15,13 +16,16 @@ from typing import Any, TypeVar
 from baobab.runtime.gateway import translate
 from baobab.runtime.gateway.built_in import BUILT_IN, BuiltInModels
 from baobab.runtime.gateway.catalogue import OWN_KEY_MODALITIES, Catalogue
+from baobab.runtime.gateway.completion_events import CompletionAssembler
 from baobab.runtime.gateway.errors import (
     ModelNotFound,
+    RequestRefused,
     UpstreamBusy,
     UpstreamDenied,
     UpstreamFailed,
     UpstreamMalformed,
 )
+from baobab.runtime.gateway.events import LARGEST
 from baobab.runtime.gateway.first_event import wait_for_first_event
 from baobab.runtime.gateway.media.files import RemoteFiles
 from baobab.runtime.gateway.model import Modality, Model
@@ -40,6 +44,9 @@ from baobab.runtime.job_slots import network_wait
 from baobab.storage.clock import Clock, Ids
 
 T = TypeVar("T")
+
+FollowText = Callable[[str | None], None]
+"""Receives the text of an answer in pieces; None where the answer begins, perhaps anew with another model."""
 
 _MOST_TRIES = 3
 _PAUSE_SECONDS = 0.1
@@ -196,20 +203,34 @@ class Gateway:
         meter: UsageMeter,
         own_provider: Provider | None = None,
         retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
+        follow_text: FollowText | None = None,
     ) -> dict[str, Any]:
         """Returns a chat completion in one piece.
 
         own_provider: the customer's own provider of the model, from `find_own_provider`. retry_timeouts: bounds that
-        are tighter than those of this process.
+        are tighter than those of this process. follow_text: receives the answer's text as it arrives.
         """
         if model.provider == BUILT_IN:
-            return await self._built_in.complete_chat(body, meter)
+            answer = await self._built_in.complete_chat(body, meter)
+            _tell_text(answer, follow_text)
+            return answer
+        if follow_text is not None:
+            try:
+                async with network_wait():
+                    events = await self.stream_chat(model, _with_usage(body), meter, own_provider, retry_timeouts)
+                    return await _assemble_completion(events, meter, follow_text)
+            except RequestRefused:
+                # Perhaps only the stream is refused: some vendors let only accounts that they have verified stream.
+                if meter.has_begun:
+                    raise
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             return await self._complete_upstream(upstream, body, meter)
 
         async with network_wait():
-            return await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
+            answer = await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
+        _tell_text(answer, follow_text)
+        return answer
 
     async def stream_chat(
         self,
@@ -392,6 +413,30 @@ class Gateway:
 
     def _new_metadata(self) -> AnswerMetadata:
         return AnswerMetadata(self._ids.hex(24), int(self._clock.time()))
+
+
+async def _assemble_completion(
+    events: AsyncGenerator[bytes, None], meter: UsageMeter, follow_text: FollowText
+) -> dict[str, Any]:
+    assembler = CompletionAssembler(LARGEST)
+    follow_text(None)
+    async with aclosing(events):
+        async for event in events:
+            meter.record_event(event)
+            if text := assembler.add(event):
+                follow_text(text)
+    completion = assembler.build_completion(meter)
+    if completion is None:
+        raise UpstreamMalformed
+    return completion
+
+
+def _tell_text(answer: Mapping[str, Any], follow_text: FollowText | None) -> None:
+    """Passes on the text of an answer that has come in one piece."""
+    content = answer["choices"][0]["message"].get("content") if follow_text and answer["choices"] else None
+    if follow_text is not None and isinstance(content, str):
+        follow_text(None)
+        follow_text(content)
 
 
 def _build_upstream(model: Model, served: Model, provider: Provider) -> Upstream:

@@ -13,6 +13,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.addresses import Target
 from baobab.runtime.egress import USER_AGENT, Egress, EgressError
+from baobab.runtime.gateway.completion_events import encode_events
 from baobab.runtime.gateway.connection import HttpAnswer, IncompleteAnswer, NoAnswer, RequestNotSent
 from baobab.runtime.gateway.connection_pool import ConnectionPool, dial_host
 from baobab.runtime.gateway.errors import (
@@ -91,6 +92,13 @@ class Relay:
         """
         with _TranslateErrors():
             response = await self._send_request(upstream, path, body, meter, wire, streamed=False)
+        return await self._read_answer(response, upstream, path, meter, wire)
+
+    async def _read_answer(
+        self, response: HttpAnswer, upstream: Upstream, path: str, meter: UsageMeter, wire: Wire | None = None
+    ) -> dict[str, Any]:
+        """Reads an answer in one piece, and counts its usage in `meter`."""
+        with _TranslateErrors():
             try:
                 raw = await _read_body(
                     response, min(self._largest, _LARGEST_GUARDED) if upstream.is_guarded else self._largest
@@ -121,6 +129,10 @@ class Relay:
             response = await self._send_request(
                 upstream, path, {**body, "stream": True, "stream_options": options}, meter, streamed=True
             )
+            is_whole = await _is_whole(response)
+        if is_whole:
+            answer = await self._read_answer(response, upstream, path, meter)
+            return _relay_whole(answer, meter, with_usage=wants_usage)
         pieces = split_events(
             _limit_size(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.is_guarded else LARGEST
         )
@@ -235,6 +247,26 @@ async def _relay_events(
             await _drain_answer(response)
     finally:
         response.close()
+
+
+async def _is_whole(response: HttpAnswer) -> bool:
+    """Whether an answer comes in one piece, as some servers answer whatever they are asked for."""
+    if not response.headers.get("content-type", "").startswith("application/json"):
+        return False
+    try:
+        return (await response.peek()).lstrip()[:1] == b"{"
+    except BaseException:
+        response.close()
+        raise
+
+
+async def _relay_whole(
+    answer: Mapping[str, Any], meter: UsageMeter, *, with_usage: bool
+) -> AsyncGenerator[bytes, None]:
+    """Passes on an answer that came in one piece as the events of a stream."""
+    meter.has_ended = True
+    for event in encode_events(answer, with_usage=with_usage):
+        yield event
 
 
 async def _relay_wire_events(

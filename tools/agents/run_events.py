@@ -8,14 +8,15 @@ from typing import Any, cast
 from pydantic_core import to_json
 from sqlalchemy import select
 
+from baobab.runtime.agents.live_text import LiveText, LiveTexts
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.tables import ENDED, agents, events, runs
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.agents.fields import PAGE
-from baobab.tools.agents.redaction import redact_event
+from baobab.tools.agents.redaction import is_outsider, redact_event
 from baobab.tools.agents.schemas.agents import Events
 from baobab.tools.agents.tokens import approval_token
-from baobab.tools.core.auth.callers import Anonymous
+from baobab.tools.core.auth.callers import Anonymous, Caller
 from baobab.tools.core.auth.deciders import ADMIN, STARTER, Decider, PendingDecision
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.call import Call
@@ -23,6 +24,8 @@ from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Stream
 
 _BEAT_SECONDS = 15.0
+_PIECE_SECONDS = 0.03
+"""The least time between two pieces of an answer."""
 _PATIENCE_SECONDS = 2.0
 
 
@@ -54,28 +57,70 @@ async def follow_events(
     told.
     """
     known = False
-    watch = services.of(RunWatcher)
-    with watch.subscribe(run.id, database) as news:
+    texts, answers = services.of(LiveTexts), _AnswerReader(reader.caller)
+    with services.of(RunWatcher).subscribe(run.id, database) as news:
         while True:
+            must_read = news.has_events
             news.clear()
+            # Found before the events are read: what it follows on has been written before it began.
+            text = texts.find(run.id)
             try:
-                # Read before the events: if the run ends in between, all its events are read.
-                ended, latest = await _read_run_state(database, run.id)
-                after, known = after if known else min(after, latest), True
-                while events := await read_events(services, database, run, after, PAGE, reader):
-                    for event in events:
-                        yield event
-                    after = events[-1]["seq"]
+                if must_read:
+                    # Read before the events: if the run ends in between, all its events are read.
+                    status, latest = await _read_run_state(database, run.id)
+                    after, known = after if known else min(after, latest), True
+                    while events := await read_events(services, database, run, after, PAGE, reader):
+                        for event in events:
+                            if event["type"] == "llm_token_usage":
+                                rest = answers.read_rest(await texts.load(run.id, database), event["payload"]["step"])
+                                if rest is not None:
+                                    yield rest
+                            yield event
+                        after = events[-1]["seq"]
+                    if status in ENDED:
+                        return
+                    if status == "running":
+                        await texts.follow(run.id, database)
             except DatabaseUnavailable:
+                news.tell(has_events=True)
                 await asyncio.sleep(_PATIENCE_SECONDS)
                 continue
-            if ended:
-                return
+            if (piece := answers.read_piece(text)) is not None:
+                yield piece
+                await asyncio.sleep(_PIECE_SECONDS)
             try:
                 async with asyncio.timeout(_BEAT_SECONDS):
                     await news.wait()
             except TimeoutError:
+                news.tell(has_events=True)
                 yield None
+
+
+class _AnswerReader:
+    """What one reader of a run has got of the text that its model is writing."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._is_outsider = is_outsider(caller)
+        self._text: LiveText | None = None
+        self._attempt = self._length = 0
+
+    def read_piece(self, text: LiveText | None) -> dict[str, Any] | None:
+        """Returns an event with what has been added to a text; None if that is nothing, or the text has ended."""
+        return None if text is None or text.has_ended else self._read(text)
+
+    def read_rest(self, text: LiveText | None, step: int) -> dict[str, Any] | None:
+        """Returns an event with the end of the text of a step."""
+        return None if text is None or text.step != step else self._read(text)
+
+    def _read(self, text: LiveText) -> dict[str, Any] | None:
+        if self._is_outsider and not text.is_output:
+            return None
+        if text is not self._text or text.attempt != self._attempt:
+            self._text, self._attempt, self._length = text, text.attempt, 0
+        offset, piece = self._length, text.read(self._length)
+        self._length += len(piece)
+        payload = {"node_id": text.node_id, "step": text.step, "offset": offset, "text": piece}
+        return {"type": "llm_delta", "payload": payload} if piece else None
 
 
 async def encode_sse(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]:
@@ -86,7 +131,9 @@ async def encode_sse(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes,
             if event is None:
                 yield b": \n\n"
                 continue
-            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event["seq"], event["type"].encode(), to_json(event["payload"]))
+            # What is not kept has no id, so that a client that comes back continues after what is.
+            id_line = b"id: %d\n" % event["seq"] if "seq" in event else b""
+            yield b"%sevent: %s\ndata: %s\n\n" % (id_line, event["type"].encode(), to_json(event["payload"]))
     finally:
         await events.aclose()
 
@@ -165,9 +212,9 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
     return payload
 
 
-async def _read_run_state(database: Database, run_id: str) -> tuple[bool, int]:
-    """Returns whether the run has ended, and the seq of its latest event."""
+async def _read_run_state(database: Database, run_id: str) -> tuple[str, int]:
+    """Returns the run's status, and the seq of its latest event."""
     query = select(runs.c.status, runs.c.last_seq).where(runs.c.id == run_id)
     async with database.reading() as connection:
         row = (await connection.execute(query)).first()
-    return (True, 0) if row is None else (row.status in ENDED, row.last_seq)
+    return ("cancelled", 0) if row is None else (row.status, row.last_seq)

@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from baobab.runtime.gateway.completion_events import CompletionAssembler
 from baobab.runtime.gateway.events import DONE
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.provider_access import ProviderAccess
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.ai import cache_rows
-from baobab.tools.ai.completion_events import CompletionAssembler
 from baobab.tools.ai.model_calls import MeteredCall, payer_of
 from baobab.tools.ai.schemas import _USUAL_SECONDS, CacheOptions
 from baobab.tools.ai.spans import start_span

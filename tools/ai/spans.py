@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
+from baobab.runtime.gateway.completion_events import CompletionAssembler
 from baobab.runtime.gateway.events import event_data
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.tracing import Tracing
-from baobab.tools.ai.completion_events import CompletionAssembler
 from baobab.tools.ai.span_content import LARGEST, request_messages, response_messages
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError

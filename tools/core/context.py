@@ -31,6 +31,8 @@ class RequestContext:
     """The step of an agent's run that makes the call, if one does."""
     spender: Spender | None = None
     """The run that pays for the call, if an agent's run makes it."""
+    follow_text: "Callable[[str | None], None] | None" = None
+    """Receives the text of a model's answer in pieces, as they arrive; None where an answer begins."""
     trace: str = ""
     """The span that the call belongs to, as its caller says: a W3C `traceparent`, unread; empty where there is none."""
 

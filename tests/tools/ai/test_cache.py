@@ -7,8 +7,8 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
+from baobab.runtime.gateway.completion_events import CompletionAssembler
 from baobab.runtime.gateway.usage_meter import UsageMeter
-from baobab.tools.ai.completion_events import CompletionAssembler
 from baobab.tools.ai.tables import response_cache as rows
 from tests.conftest import Baobab
 from tests.people import create_key, create_person

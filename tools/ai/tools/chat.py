@@ -5,6 +5,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
+from baobab.runtime.gateway.completion_events import encode_events
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
@@ -13,7 +14,6 @@ from baobab.tools.ai import settings
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.answer_headers import set_answer_headers
 from baobab.tools.ai.cache import CacheEntry, build_entry
-from baobab.tools.ai.completion_events import encode_events
 from baobab.tools.ai.model_calls import MeteredCall, call_models, preview_model, select_models, settle_call
 from baobab.tools.ai.schemas import CacheOptions
 from baobab.tools.ai.settings import AiSettings
@@ -269,7 +269,9 @@ async def _chat(
             for name, value in bounded(metered.model, metered.granted_tokens).items()
             if name != "stream_options"
         }
-        return await gateway_.complete_chat(metered.model, request, metered.meter, provider, metered.retry_timeouts)
+        return await gateway_.complete_chat(
+            metered.model, request, metered.meter, provider, metered.retry_timeouts, call.context.follow_text
+        )
 
     answer, metered = await call_models(call, models, own, body, ask, limit=limit, answers=answers, cache=state)
     return await _settle_answer(call, answer, metered, entry)

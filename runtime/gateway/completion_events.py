@@ -40,28 +40,34 @@ class CompletionAssembler:
         self._choices: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, Any] | None = None
 
-    def add(self, event: bytes) -> None:
+    def add(self, event: bytes) -> str:
+        """Adds an event; returns what it adds to the text of the first choice."""
         payload = event_data(event)
         if payload is None or event == DONE or self._left < 0:
-            return
+            return ""
         self._left_of_events -= len(event)
         if self._left_of_events < 0:
             self._left = -1
-            return
+            return ""
         try:
             chunk = from_json(payload)
         except ValueError:
             chunk = None
         if not isinstance(chunk, dict) or chunk.get("error"):
             self._left = -1
-            return
+            return ""
         self._head |= {name: value for name, value in chunk.items() if name not in _OF_EVENTS and value is not None}
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
         choices = chunk.get("choices")
+        text = ""
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and isinstance(choice.get("index", 0), int):
                 self._merge(self._choices.setdefault(choice.get("index", 0), {}), choice)
+                if not choice.get("index", 0) and isinstance(delta := choice.get("delta"), dict):
+                    content = delta.get("content")
+                    text += content if isinstance(content, str) else ""
+        return text
 
     def build_completion(self, outcome: UsageMeter) -> dict[str, Any] | None:
         """Builds the completion; None if the events do not form one. outcome: the usage, if no event reports it."""

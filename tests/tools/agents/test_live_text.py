@@ -1,0 +1,207 @@
+"""The text of a model's answer is told while it arrives."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from baobab.runtime.agents.live_text import MAX_CHARACTERS, LiveText
+from baobab.runtime.agents.run_toolbox import RunToolbox
+from baobab.runtime.agents.tables import live_texts
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.providers import build_own_server
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.context import RequestContext
+from tests.runtime.gateway.upstream import CannedAnswer, Upstream, start_upstream
+from tests.tools.agents.conftest import TIMEOUT_SECONDS, Agency, build_graph
+
+HELLO = "Hello from the upstream, Grüße!"
+DELTA = "llm_delta"
+
+
+@dataclass
+class Writer:
+    """An agent whose model behaves as its name says, and readers of its runs."""
+
+    agency: Agency
+    fake: Upstream
+
+    def add_model(self, behaviour: str) -> str:
+        model = Model(
+            id=f"lab/{behaviour}",
+            name=behaviour,
+            modality="chat",
+            price=Price(0, 0),
+            context_window=8192,
+            max_output=1024,
+            litellm=f"lab/{behaviour}",
+            provider="lab",
+            features=frozenset(("streaming", "tools")),
+        )
+        gateway = self.agency.harness.services.part(Gateway)
+        gateway.add_provider(build_own_server("lab", f"{self.fake.url}/v1", "key"), [model])
+        return model.id
+
+    async def create_agent(self, name: str, behaviour: str, output: str = "{{ state.answer }}", **more: Any) -> None:
+        think = {"type": "llm", "model": self.add_model(behaviour), "input_template": "Hello!", "output_key": "answer"}
+        done = {"type": "end", "output_template": output}
+        await self.agency.create_agent(name, build_graph({"think": think, "done": done}, ("think", "done")), **more)
+
+    async def follow(self, name: str, run_id: str, by: Caller | None = None) -> list[dict[str, Any]]:
+        """Everything that a reader is told until the run ends."""
+        registry = self.agency.harness.registry
+        context = RequestContext("test", run_id, streams=True)
+        arguments = {"app_id": self.agency.app_id, "name": name, "id": run_id}
+        stream: Any = await registry.call("agents_runs_events", arguments, by or self.agency.owner, context)
+        text = b""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            async for piece in stream.pieces:
+                text += piece
+        return parse_frames(text.decode())
+
+
+def parse_frames(text: str) -> list[dict[str, Any]]:
+    frames = []
+    for frame in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in frame.splitlines() if not line.startswith(":"))
+        if "event" in lines:
+            frames.append({"type": lines["event"], "id": lines.get("id"), "payload": json.loads(lines["data"])})
+    return frames
+
+
+def join_deltas(frames: list[dict[str, Any]]) -> str:
+    """The text as a client shows it: each delta stands at its offset, and what was behind that is void."""
+    text = ""
+    for frame in frames:
+        if frame["type"] == DELTA:
+            text = text[: frame["payload"]["offset"]] + frame["payload"]["text"]
+    return text
+
+
+@pytest.fixture
+async def writer(agency: Agency) -> AsyncIterator[Writer]:
+    async with start_upstream() as fake:
+        yield Writer(agency, fake)
+
+
+async def test_the_answer_is_told_in_pieces_between_the_events_of_its_step(writer: Writer) -> None:
+    await writer.create_agent("poet", "slow-tokens:0.05")
+    run_id = await writer.agency.start_run("poet")
+    frames = await writer.follow("poet", run_id)
+    kinds = [frame["type"] for frame in frames]
+    assert join_deltas(frames) == HELLO
+    assert kinds.count(DELTA) >= 3
+    first, last = kinds.index(DELTA), len(kinds) - 1 - kinds[::-1].index(DELTA)
+    assert kinds.index("node_start") < first < last < kinds.index("llm_token_usage")
+    # What is not kept has no place in the order of what is.
+    assert {frame["id"] for frame in frames if frame["type"] == DELTA} == {None}
+    kept = [int(frame["id"]) for frame in frames if frame["type"] != DELTA]
+    assert kept == list(range(1, len(kept) + 1))
+    assert DELTA not in [event["type"] for event in await writer.agency.list_events("poet", run_id)]
+    assert [frame["payload"] for frame in frames if frame["type"] == "run_end"] == [{"output": HELLO}]
+    steps = {(frame["payload"]["node_id"], frame["payload"]["step"]) for frame in frames if frame["type"] == DELTA}
+    assert steps == {("think", 1)}
+
+
+async def test_a_late_reader_gets_the_text_so_far_at_once(writer: Writer) -> None:
+    await writer.create_agent("poet", "slow-tokens:0.1")
+    run_id = await writer.agency.start_run("poet")
+    early = asyncio.create_task(writer.follow("poet", run_id))
+    await asyncio.sleep(0.35)
+    late = await writer.follow("poet", run_id)
+    deltas = [frame["payload"] for frame in late if frame["type"] == DELTA]
+    assert deltas[0]["offset"] == 0
+    assert len(deltas[0]["text"]) > len("Hello")
+    assert join_deltas(late) == join_deltas(await early) == HELLO
+
+
+async def test_a_model_that_answers_in_one_piece_is_told_too(writer: Writer) -> None:
+    message = {"role": "assistant", "content": "All at once."}
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}
+    writer.fake.canned_answers["it"] = CannedAnswer(json.dumps(body).encode())
+    await writer.create_agent("poet", "said:it")
+    frames = await writer.follow("poet", await writer.agency.start_run("poet"))
+    assert join_deltas(frames) == "All at once."
+    # It was asked for a stream, and is not asked again.
+    assert [request.json["stream"] for request in writer.fake.requests] == [True]
+
+
+async def test_a_model_that_refuses_to_stream_is_asked_for_an_answer_in_one_piece(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await writer.create_agent("poet", "plain")
+    behave = Upstream._behave
+
+    async def refuse_streams(fake: Upstream, request: Any, wire: Any, asked: Any, behaviour: Any) -> Any:
+        if asked.get("stream"):
+            fake.canned_answers["no"] = CannedAnswer(b'{"error": {"message": "Verify your organization."}}', 400)
+            behaviour = type(behaviour)("said", "no")
+        return await behave(fake, request, wire, asked, behaviour)
+
+    monkeypatch.setattr(Upstream, "_behave", refuse_streams)
+    run_id = await writer.agency.start_run("poet")
+    frames = await writer.follow("poet", run_id)
+    assert frames[-1]["payload"] == {"output": HELLO}
+    assert join_deltas(frames) == HELLO
+    assert [request.json.get("stream") for request in writer.fake.requests] == [True, None]
+
+
+async def test_users_follow_what_becomes_the_output_and_nothing_else(writer: Writer) -> None:
+    user = writer.agency.end_user("ada")
+    for name, output, told in (("open", "{{ state.answer }}", HELLO), ("closed", "Thanks.", "")):
+        await writer.create_agent(name, "slow-tokens:0.02", output, visibility="authenticated")
+        run_id = await writer.agency.start_run(name, by=user)
+        mine, owners = await asyncio.gather(writer.follow(name, run_id, user), writer.follow(name, run_id))
+        assert (join_deltas(mine), join_deltas(owners)) == (told, HELLO), name
+
+
+async def test_readers_in_other_processes_get_it_while_they_ask(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process is this one, which is made to forget what it has in memory."""
+    services = writer.agency.harness.services
+    await writer.create_agent("poet", "slow-tokens:0.2")
+    run_id = await writer.agency.start_run("poet")
+    held: list[LiveText] = []
+    open_text = RunToolbox.ask_model
+
+    async def ask(toolbox: Any, *arguments: Any) -> Any:
+        texts = toolbox.live_texts
+        held.append(texts)
+        return await open_text(toolbox, *arguments)
+
+    monkeypatch.setattr(RunToolbox, "ask_model", ask)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not held:
+            await asyncio.sleep(0.01)
+    texts: Any = held[0]
+    texts._note_wanted(run_id)
+    rows: list[Any] = []
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not rows or not rows[-1].has_ended:
+            async with services.database.reading() as connection:
+                row = (await connection.execute(select(live_texts).where(live_texts.c.run_id == run_id))).first()
+            rows += [row] if row is not None and (not rows or row != rows[-1]) else []
+            await asyncio.sleep(0.05)
+    assert len(rows) > 2
+    assert all(HELLO.startswith(row.text) and row.length == len(row.text) for row in rows)
+    assert (rows[-1].text, rows[-1].node_id, rows[-1].step, rows[-1].is_output) == (HELLO, "think", 1, True)
+    await writer.agency.wait_for_end("poet", run_id)
+    await writer.agency.run_maintenance()
+    async with services.database.reading() as connection:
+        assert not await connection.scalar(select(func.count()).select_from(live_texts))
+
+
+def test_a_text_that_is_too_long_is_cut_and_never_has_a_hole() -> None:
+    text = LiveText("think", 1, is_output=True)
+    for piece in ("a" * MAX_CHARACTERS, "b" * 10, "c"):
+        text.append(piece)
+    assert text.read(MAX_CHARACTERS) == "b" * 10
+    text.restart()
+    text.append("d")
+    assert (text.read(), text.attempt, text.length) == ("d", 1, 1)
