@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from baobab.runtime.agents.live_text import MAX_CHARACTERS, LiveText
-from baobab.runtime.agents.run_toolbox import RunToolbox
+from baobab.runtime.agents.live_text import MAX_CHARACTERS, LiveText, LiveTexts
 from baobab.runtime.agents.tables import live_texts
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
@@ -83,6 +82,14 @@ def join_deltas(frames: list[dict[str, Any]]) -> str:
     return text
 
 
+async def wait_for_text(writer: Writer, run_id: str) -> None:
+    """Wait until the model has begun to answer."""
+    texts = writer.agency.harness.services.of(LiveTexts)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while (text := texts.find(run_id)) is None or text.length < len("Hello"):
+            await asyncio.sleep(0.01)
+
+
 @pytest.fixture
 async def writer(agency: Agency) -> AsyncIterator[Writer]:
     async with start_upstream() as fake:
@@ -112,11 +119,11 @@ async def test_a_late_reader_gets_the_text_so_far_at_once(writer: Writer) -> Non
     await writer.create_agent("poet", "slow-tokens:0.1")
     run_id = await writer.agency.start_run("poet")
     early = asyncio.create_task(writer.follow("poet", run_id))
-    await asyncio.sleep(0.35)
+    await wait_for_text(writer, run_id)
     late = await writer.follow("poet", run_id)
     deltas = [frame["payload"] for frame in late if frame["type"] == DELTA]
     assert deltas[0]["offset"] == 0
-    assert len(deltas[0]["text"]) > len("Hello")
+    assert len(deltas[0]["text"]) >= len("Hello")
     assert join_deltas(late) == join_deltas(await early) == HELLO
 
 
@@ -160,37 +167,24 @@ async def test_users_follow_what_becomes_the_output_and_nothing_else(writer: Wri
         assert (join_deltas(mine), join_deltas(owners)) == (told, HELLO), name
 
 
-async def test_readers_in_other_processes_get_it_while_they_ask(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other process is this one, which is made to forget what it has in memory."""
+async def test_readers_in_other_processes_get_it_from_a_row_that_goes_with_the_run(writer: Writer) -> None:
     services = writer.agency.harness.services
-    await writer.create_agent("poet", "slow-tokens:0.2")
+    await writer.create_agent("poet", "slow-tokens:0.1")
     run_id = await writer.agency.start_run("poet")
-    held: list[LiveText] = []
-    open_text = RunToolbox.ask_model
-
-    async def ask(toolbox: Any, *arguments: Any) -> Any:
-        texts = toolbox.live_texts
-        held.append(texts)
-        return await open_text(toolbox, *arguments)
-
-    monkeypatch.setattr(RunToolbox, "ask_model", ask)
+    await wait_for_text(writer, run_id)
+    # As another process asks for it: with a notice.
+    services.of(LiveTexts)._note_wanted(run_id)
+    texts: list[str] = []
+    row: Any = None
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not held:
-            await asyncio.sleep(0.01)
-    texts: Any = held[0]
-    texts._note_wanted(run_id)
-    rows: list[Any] = []
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not rows or not rows[-1].has_ended:
+        while row is None or not row.has_ended:
             async with services.database.reading() as connection:
                 row = (await connection.execute(select(live_texts).where(live_texts.c.run_id == run_id))).first()
-            rows += [row] if row is not None and (not rows or row != rows[-1]) else []
-            await asyncio.sleep(0.05)
-    assert len(rows) > 2
-    assert all(HELLO.startswith(row.text) and row.length == len(row.text) for row in rows)
-    assert (rows[-1].text, rows[-1].node_id, rows[-1].step, rows[-1].is_output) == (HELLO, "think", 1, True)
+            texts += [row.text] if row is not None and row.text not in texts else []
+            await asyncio.sleep(0.02)
+    assert texts == sorted(texts, key=len)
+    assert all(HELLO.startswith(text) for text in texts)
+    assert (row.text, row.length, row.node_id, row.step, row.is_output) == (HELLO, len(HELLO), "think", 1, True)
     await writer.agency.wait_for_end("poet", run_id)
     await writer.agency.run_maintenance()
     async with services.database.reading() as connection:
