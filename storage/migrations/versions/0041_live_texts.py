@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0048"
+revision = "0041"
 down_revision = "0040"
 
 
