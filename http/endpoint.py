@@ -10,7 +10,7 @@ from typing import Any
 from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
 from baobab.http.bodies import BODIES, FREE
-from baobab.http.open_streams import OpenStreams, stream_while_allowed
+from baobab.http.open_streams import OpenStreams
 from baobab.http.request import LARGE, LargeBodyParser, Request, read_form, read_object
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decode_parameter
@@ -143,7 +143,7 @@ class Endpoint:
                 raise Forbidden
             await self._registry.recheck(call)
 
-        return replace(stream, pieces=stream_while_allowed(stream.pieces, check))
+        return replace(stream, pieces=self._streams.stream_while_allowed(stream.pieces, call.caller, check))
 
     async def _read_request(self, request: Request) -> tuple[Caller, dict[str, Any]]:
         """Returns the caller, and the arguments from the path, the query string and the headers."""

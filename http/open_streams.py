@@ -7,12 +7,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.auth.callers import Anonymous, Caller
+from baobab.storage.notices import Notices
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
+from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
 from baobab.tools.core.errors import BaobabError, TooManyStreams
 from baobab.tools.core.rate_limits import network
 
 RECHECK_SECONDS = 14.0
 """Streams send something every 15 seconds, so that access is checked again within 30."""
+Check = Callable[[], Awaitable[None]]
+"""Raises if the reader of a stream has lost access."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class StreamLimits:
 
 
 class OpenStreams:
-    """Counts the open streams of one worker."""
+    """Counts the open streams of one worker, and knows which of them are read by users of apps."""
 
-    def __init__(self, limits: StreamLimits | None = None) -> None:
+    def __init__(self, notices: Notices, limits: StreamLimits | None = None) -> None:
         self._limits = limits or StreamLimits()
         self._open: Counter[tuple[str, str]] = Counter()
+        self._of_users: dict[str, set[asyncio.Event]] = {}
+        notices.subscribe(USER_TOPIC, self._note_change)
 
     @contextlib.contextmanager
     def hold_place(self, caller: Caller, address: str, subject: str) -> Iterator[None]:
@@ -51,10 +57,35 @@ class OpenStreams:
                 if not self._open[key]:
                     del self._open[key]
 
+    async def stream_while_allowed(
+        self, pieces: AsyncGenerator[bytes, None], caller: Caller, check: Check
+    ) -> AsyncGenerator[bytes, None]:
+        """Yields the pieces until `check` raises. It is called now and then; for a user of an app also as soon as a
+        session of theirs ends, anywhere.
+        """
+        if not isinstance(caller, EndUser):
+            async with contextlib.aclosing(stream_while_allowed(pieces, check)) as checked_pieces:
+                async for piece in checked_pieces:
+                    yield piece
+            return
+        subject, changed = user_subject(caller.app_id, caller.user_id), asyncio.Event()
+        self._of_users.setdefault(subject, set()).add(changed)
+        try:
+            interrupted = _stream_until_refused(stream_while_allowed(pieces, check), changed, check)
+            async with contextlib.aclosing(interrupted) as checked_pieces:
+                async for piece in checked_pieces:
+                    yield piece
+        finally:
+            self._of_users[subject].discard(changed)
+            if not self._of_users[subject]:
+                del self._of_users[subject]
 
-async def stream_while_allowed(
-    pieces: AsyncGenerator[bytes, None], check: Callable[[], Awaitable[None]]
-) -> AsyncGenerator[bytes, None]:
+    def _note_change(self, subject: str) -> None:
+        for changed in self._of_users.get(subject, ()):
+            changed.set()
+
+
+async def stream_while_allowed(pieces: AsyncGenerator[bytes, None], check: Check) -> AsyncGenerator[bytes, None]:
     """Yields the pieces until `check` raises. It is called before a piece if the last check is long enough ago."""
     loop = asyncio.get_running_loop()
     checked_at = loop.time()
@@ -68,3 +99,38 @@ async def stream_while_allowed(
                     return
                 checked_at = loop.time()
             yield piece
+
+
+async def _stream_until_refused(
+    pieces: AsyncGenerator[bytes, None], changed: asyncio.Event, check: Check
+) -> AsyncGenerator[bytes, None]:
+    """Yields the pieces. Whenever `changed` is set, `check` is called at once, and ends the stream if it raises."""
+    change = asyncio.create_task(changed.wait())
+    reading: asyncio.Task[bytes | None] | None = None
+    try:
+        while True:
+            reading = reading or asyncio.create_task(_read_next(pieces))
+            await asyncio.wait((reading, change), return_when=asyncio.FIRST_COMPLETED)
+            if change.done():
+                changed.clear()
+                change = asyncio.create_task(changed.wait())
+                try:
+                    await check()
+                except (BaobabError, DatabaseUnavailable):
+                    return
+            if reading.done():
+                piece = reading.result()
+                if piece is None:
+                    return
+                reading = None
+                yield piece
+    finally:
+        tasks = [task for task in (reading, change) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await pieces.aclose()
+
+
+async def _read_next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(pieces, None)

@@ -58,7 +58,8 @@ class RestApp:
         self._registry = registry
         self._fallback = fallback
         self._trie = RouteTrie(registry.tools.values())
-        streams, parser = OpenStreams(stream_limits), LargeBodyParser()
+        streams = OpenStreams(registry.services.notices, stream_limits)
+        parser = LargeBodyParser()
         self._endpoints = {
             tool.name: Endpoint(registry, tool, streams, parser) for tool in registry.tools.values() if tool.rest
         }

@@ -57,7 +57,7 @@ class Console:
         self._cookies = Cookies(services.options.base_url)
         self._environment = build_environment()
         self._changes = Changes(services.notices)
-        self._streams = OpenStreams(StreamLimits(in_all=1000, of_subject=64, of_caller=16))
+        self._streams = OpenStreams(self._services.notices, StreamLimits(in_all=1000, of_subject=64, of_caller=16))
         self._assets = {name: (_ASSETS / name).read_bytes() for name in _TYPES}
         self._stamps = {name: sha256(content).hexdigest()[:12] for name, content in self._assets.items()}
         found = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]

@@ -1,13 +1,18 @@
 """Sign-in over REST: paths, bodies and statuses of the contract."""
 
+import asyncio
 import re
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
+from baobab.http import open_streams
 from tests.conftest import Baobab
+from tests.http.live_server import serve_installation
 from tests.jobs import run_due_jobs
 
 PASSWORD = "correct Horse 7!"
@@ -111,3 +116,46 @@ async def test_an_app_that_asks_for_sign_in_lets_its_users_in(baobab: Baobab, ap
     token = (await post(baobab, app, "login", **ADA)).json()["access_token"]
     headers = {"authorization": f"Bearer {token}"}
     assert (await baobab.client.get(f"/v1/{app}/kv/board:a", headers=headers)).json() == {"value": 1}
+
+
+@pytest.fixture
+async def live_baobab(tmp_path: Path) -> AsyncIterator[Baobab]:
+    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as opened:
+        yield opened
+
+
+async def test_signing_out_ends_the_open_streams_of_the_user_at_once_and_no_others(
+    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing but the sign-out can end them.
+    monkeypatch.setattr(open_streams, "RECHECK_SECONDS", 3600.0)
+    monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
+    app = await live_baobab.create_app()
+    ask = {"type": "tool", "tool_ref": {"source": "builtin", "name": "interrupt"}, "args_template": {"reason": "?"}}
+    graph = {"spec_version": 1, "entry": "ask", "nodes": {"ask": ask, "done": {"type": "end", "output_template": 1}}}
+    graph |= {"edges": [{"from": "ask", "to": "done"}], "tools": {"builtin": ["interrupt"]}}
+    body = {"name": "asker", "graph_spec": graph, "visibility": "authenticated", "safety_acknowledged": True}
+    made = await live_baobab.client.post(f"/v1/{app}/agents", json=body, headers=live_baobab.owner)
+    assert made.status_code == 201, made.text
+    readers, paths = [], []
+    for name in ("ada", "bob"):
+        person = {"email": f"{name}@example.com", "password": PASSWORD}
+        await post(live_baobab, app, "signup", **person)
+        token = (await post(live_baobab, app, "login", **person)).json()["access_token"]
+        readers.append({"authorization": f"Bearer {token}"})
+        started = await live_baobab.client.post(
+            f"/v1/{app}/agents/asker/runs", json={"input": {"of": name}}, headers=readers[-1]
+        )
+        paths.append(f"/v1/{app}/agents/asker/runs/{started.json()['run_id']}/events")
+    async with (
+        asyncio.timeout(20),
+        live_baobab.client.stream("GET", paths[0], headers=readers[0]) as of_ada,
+        live_baobab.client.stream("GET", paths[1], headers=readers[1]) as of_bob,
+    ):
+        pieces, others = of_ada.aiter_text(), of_bob.aiter_text()
+        assert "retry" in await anext(pieces)
+        assert (await post(live_baobab, app, "logout", readers[0])).status_code == 200
+        async for _ in pieces:
+            pass
+        for _ in range(3):
+            await anext(others)
