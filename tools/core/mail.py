@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from baobab.storage.database import Unit
+from baobab.storage.database import Execute, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +31,12 @@ class Mailer(Protocol):
         """Writes a mail in the unit and asks for its delivery when the unit commits; returns the mail's id.
 
         unit: a transaction in the database of the app's region, or in the home database for the installation's mail.
+        """
+        ...
+
+    async def erase(self, execute: Execute, app_id: str, address: str) -> None:
+        """Deletes an app's mails to an address; those that have not been sent are not sent any more.
+
+        execute: a statement in the database of the app's region.
         """
         ...

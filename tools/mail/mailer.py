@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
 from baobab.runtime.smtp import SmtpServer
 from baobab.storage.clock import Clock, Ids
@@ -64,6 +64,10 @@ class OutboxMailer:
             tenant = None if app is None else app.organisation_id
             await self._jobs.enqueue(unit, DELIVER, arguments, job_id=f"mail:{mail_id}", tenant=tenant)
         return mail_id
+
+    async def erase(self, execute: Execute, app_id: str, address: str) -> None:
+        """Deletes an app's mails to an address; those that have not been sent are not sent any more."""
+        await execute(delete(mails).where(mails.c.app_id == app_id, mails.c.to_address == address))
 
 
 async def find_settings(execute: Execute, app_id: str) -> Any:

@@ -65,6 +65,7 @@ async def test_a_deleted_user_is_gone_and_the_address_is_free(people: UsersHarne
         await people.authenticate(tokens)
     with pytest.raises(UserNotFound):
         await people.call("users_get", people.owner, user_id=user["id"])
+    assert not (await people.call("mail_outbox_list", people.owner))["mails"]
     assert (await people.sign_up())["id"] != user["id"]
 
 

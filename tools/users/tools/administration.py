@@ -165,7 +165,7 @@ async def _preview_deletion(call: Call, app_id: str, user_id: str) -> str:
     mcp=Mcp(keywords="remove an end user, delete account, erase person; Benutzer löschen; eliminar usuario"),
 )
 async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUser:
-    """Delete a user of an app with all sessions. What the user has made in the app stays."""
+    """Delete a user of an app with all sessions, and all mails to the user. What the user has made in the app stays."""
     async with FREEZES.writing(call) as unit:
         user = await find_user(unit.execute, app_id, user_id=user_id)
         if user is None:
@@ -175,6 +175,7 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
         codes = (user_codes.c.app_id == app_id, user_codes.c.email == user["email"])
         await unit.execute(delete(user_codes).where(*codes))
         await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == user_id))
+        await call.services.mailer.erase(unit.execute, app_id, user["email"])
         await announce_change(call, user_id)
     call.audit.resource_id = user_id
     return {"deleted": True, "user_id": user_id, "email": user["email"]}
