@@ -102,6 +102,13 @@ class ToolCalls:
             # Some clients show the message alone.
             message = ToolNotFound.summary + nearest
             return ToolNotFound(message, remediation=remedy, details={"name": name[:128]})
+        limits = client.caller.limits
+        if limits is not None and limits.tools is not None and name not in limits.tools:
+            return ToolNotFound(
+                f"The app does not give {name} to its users over MCP.",
+                remediation="Whoever runs the app names the tools with op:config_user_tools.",
+                details={"name": name[:128]},
+            )
         if not tool.access.admits(client.caller):
             return Forbidden(f"This credential may not use {name}. Who may: {tool.access.description}")
         exceeded = key_limits.find_exceeded_limit(client.caller, tool)

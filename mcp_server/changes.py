@@ -1,7 +1,7 @@
 """Tells clients that a list has changed, over the 2026 subscription and the older GET stream.
 
 Notices carry the changes to every worker. A notice of the topic `tools`, `prompts` or `resources` has a subject: a
-credential as `proposers.proposer_name` writes it, `organisation:<id>`, or `*` for everybody.
+credential as `proposers.proposer_name` writes it, `organisation:<id>`, `app:<id>` for its users, or `*` for everybody.
 """
 
 import asyncio
@@ -36,8 +36,9 @@ from baobab.mcp_server.results import render_error_data
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.callers import Account, Caller, EndUser
 from baobab.tools.core.auth.credentials import Credentials
+from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
 from baobab.tools.core.errors import BaobabError, MethodNotAllowed, TooManyStreams
 from baobab.tools.core.registry import Registry
 
@@ -68,6 +69,10 @@ class OpenStream:
         self.subjects = {"*", self.name}
         if isinstance(client.caller, Account):
             self.subjects.add(f"organisation:{client.caller.organisation_id}")
+        if isinstance(client.caller, EndUser):
+            self.subjects.add(f"app:{client.caller.app_id}")
+        self._audience = client.caller.audience
+        self.user = _name_user(client.caller)
         self._authorization = headers[b"authorization"]
         self._organisation = headers.get(b"x-organization-id")
         self._as_user = headers.get(b"x-platform-as-user")
@@ -104,7 +109,12 @@ class OpenStream:
 
     async def _is_credential_valid(self, credentials: Credentials) -> bool:
         try:
-            await credentials.caller(self._authorization, organisation=self._organisation, as_user=self._as_user)
+            await credentials.caller(
+                self._authorization,
+                organisation=self._organisation,
+                as_user=self._as_user,
+                audience=self._audience,
+            )
         except (BaobabError, DatabaseUnavailable):
             # Also end it if the check itself fails: the client can connect again.
             return False
@@ -122,6 +132,7 @@ class ListChanges:
         for topic, event in _EVENTS.items():
             notices.subscribe(topic, partial(self._notify_streams, event))
         notices.subscribe("key", self._recheck_streams)
+        notices.subscribe(USER_TOPIC, self._recheck_streams_of_user)
 
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
         """Serves one `subscriptions/listen` stream until its client leaves or its credential ends."""
@@ -198,3 +209,13 @@ class ListChanges:
         for stream in self._open:
             if stream.key_digest == key_digest:
                 stream.recheck()
+
+    def _recheck_streams_of_user(self, user: str) -> None:
+        for stream in self._open:
+            if stream.user == user:
+                stream.recheck()
+
+
+def _name_user(caller: Caller) -> str | None:
+    """Returns the subject of notices about a caller who is a user of an app."""
+    return user_subject(caller.app_id, caller.user_id) if isinstance(caller, EndUser) else None

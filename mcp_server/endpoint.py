@@ -16,7 +16,7 @@ from baobab.http.request import ClientGone, Request
 from baobab.mcp_server.batches import MOST, ResponseCapture, is_batch, render_invalid_part
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.changes import ListChanges
-from baobab.mcp_server.errors import BatchTooLong, NoMessage, UnknownSession
+from baobab.mcp_server.errors import BatchTooLong, NoMessage, UnknownSession, ViewInvalid
 from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.fast_path import FastPath
 from baobab.mcp_server.mcp_client import McpClient
@@ -24,7 +24,8 @@ from baobab.mcp_server.protocol import Protocol
 from baobab.mcp_server.refusals import RefusalExplainer, refuse, refuse_version
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
-from baobab.tools.core.auth.callers import Anonymous, Caller
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
+from baobab.tools.core.auth.user_tools import build_resource, hold_to_user_tools, is_user
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, RateLimited, Unauthenticated
@@ -37,7 +38,9 @@ Scope = MutableMapping[str, Any]
 MAX_BODY = 4 * 2**20
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
 _LISTS = ("tools/list", "prompts/list", "resources/templates/list")
-"""Methods that call no tool, so that nothing else counts them against the caller's rate limit."""
+"""Methods that call no tool, so that nothing else counts them against the caller's rate limit. Of an app's user every
+message counts: calls take from the bucket of the whole app, which one user must not empty.
+"""
 _SUPPORTED = frozenset(version.encode() for version in SUPPORTED_PROTOCOL_VERSIONS)
 
 
@@ -108,16 +111,27 @@ class McpEndpoint:
             await refuse(respond, 405, MethodNotAllowed(), [(b"allow", b"DELETE, GET, POST")])
 
     async def _identify_client(self, request: Request) -> McpClient:
-        caller = self._credentials.find_cached(request.authorization) if request.plain else None
+        app_id = self._find_app_id(request)
+        audience = None if app_id is None else build_resource(self._base_url, app_id)
+        caller = self._credentials.find_cached(request.authorization, audience) if request.plain else None
         if caller is None:
             caller = await self._credentials.caller(
-                request.authorization, organisation=request.organisation, as_user=request.as_user
+                request.authorization, organisation=request.organisation, as_user=request.as_user, audience=audience
             )
         if isinstance(caller, Anonymous):
             raise Unauthenticated("MCP needs a credential.")
+        if isinstance(caller, EndUser) and is_user(caller):
+            caller = hold_to_user_tools(caller, await self._registry.services.directory.app(caller.app_id), app_id)
         context = RequestContext("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
         context.trace = request.trace
         return McpClient(caller, self._views.get_view(request.query), context, self._find_session(request, caller))
+
+    def _find_app_id(self, request: Request) -> str | None:
+        """Returns the app that the address names; None also for an address that is not valid."""
+        try:
+            return self._views.get_view(request.query).app_id
+        except ViewInvalid:
+            return None
 
     def _find_session(self, request: Request, caller: Caller) -> str | None:
         """Returns the session id that a request names, if it belongs to the caller."""
@@ -172,7 +186,7 @@ class McpEndpoint:
             params = message.get("params")
             if isinstance(params, dict) and type(params.get("requestId")) in (int, str):
                 await self._own_sessions.cancel_call(client.session, params["requestId"])
-        if method in _LISTS:
+        if method in _LISTS or is_user(client.caller):
             try:
                 await resolve_answer(
                     CALLER_REQUESTS.spend_of(client.caller, request.ip, self._registry.services.limits)

@@ -11,6 +11,7 @@ from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.mcp_client import McpClient, get_client
 from baobab.tools.core.auth.callers import AppKey, EndUser, FunctionKey
+from baobab.tools.core.auth.user_tools import is_user
 from baobab.tools.core.errors import AppNotFound, KeyLimited, UnknownField
 from baobab.tools.core.registry import Registry
 
@@ -59,11 +60,14 @@ class Prompts(Extension):
         self._catalogue = Catalogue(registry)
 
     async def prompts(self, ctx: Context) -> Sequence[types.Prompt]:
+        if is_user(get_client(ctx).caller):
+            # It tells how to build with Baobab, which is no concern of an app's users.
+            return []
         app_id = types.PromptArgument(name="app_id", title="App", description="Id of the app to work in.")
         return [types.Prompt(name=QUICKSTART, title="Begin with Baobab", description=_SUMMARY, arguments=[app_id])]
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult | None:
-        if params.name != QUICKSTART:
+        if params.name != QUICKSTART or is_user(get_client(ctx).caller):
             return None
         arguments = params.arguments or {}
         unknown = [name for name in arguments if name != "app_id"]

@@ -10,6 +10,7 @@ from baobab.mcp_server.apps import get_own_app, list_own_apps
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.mcp_client import McpClient, get_client
+from baobab.tools.core.auth.user_tools import is_user
 from baobab.tools.core.guides import Guide, GuideNotFound, find_guide, guides
 from baobab.tools.core.registry import Registry
 
@@ -44,6 +45,9 @@ class Resources(Extension):
 
     async def resources(self, ctx: Context) -> Sequence[types.Resource]:
         client = get_client(ctx)
+        if is_user(client.caller):
+            # The pages tell how to build with Baobab, and the apps are those that the caller runs.
+            return []
         resources = [_guide_resource(guide) for guide in guides().values()]
         resources += [_app_resource(app) for app in await list_own_apps(self._registry, client)]
         if any(tool.name == _GUIDANCE_TOOL for tool in self._registry.visible_to(client.caller)):
@@ -51,6 +55,8 @@ class Resources(Extension):
         return resources
 
     async def resource_templates(self, ctx: Context) -> Sequence[types.ResourceTemplate]:
+        if is_user(get_client(ctx).caller):
+            return []
         return [
             types.ResourceTemplate(
                 uri_template=APP,
@@ -65,6 +71,8 @@ class Resources(Extension):
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | None:
         client, uri = get_client(ctx), params.uri
+        if is_user(client.caller):
+            return None
         if uri == GUIDANCE:
             text = await self._registry.call(_GUIDANCE_TOOL, {}, client.caller, client.context)
             return _build_result(uri, _MARKDOWN, text)

@@ -240,6 +240,13 @@ async def open_stream(
         yield heard
 
 
+async def give_tools(baobab: Baobab, app_id: str, names: list[str]) -> None:
+    """Gives tools to the users of an app."""
+    body = {"tools": names}
+    given = await baobab.client.patch(f"/v1/{app_id}/config/user-tools", json=body, headers=baobab.owner)
+    assert given.status_code == 200, given.text
+
+
 def build_scope(baobab: Baobab, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """The ASGI scope of a request."""
     url = urlsplit(f"{baobab.client.base_url}".rstrip("/") + path)

@@ -7,7 +7,7 @@ import pytest
 
 from baobab.mcp_server.results import UNTRUSTED
 from tests.conftest import Baobab
-from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, call_tool, read_refusal, send_message
+from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, call_tool, give_tools, read_refusal, send_message
 
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 
@@ -129,6 +129,7 @@ async def test_a_client_that_reads_text_only_is_sent_the_whole_result_as_text(
 @each_era
 async def test_a_call_runs_as_its_caller(baobab: Baobab, era: str) -> None:
     app_id = await baobab.create_app()
+    await give_tools(baobab, app_id, ["kv_get"])
     user = await baobab.user_headers(app_id, USER)
     refused = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "secret"}, by=user, era=era)
     assert refused["isError"] is True
@@ -138,6 +139,7 @@ async def test_a_call_runs_as_its_caller(baobab: Baobab, era: str) -> None:
 @each_era
 async def test_a_call_for_a_stranger_is_refused(baobab: Baobab, era: str) -> None:
     here, elsewhere = await baobab.create_app(), await baobab.create_app()
+    await give_tools(baobab, elsewhere, ["kv_get"])
     user = await baobab.user_headers(elsewhere, USER)
     refused = await call_tool(baobab, "kv_get", {"app_id": here, "key": "secret"}, by=user, era=era)
     assert refused["isError"] is True

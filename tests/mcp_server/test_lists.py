@@ -19,7 +19,7 @@ from baobab.tools.core.errors import name_operations
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
 from tests.conftest import Baobab
-from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, call_tool, read_refusal, send_message
+from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, call_tool, give_tools, read_refusal, send_message
 from tests.people import create_person
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +69,7 @@ async def test_the_start_set_is_small(baobab: Baobab, era: str, tokens: Any) -> 
 async def test_every_kind_of_caller_is_shown_a_small_list_first(baobab: Baobab) -> None:
     app_id = await baobab.create_app()
     user = await baobab.user_headers(app_id, USER)
+    await give_tools(baobab, app_id, ["kv_get", "kv_put"])
     app_key = await create_key(baobab, key_scope="app", target_app_id=app_id)
     for by in (baobab.owner, user, app_key):
         assert 0 < len(await list_tools(baobab, by=by)) <= MOST_AT_START
@@ -161,6 +162,7 @@ async def test_limits_that_a_key_was_made_with_hold_in_every_view(baobab: Baobab
 
 async def test_a_caller_is_listed_only_what_it_could_use(baobab: Baobab) -> None:
     app_id = await baobab.create_app()
+    await give_tools(baobab, app_id, ["kv_get"])
     names = set(await list_tools(baobab, by=await baobab.user_headers(app_id, USER)))
     assert "kv_get" in names
     assert not names & {"kv_flush", "apps_init", "config_get", "api_keys_create"}

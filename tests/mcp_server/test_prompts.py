@@ -73,9 +73,10 @@ async def test_only_tools_that_the_connection_has_are_named(baobab: Baobab) -> N
         assert name not in text
 
 
-async def test_an_end_user_is_told_of_its_own_app_by_id(baobab: Baobab) -> None:
+async def test_a_key_that_acts_for_a_user_is_told_of_its_app_by_id(baobab: Baobab) -> None:
     app_id = await baobab.create_app()
-    text = await read_prompt(baobab, by=await baobab.user_headers(app_id, USER))
+    app_key = await create_key(baobab, key_scope="app", target_app_id=app_id)
+    text = await read_prompt(baobab, by={**app_key, "x-platform-as-user": USER})
     assert app_id in text
     assert "kv_get" in text
     assert "apps_init" not in text
@@ -92,7 +93,6 @@ async def test_a_foreign_app_looks_exactly_like_a_missing_one(baobab: Baobab, er
     callers = (
         (await create_person(baobab, "stranger")).headers,
         await create_key(baobab, key_scope="app", target_app_id=other),
-        await baobab.user_headers(other, USER),
     )
     for by in callers:
         errors = []

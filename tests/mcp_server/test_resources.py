@@ -107,11 +107,11 @@ async def test_an_app_key_sees_its_own_app_only(baobab: Baobab) -> None:
     assert (await read_refusal(baobab, f"baobab://apps/{other}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
 
 
-async def test_an_end_user_sees_the_guide_only(baobab: Baobab) -> None:
+async def test_an_end_user_sees_no_page_for_those_who_build_apps(baobab: Baobab) -> None:
     app_id = await baobab.create_app()
     by = await baobab.user_headers(app_id, USER)
-    assert await list_uris(baobab, by) == [GUIDE]
-    assert (await read_resource(baobab, GUIDE, by=by))["text"]
+    assert await list_uris(baobab, by) == []
+    assert (await read_refusal(baobab, GUIDE, by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
     assert (await read_refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
 
 

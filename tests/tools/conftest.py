@@ -45,7 +45,7 @@ class ToolHarness:
         self.registry.find(tool).encode(result)
         return result
 
-    async def authenticate(self, token: str, **headers: bytes) -> Caller:
+    async def authenticate(self, token: str, **headers: Any) -> Caller:
         return await self.services.credentials.caller(b"Bearer " + token.encode(), **headers)
 
     async def sign_up(self, email: str) -> Account:

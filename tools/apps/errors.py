@@ -18,6 +18,12 @@ class NameTaken(AlreadyExists):
     remediation = "Choose another name; op:apps_list lists those in use."
 
 
+class ToolNotForUsers(BadRequest):
+    code = "USER_TOOLS_REFUSED"
+    summary = "Users of an app cannot call this tool."
+    remediation = "Name tools of details.possible only."
+
+
 class FunctionNotDeployed(BadRequest):
     code = "RESOURCE_NOT_FOUND"
     summary = "The app has no function of this name."

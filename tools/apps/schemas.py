@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, with_config
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from baobab.tools.core.types import Text
@@ -103,6 +103,7 @@ class Config(TypedDict):
     region: str
     anon_key: str
     allowed_origins: list[str]
+    user_tools: Annotated[list[str], Field(description="The tools that the app's users may call over MCP.")]
     storage_config: StorageConfig
     jwt_config: JwtConfig
     auth_hook_function: str | None
@@ -176,6 +177,13 @@ class CorsSet(TypedDict):
     message: str
     app_id: str
     allowed_origins: list[str]
+
+
+class UserToolsSet(TypedDict):
+    message: str
+    app_id: str
+    user_tools: list[str]
+    mcp_url: Annotated[str, Field(description="The address that the app's users give to their MCP clients.")]
 
 
 class PauseSet(TypedDict):

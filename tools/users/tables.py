@@ -59,6 +59,9 @@ user_sessions = Table(
     Column("method", String(40), nullable=False),
     Column("ip_address", String(60)),
     Column("user_agent", String(300)),
+    # The MCP client that the user let in; null for a session that the user has begun.
+    Column("client_id", Text),
+    Column("client_name", String(100)),
     Index("ix_user_sessions_app_id_user_id", "app_id", "user_id"),
 )
 
@@ -74,6 +77,24 @@ user_codes = Table(
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
     Column("used_at", Instant),
+)
+
+user_mcp_codes = Table(
+    "user_mcp_codes",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("user_id", _ID, nullable=False),
+    Column("client_id", Text, nullable=False),
+    Column("client_name", String(100), nullable=False),
+    Column("redirect_uri", Text, nullable=False),
+    Column("redirect_given", Boolean, nullable=False),
+    Column("code_challenge", String(43), nullable=False),
+    # The session that the code is exchanged for, once.
+    Column("session_id", _ID, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    Column("used_at", Instant),
+    Index("ix_user_mcp_codes_app_id_user_id", "app_id", "user_id"),
 )
 
 user_providers = Table(
@@ -98,4 +119,6 @@ user_providers = Table(
     UniqueConstraint("app_id", "provider"),
 )
 
-APP_TABLES = tuple(AppTable(table) for table in (user_providers, users, user_identities, user_sessions, user_codes))
+APP_TABLES = tuple(
+    AppTable(table) for table in (user_providers, users, user_identities, user_sessions, user_codes, user_mcp_codes)
+)

@@ -19,6 +19,7 @@ POLICY = {
     "config_storage": ADMINS,
     "config_jwt": ADMINS,
     "config_cors": ADMINS,
+    "config_user_tools": ADMINS,
     "config_pause": ADMINS,
 }
 

@@ -91,6 +91,13 @@ CHANGES: dict[str, tuple[Any, ...]] = {
         {"allowed_origins": ["https://shop.example.com", "http://localhost:3000"]},
         "app.config.cors",
     ),
+    "user tools": (
+        "config/user-tools",
+        {"tools": ["kv_put", "kv_get", "kv_get"]},
+        {"user_tools": ["kv_get", "kv_put"]},
+        {"user_tools": ["kv_get", "kv_put"]},
+        "app.config.user_tools",
+    ),
     "pause": (
         "config/pause",
         {"paused": True, "reason": "maintenance"},
@@ -157,6 +164,7 @@ async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> Non
         "db_provisioned": True,
         "region": "local",
         "allowed_origins": [],
+        "user_tools": [],
         "storage_config": {"maxFileSizeMb": 10, "allowedContentTypes": [], "publicReadEnabled": False},
         "jwt_config": {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7},
         "auth_hook_function": None,

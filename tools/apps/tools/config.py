@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from sqlalchemy import update
 
-from baobab.tools.apps.errors import FunctionNotDeployed
+from baobab.tools.apps.errors import FunctionNotDeployed, ToolNotForUsers
 from baobab.tools.apps.rows import get_app_row
 from baobab.tools.apps.schemas import (
     AccessMode,
@@ -19,11 +19,13 @@ from baobab.tools.apps.schemas import (
     StorageSet,
     TableError,
     TableToSecure,
+    UserToolsSet,
     Visibility,
     VisibilitySet,
 )
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.auth.user_tools import build_resource, is_for_users
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField
@@ -41,6 +43,7 @@ Origin = Annotated[
     Field(description="A full web origin, without a path.", examples=["https://shop.example.com"]),
 ]
 ContentType = Annotated[str, Text(100, pattern=r"^[A-Za-z0-9!#$&^_.+-]+/([A-Za-z0-9!#$&^_.+-]+|\*)$")]
+ToolName = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$")]
 FunctionName = Annotated[str, Text(100, min_length=1)]
 Reason = Annotated[str, Text(500)]
 
@@ -71,6 +74,7 @@ async def config_get(call: Call, app_id: AppId) -> Config:
         "region": row["region"],
         "anon_key": row["anon_key"],
         "allowed_origins": row["allowed_origins"],
+        "user_tools": row["user_tools"],
         "storage_config": row["storage_config"],
         "jwt_config": row["jwt_config"],
         "auth_hook_function": row["auth_hook_function"],
@@ -308,6 +312,46 @@ async def config_cors(
     origins = list(dict.fromkeys(origin.lower() for origin in allowed_origins))
     await _set(call, allowed_origins=origins)
     return {"message": "The allowed origins were saved.", "app_id": app_id, "allowed_origins": origins}
+
+
+@config.tool(
+    "PATCH /config/user-tools",
+    access=_ADMIN,
+    effect="write",
+    raises=(ToolNotForUsers,),
+    audit=Audit("app.config.user_tools", resource="app"),
+    rest=Rest(examples={"tools": ["kv_get", "kv_put"]}),
+    mcp=Mcp(
+        keywords=(
+            "let end users connect Claude, Cursor or another MCP client to the app, MCP server for my users, tools for "
+            "users, sign in over MCP; "
+            "MCP für Benutzer der App freigeben; "
+            "abrir MCP a los usuarios de la aplicación"
+        )
+    ),
+    guard=Guard(widens={"tools": whatever_is_given}),
+)
+async def config_user_tools(
+    call: Call, app_id: AppId, tools: Annotated[list[ToolName], Field(max_length=200)]
+) -> UserToolsSet:
+    """Choose the tools that the app's own users may call over MCP. The list given replaces the one before.
+
+    With at least one tool, users sign in with their MCP clients at /mcp?app_id=, by OAuth. An empty list closes this.
+
+    tools: names of tools that admit users of the app, such as kv_get; what a user may do with them is as over REST.
+    """
+    for name in tools:
+        tool = call.registry.tools.get(name)
+        if tool is None or not is_for_users(tool):
+            possible = sorted(each.name for each in call.registry.tools.values() if is_for_users(each))
+            raise ToolNotForUsers(f"Users of an app cannot call `{name}`.", details={"possible": possible})
+    chosen = sorted(set(tools))
+    await _set(call, user_tools=chosen)
+    await call.services.notices.publish(call.unit, "tools", f"app:{app_id}")
+    call.audit.data["tools"] = chosen
+    message = "The tools of the app's users were saved." if chosen else "The app's users have no tools over MCP."
+    mcp_url = build_resource(call.services.options.base_url, app_id)
+    return {"message": message, "app_id": app_id, "user_tools": chosen, "mcp_url": mcp_url}
 
 
 @config.tool(

@@ -21,6 +21,8 @@ class Limits:
     """The only app that it opens; None: all apps that its account may use."""
     ends_at: datetime | None = None
     """When it expires, with all credentials that it has handed out."""
+    tools: frozenset[str] | None = None
+    """The only tools that it opens, by name: those that an app gives to its users over MCP. None: all."""
 
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
@@ -40,6 +42,11 @@ class Caller:
     @property
     def limits(self) -> Limits | None:
         """The limits of the caller's key; None if it has none."""
+        return None
+
+    @property
+    def audience(self) -> str | None:
+        """The only resource at which the caller's token is good; None if it is good wherever the caller is known."""
         return None
 
     @property
@@ -153,6 +160,8 @@ class EndUser(Caller):
     limits: Limits | None = None
     session_id: str | None = None
     """The session whose token the user showed; None where a key of the app acts for the user."""
+    audience: str | None = None
+    """The MCP endpoint of the app, if the token was given to an MCP client."""
 
     @property
     def actor(self) -> str:

@@ -60,12 +60,14 @@ class Credentials:
         # Users sign out all the time: that must not clear the cache of everybody else.
         notices.subscribe(USER_TOPIC, self._forget_user)
 
-    def find_cached(self, authorization: bytes | None) -> Caller | None:
-        """The cached caller of a credential; None when the credential must be verified."""
+    def find_cached(self, authorization: bytes | None, audience: str | None = None) -> Caller | None:
+        """The cached caller of a credential; None when the credential must be verified, or is not for this audience."""
         if authorization is None:
             return None
         entry = self._callers.get(hashlib.sha256(authorization).digest())
-        return entry[1] if entry is not None and entry[0] > self._time() else None
+        if entry is None or entry[0] <= self._time():
+            return None
+        return entry[1] if entry[1].audience in (None, audience) else None
 
     async def caller(
         self,
@@ -74,12 +76,21 @@ class Credentials:
         anon_key: bytes | None = None,
         organisation: bytes | None = None,
         as_user: bytes | None = None,
+        audience: str | None = None,
     ) -> Caller:
-        """The caller of a request, from its headers. Raises Unauthenticated for a credential that is not valid."""
+        """The caller of a request, from its headers. Raises Unauthenticated for a credential that is not valid.
+
+        audience: the resource that is asked for. A token that is bound to a resource is good for that one only.
+        """
         if authorization is None:
             caller = await self._anonymous(anon_key)
         else:
-            caller = self.find_cached(authorization) or await self._verify(authorization)
+            caller = self.find_cached(authorization, audience) or await self._verify(authorization)
+            if caller.audience not in (None, audience):
+                raise InvalidUserToken(
+                    "This token is for the MCP endpoint of its app, and not for this address.",
+                    remediation="Use it at /mcp?app_id= of its app. For other calls use one of op:auth_login.",
+                )
         if organisation is not None:
             caller = await self._in_organisation(caller, organisation)
         if as_user is not None:
@@ -182,7 +193,10 @@ class Credentials:
         role = await self._sessions.find_role(owner, claims["sub"], session_id)
         if role is None:
             raise InvalidUserToken("The session of this token has ended.")
-        return EndUser(owner, claims["sub"], role, session_id=session_id), claims["exp"]
+        audience = claims.get("aud")
+        if not isinstance(audience, str | None):
+            raise InvalidUserToken
+        return EndUser(owner, claims["sub"], role, session_id=session_id, audience=audience), claims["exp"]
 
     async def _anonymous(self, anon_key: bytes | None) -> Caller:
         if anon_key is None:

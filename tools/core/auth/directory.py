@@ -41,6 +41,8 @@ class App:
     """How long the access tokens of the app's users live."""
     session_days: int
     """How long a session of a user lives after its last refresh."""
+    user_tools: frozenset[str] = frozenset()
+    """The tools that its users may call over MCP. While there are none, users cannot sign in over MCP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Directory:
             plan=PLANS[row.plan],
             access_token_seconds=_TOKEN_SECONDS[row.jwt_config.get("accessTokenTtl", "1h")],
             session_days=row.jwt_config.get("refreshTokenTtlDays", 7),
+            user_tools=frozenset(row.user_tools),
         )
 
     async def _load_subdomain(self, subdomain: str) -> str | None:

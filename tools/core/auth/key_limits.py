@@ -22,11 +22,13 @@ class UnknownToolset(BadRequest):
     remediation = "Use names of details.known."
 
 
-def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:
+def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:  # noqa: PLR0911 - one for each limit
     """Says which limit a call would exceed; None if it is within all of them."""
     limits = caller.limits
     if limits is None:
         return None
+    if limits.tools is not None and tool.name not in limits.tools:
+        return f"The app does not give {tool.name} to its users over MCP."
     if limits.toolsets is not None and tool.toolset.name not in limits.toolsets:
         return f"This key opens {', '.join(sorted(limits.toolsets))}, not {tool.toolset.name}."
     if limits.read_only and tool.effect != "read":

@@ -70,6 +70,8 @@ apps = Table(
     Column("storage_config", Json, nullable=False),
     Column("jwt_config", Json, nullable=False),
     Column("auth_hook_function", String(100)),
+    # The tools that the app's users may call over MCP, by name.
+    Column("user_tools", Json, nullable=False, server_default="[]"),
     Column("paused_at", Instant),
     Column("paused_reason", Text),
     Column("provisioning_status", String(20), nullable=False, server_default="ready"),

@@ -1,0 +1,40 @@
+"""The tools that an app gives to its users over MCP, and the tokens that open them."""
+
+from dataclasses import replace
+
+from baobab.tools.core.auth.callers import Caller, EndUser, Limits
+from baobab.tools.core.auth.directory import App
+from baobab.tools.core.auth.key_limits import find_exceeded_limit
+from baobab.tools.core.call import Tool
+from baobab.tools.core.errors import InvalidUserToken
+
+
+def build_resource(base_url: str, app_id: str) -> str:
+    """Returns the address of an app's MCP endpoint for its users: what a token of an MCP client is bound to."""
+    return f"{base_url}/mcp?app_id={app_id}"
+
+
+def is_for_users(tool: Tool) -> bool:
+    """Whether an app may give a tool to its users: it works in an app, and admits users who decide nothing for others.
+
+    A user with limits is asked about, because such a caller never decides about what waits for a person.
+    """
+    user = EndUser("", "", limits=Limits(tools=frozenset({tool.name})))
+    works_in_app = tool.mcp and tool.app_parameter == "app_id"
+    return works_in_app and tool.access.admits(user) and find_exceeded_limit(user, tool) is None
+
+
+def is_user(caller: Caller) -> bool:
+    """Whether a caller is a user of an app in person, and not a key that acts for one."""
+    return isinstance(caller, EndUser) and caller.key_id is None
+
+
+def hold_to_user_tools(user: EndUser, app: App, endpoint_app_id: str | None) -> EndUser:
+    """Returns a user of an app as MCP admits them: with the tools that the app gives to its users, and no others.
+
+    endpoint_app_id: the app that the address of the endpoint names, if it names one.
+    Raises InvalidUserToken at the endpoint of another app.
+    """
+    if endpoint_app_id not in (None, app.id):
+        raise InvalidUserToken("The token was issued by another app.")
+    return replace(user, limits=Limits(tools=app.user_tools))
