@@ -23,10 +23,19 @@ _HEADERS: Final = {
 }
 
 
-def render_page(title: str, body: str, *, root: str, status: int = 200) -> Response:
-    """Renders a page. body: HTML. root: the relative path from the page to the server's root, such as `../`."""
+def render_page(title: str, body: str, *, root: str, status: int = 200, forms: str | None = None) -> Response:
+    """Renders a page. body: HTML. root: the relative path from the page to the server's root, such as `../`.
+
+    forms: where a browser may go with a form of the page, as in a content security policy; None if it has no form.
+    """
     html = _SHEET.format(title=escape(title), body=body, root=root)
-    return Response(html, status, {**_HEADERS, "content-type": "text/html; charset=utf-8"})
+    headers = {**_HEADERS, "content-type": "text/html; charset=utf-8"}
+    if forms is not None:
+        policy = _HEADERS["content-security-policy"].replace("form-action 'none'", f"form-action {forms}")
+        # With `no-referrer` a browser would send `Origin: null` with our own forms.
+        headers |= {"content-security-policy": policy, "referrer-policy": "same-origin", "cache-control": "no-store"}
+        headers["x-frame-options"] = "DENY"
+    return Response(html, status, headers)
 
 
 def text_response(content: str, media_type: str) -> Response:

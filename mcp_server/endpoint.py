@@ -2,6 +2,7 @@
 server answer.
 """
 
+import contextlib
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
@@ -25,10 +26,23 @@ from baobab.mcp_server.refusals import RefusalExplainer, refuse, refuse_version
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
-from baobab.tools.core.auth.user_tools import build_resource, hold_to_user_tools, is_user
+from baobab.tools.core.auth.user_tools import (
+    UserToolsClosed,
+    build_resource,
+    get_open_app,
+    hold_to_user_tools,
+    is_user,
+)
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.envelopes import STRUCTURED
-from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, RateLimited, Unauthenticated
+from baobab.tools.core.errors import (
+    AppNotFound,
+    BaobabError,
+    BodyTooLarge,
+    MethodNotAllowed,
+    RateLimited,
+    Unauthenticated,
+)
 from baobab.tools.core.limits import CALLER_REQUESTS
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.registry import Registry
@@ -92,7 +106,7 @@ class McpEndpoint:
         except BaobabError as error:
             error.naming = self._registry.name_by_tool
             if error.status == 401:
-                error.headers["www-authenticate"] = self._build_challenge(request)
+                error.headers["www-authenticate"] = await self._build_challenge(request)
             await send_error(request.reply, error, STRUCTURED, f"{self._base_url}/docs", [])
             return
         client.attach_to(scope)
@@ -141,10 +155,19 @@ class McpEndpoint:
         session_id = header.decode("latin-1")
         return session_id if self._own_sessions.is_session_of(session_id, caller) else None
 
-    def _build_challenge(self, request: Request) -> str:
-        """Builds the WWW-Authenticate header, which tells a client how to get a credential (RFC 9728, RFC 6750)."""
+    async def _build_challenge(self, request: Request) -> str:
+        """Builds the WWW-Authenticate header, which tells a client how to get a credential (RFC 9728, RFC 6750).
+
+        At the address of an app that lets its users in, it leads to the app's own sign-in; but a client that came with
+        a key, such as a program whose access token has expired, is led to the platform's, which gave it that.
+        """
         error = ', error="invalid_token"' if request.authorization is not None else ""
         metadata = f"{self._addresses.find(request.host)}/.well-known/oauth-protected-resource/mcp"
+        app_id = self._find_app_id(request)
+        if app_id is not None and not _is_key(request.authorization):
+            with contextlib.suppress(AppNotFound, UserToolsClosed):
+                await get_open_app(self._registry.services.directory, app_id)
+                metadata += f"?app_id={app_id}"
         return f'Bearer resource_metadata="{metadata}", scope="mcp"{error}'
 
     async def _handle_message(
@@ -228,6 +251,11 @@ class McpEndpoint:
         content = to_json(answers) if answers else b""
         headers = [(b"content-type", b"application/json")] if answers else []
         await request.reply(200 if answers else 202, [*headers, (b"content-length", b"%d" % len(content))], content)
+
+
+def _is_key(authorization: bytes | None) -> bool:
+    """Whether a credential is a key of the platform, and no token of a user."""
+    return authorization is not None and authorization.partition(b" ")[2].strip().startswith(b"bb_")
 
 
 async def _read_body(request: Request, receive: Any) -> bytes:

@@ -1,7 +1,7 @@
 """An OAuth endpoint: one of the SDK's handlers, with a provider for each request, and errors in OAuth's format."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from html import escape
 from typing import Any
 
@@ -19,24 +19,27 @@ from baobab.http.answer import reply_to
 from baobab.http.hosts import Addresses
 from baobab.http.html_page import accepts, render_page
 from baobab.http.request import Request as RestRequest
-from baobab.mcp_server.oauth.provider import CONSENT, Provider
+from baobab.mcp_server.oauth.provider import Provider
+from baobab.runtime.oauth import redirects
+from baobab.tools.core.auth.oauth_endpoints import INTERFACE_NAME
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError, RateLimited
 from baobab.tools.core.registry import Registry
-from baobab.tools.oauth import redirects, requests
-from baobab.tools.oauth.access import INTERFACE_NAME
 
 Answer = Callable[[Provider, Request], Awaitable[Response]]
+BuildProvider = Callable[[RequestContext, Mapping[str, str]], Awaitable[Provider]]
 
 _UNCACHED = {"Cache-Control": "no-store", "Pragma": "no-cache"}
-_REGISTRATION = ClientRegistrationOptions(enabled=True, valid_scopes=list(requests.SCOPES))
 
 
 class OAuthEndpoint:
-    """The ASGI endpoint of one OAuth route."""
+    """The ASGI endpoint of one OAuth route.
 
-    def __init__(self, registry: Registry, answer: Answer) -> None:
-        self._registry = registry
+    build_provider: makes the provider of a request, from the parameters of its path.
+    """
+
+    def __init__(self, registry: Registry, answer: Answer, build_provider: BuildProvider) -> None:
+        self._build_provider = build_provider
         self._answer = answer
         options = registry.services.options
         self._addresses = Addresses(options.base_url, options.allowed_hosts)
@@ -52,7 +55,8 @@ class OAuthEndpoint:
             rest_request.path,
         )
         try:
-            response = await self._answer(Provider(self._registry, context), Request(scope, receive))
+            provider = await self._build_provider(context, scope.get("path_params", {}))
+            response = await self._answer(provider, Request(scope, receive))
         except BaobabError as error:
             response = _render_error(error)
         except HTTPException as error:
@@ -65,12 +69,12 @@ async def authorize(provider: Provider, request: Request) -> Response:
     response: Response = await AuthorizationHandler(provider).handle(request)
     location = response.headers.get("location")
     issuer = provider.issuer
-    if location is not None and not location.startswith(f"{issuer}{CONSENT}?"):
+    if location is not None and not location.startswith(f"{provider.consent_url}?"):
         # The SDK leaves the issuer out of refusals, but our metadata promises it in every answer (RFC 9207).
         response.headers["location"] = redirects.answer(location, iss=issuer)
     if location is None and accepts(request, "text/html"):
         # There is no address to send the browser back to, so a person reads this.
-        return _render_refusal_page(response)
+        return render_refusal_page(response)
     return response
 
 
@@ -103,10 +107,11 @@ async def revoke(provider: Provider, request: Request) -> Response:
 
 
 async def register(provider: Provider, request: Request) -> Response:
-    return await RegistrationHandler(provider, _REGISTRATION).handle(request)
+    options = ClientRegistrationOptions(enabled=True, valid_scopes=list(provider.scopes))
+    return await RegistrationHandler(provider, options).handle(request)
 
 
-def _render_refusal_page(response: Response) -> Response:
+def render_refusal_page(response: Response) -> Response:
     """Renders the refusal of a request as a page."""
     error_body = json.loads(bytes(response.body))
     reason = escape(str(error_body.get("error_description") or error_body.get("error") or ""))

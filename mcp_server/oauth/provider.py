@@ -1,6 +1,7 @@
 """The provider behind the SDK's OAuth handlers: it translates their questions into calls of the registry."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from mcp.server.auth.provider import (
@@ -16,14 +17,15 @@ from mcp.server.auth.provider import (
 from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
+from baobab.runtime.oauth import redirects
+from baobab.runtime.oauth.clients import Client
+from baobab.runtime.oauth.errors import OAuthError, RedirectRefused
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BadRequest, Conflict
+from baobab.tools.core.errors import BadRequest, BaobabError, Conflict
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.registry import Registry
-from baobab.tools.oauth import redirects, requests
-from baobab.tools.oauth.errors import OAuthError, RedirectRefused
-from baobab.tools.oauth.schemas import Client
+from baobab.tools.oauth import requests
 
 CONSENT = "/oauth/consent"
 
@@ -34,14 +36,14 @@ class PublicClient(OAuthClientInformationFull):
     """A client as the SDK's handlers see it: without a secret, and with any port in a redirect to loopback."""
 
     @classmethod
-    def of(cls, client: Client) -> "PublicClient":
+    def of(cls, client: Client, scopes: Sequence[str]) -> "PublicClient":
         return cls(
             client_id=client["client_id"],
             client_name=client["name"],
             redirect_uris=[AnyUrl(uri) for uri in client["redirect_uris"]],
             token_endpoint_auth_method="none",  # noqa: S106 - that there is none
             grant_types=["authorization_code", "refresh_token"],
-            scope=" ".join(requests.SCOPES),
+            scope=" ".join(scopes),
         )
 
     def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
@@ -56,17 +58,24 @@ class PublicClient(OAuthClientInformationFull):
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
-    """A provider for one request, because each call carries the request's own context."""
+    """The provider for accounts. One for each request, because each call carries the request's own context."""
+
+    scopes: Sequence[str] = requests.SCOPES
+    client_tool, register_tool, revoke_tool = "oauth_client", "oauth_register", "oauth_revoke"
+    code_tool, exchange_tool, refresh_tool = "oauth_code", "oauth_exchange", "oauth_refresh"
+    refusals: tuple[type[BaobabError], ...] = (BadRequest, Conflict, PlanLimitReached)
+    """What the client is told as `invalid_grant`."""
 
     def __init__(self, registry: Registry, context: RequestContext) -> None:
         self._registry = registry
         self._context = context
         self.issuer = context.base_url
         self.resource = requests.resource_of(self.issuer)
+        self.consent_url = f"{self.issuer}{CONSENT}"
 
     async def get_client(self, client_id: str) -> PublicClient | None:
         try:
-            return PublicClient.of(await self._call("oauth_client", client_id=client_id))
+            return PublicClient.of(await self._call(self.client_tool, client_id=client_id), self.scopes)
         except BadRequest as error:
             # The handler tells the client only that it is unknown.
             _log.info("client refused", extra={"client": client_id[:200], "reason": error.message})
@@ -75,40 +84,43 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         uris = [str(uri) for uri in client_info.redirect_uris or []]
         try:
-            client = await self._call("oauth_register", redirect_uris=uris, client_name=client_info.client_name)
+            client = await self._call(self.register_tool, redirect_uris=uris, client_name=client_info.client_name)
         except RedirectRefused as error:
             raise RegistrationError("invalid_redirect_uri", error.message) from error
         except BadRequest as error:
             raise RegistrationError("invalid_client_metadata", error.message) from error
         # The handler answers with this object, which must confirm only what was stored (RFC 7591, 3.2.1).
         issued_at = client_info.client_id_issued_at
-        for name, value in PublicClient.of(client):
+        for name, value in PublicClient.of(client, self.scopes):
             setattr(client_info, name, value)
         client_info.client_id_issued_at = issued_at
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         try:
-            sealed = requests.seal(
-                self._registry.services,
-                client_id=client.client_id,
-                client_name=client.client_name or client.client_id,
-                redirect_uri=str(params.redirect_uri),
-                redirect_given=params.redirect_uri_provided_explicitly,
-                state=params.state,
-                code_challenge=params.code_challenge,
-                scopes=params.scopes,
-                resource=params.resource,
-                issuer=self.issuer,
-            )
+            sealed = self._seal(client, params)
         except OAuthError as error:
-            raise AuthorizeError(error.oauth, error.message) from error  # type: ignore[arg-type]  # `seal` raises none but those
-        return redirects.answer(f"{self.issuer}{CONSENT}", request=sealed)
+            raise AuthorizeError(error.oauth, error.message) from error  # type: ignore[arg-type]  # `_seal` raises none but those
+        return redirects.answer(self.consent_url, request=sealed)
+
+    def _seal(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        return requests.seal(
+            self._registry.services,
+            client_id=client.client_id,
+            client_name=client.client_name or client.client_id,
+            redirect_uri=str(params.redirect_uri),
+            redirect_given=params.redirect_uri_provided_explicitly,
+            state=params.state,
+            code_challenge=params.code_challenge,
+            scopes=params.scopes,
+            resource=params.resource,
+            issuer=self.issuer,
+        )
 
     async def load_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: str
     ) -> AuthorizationCode | None:
         try:
-            code = await self._call("oauth_code", client_id=client.client_id, code=authorization_code)
+            code = await self._call(self.code_tool, client_id=client.client_id, code=authorization_code)
         except BadRequest:
             return None
         return AuthorizationCode(
@@ -127,11 +139,11 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     ) -> OAuthToken:
         code = authorization_code.code
         try:
-            tokens = await self._call("oauth_exchange", client_id=client.client_id, code=code)
-        except (BadRequest, Conflict, PlanLimitReached) as error:
+            tokens = await self._call(self.exchange_tool, client_id=client.client_id, code=code)
+        except self.refusals as error:
             raise TokenError("invalid_grant", error.message) from error
         if tokens["access_token"] is None:
-            raise TokenError("invalid_grant", "The code was used before; the key that was created with it is revoked.")
+            raise TokenError("invalid_grant", "The code was used before; what was created with it has ended.")
         return OAuthToken(**tokens)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
@@ -150,8 +162,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     ) -> OAuthToken:
         arguments = {"client_id": client.client_id, "refresh_token": refresh_token.token}
         try:
-            tokens = await self._call("oauth_refresh", **arguments)
-        except BadRequest as error:
+            tokens = await self._call(self.refresh_tool, **arguments)
+        except self.refusals as error:
             raise TokenError("invalid_grant", error.message) from error
         if tokens["access_token"] is None:
             raise TokenError("invalid_grant", "The refresh token was used before; access is revoked.")
@@ -165,7 +177,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     async def revoke(self, token: str, client_id: str | None) -> None:
         try:
-            await self._call("oauth_revoke", token=token, client_id=client_id)
+            await self._call(self.revoke_tool, token=token, client_id=client_id)
         except BadRequest:
             # A text that cannot be one of our tokens counts as revoked.
             return

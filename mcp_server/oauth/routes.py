@@ -3,6 +3,8 @@
 The revocation endpoint is our own, because the SDK's requires a client secret.
 """
 
+from collections.abc import Mapping
+
 from mcp.server.auth.handlers.metadata import MetadataHandler, ProtectedResourceMetadataHandler
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
@@ -13,6 +15,9 @@ from starlette.routing import Route
 from baobab.http.consent_page import consent_routes
 from baobab.http.hosts import Addresses
 from baobab.mcp_server.oauth.endpoint import Answer, OAuthEndpoint, authorize, register, revoke, token
+from baobab.mcp_server.oauth.provider import Provider
+from baobab.mcp_server.oauth.user_routes import answer_app_resource, user_routes
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.registry import Registry
 from baobab.tools.oauth.requests import SCOPES
 
@@ -32,13 +37,21 @@ def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
         return await MetadataHandler(_server_metadata(issuer_of(request))).handle(request)
 
     async def resource(request: Request) -> Response:
-        return await ProtectedResourceMetadataHandler(_resource_metadata(issuer_of(request))).handle(request)
+        address = issuer_of(request)
+        if "app_id" in request.query_params:
+            answer = await answer_app_resource(registry, address, request)
+            if answer is not None:
+                return answer
+        return await ProtectedResourceMetadataHandler(_resource_metadata(address)).handle(request)
+
+    async def build_provider(context: RequestContext, _path: Mapping[str, str]) -> Provider:
+        return Provider(registry, context)
 
     def issuer_of(request: Request) -> str:
         return addresses.find(request.headers.get("host", "").encode("latin-1"))
 
     def endpoint(path: str, answer: Answer, *methods: str) -> Route:
-        limited = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer), _MAX_BODY)
+        limited = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer, build_provider), _MAX_BODY)
         return Route(path, limited, methods=list(methods))
 
     return [
@@ -51,6 +64,7 @@ def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
         endpoint("/oauth/revoke", revoke, "POST"),
         endpoint("/oauth/register", register, "POST"),
         *consent_routes(),
+        *user_routes(registry, base_url),
     ]
 
 

@@ -16,8 +16,8 @@ from baobab.storage.objects import store_at
 from baobab.storage.tables import metadata
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.auth.oauth_endpoints import INTERFACE_NAME
 from baobab.tools.core.context import RequestContext
-from baobab.tools.oauth.access import INTERFACE_NAME
 from tests.cli.test_transfer import is_verified, read_files, run_command
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.installation import reset_rate_limits

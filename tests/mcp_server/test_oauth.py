@@ -8,7 +8,6 @@ import json
 import re
 import secrets
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import httpx2
@@ -16,40 +15,20 @@ import pytest
 from mcp import Client
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl
 
 from baobab.runtime.egress import EgressResponse
 from baobab.tools.core.plans import PLANS
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
+from tests.mcp_server.oauth_client import REDIRECT, Storage, parse_query
 from tests.people import Person, create_key, create_person
 
 pytestmark = pytest.mark.own_installation
 
-REDIRECT = "http://127.0.0.1:3000/callback"
 DOCUMENT = "https://client.example/oauth/client.json"
 ELSEWHERE = {"origin": "https://inspector.example"}
-
-
-class Storage:
-    """What a client remembers."""
-
-    def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
 
 
 class Browser:
@@ -88,10 +67,6 @@ class FakeHttpClient:
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
         document = {"client_id": DOCUMENT, "client_name": "Published", "redirect_uris": ["http://localhost/callback"]}
         return EgressResponse(200, {"Content-Type": "application/json"}, json.dumps(document).encode(), url)
-
-
-def parse_query(link: str) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
 
 
 async def list_tools(

@@ -21,7 +21,8 @@ from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.mcp_server.mcp_requests import send_message
-from tests.mcp_server.test_oauth import OAuthSteps, parse_query
+from tests.mcp_server.oauth_client import parse_query
+from tests.mcp_server.test_oauth import OAuthSteps
 from tests.people import create_key, create_person, get_first_organisation
 
 

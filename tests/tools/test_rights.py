@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from baobab import composition
+from baobab.runtime.oauth.errors import InvalidGrant
 from baobab.settings import load_settings
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.oauth.errors import InvalidGrant
 from tests.backends import prepare_data, release_data
 from tests.clock import FixedClock
 from tests.installation import reset_rate_limits

@@ -1,22 +1,7 @@
-"""The errors of OAuth. `oauth` is the error's code in the OAuth protocol."""
+"""The errors of OAuth for accounts; those that every authorization server has are in runtime/oauth/errors.py."""
 
-from typing import ClassVar
-
-from baobab.tools.core.errors import BadRequest, Forbidden, NotFound
-
-
-class OAuthError(BadRequest):
-    code = "OAUTH_INVALID_REQUEST"
-    summary = "The authorization request is not valid."
-    remediation = "Correct the parameter that the message names."
-    oauth: ClassVar[str] = "invalid_request"
-
-
-class RedirectRefused(OAuthError):
-    code = "OAUTH_REDIRECT_REFUSED"
-    summary = "A client cannot be sent back to this address."
-    remediation = "Use an https address, http on localhost, or the private scheme of an editor or app."
-    oauth = "invalid_redirect_uri"
+from baobab.runtime.oauth.errors import OAuthError
+from baobab.tools.core.errors import NotFound
 
 
 class InvalidScope(OAuthError):
@@ -26,46 +11,7 @@ class InvalidScope(OAuthError):
     oauth = "invalid_scope"
 
 
-class InvalidTarget(OAuthError):
-    code = "OAUTH_INVALID_TARGET"
-    summary = "This server gives no access to that resource."
-    remediation = "Leave `resource` out, or name this server's /mcp."
-    oauth = "invalid_target"
-
-
-class UnknownClient(OAuthError):
-    code = "OAUTH_UNKNOWN_CLIENT"
-    summary = "There is no client of this id."
-    remediation = "Register the client anew with POST /oauth/register."
-    oauth = "invalid_client"
-
-
-class DocumentRefused(UnknownClient):
-    code = "OAUTH_CLIENT_DOCUMENT_REFUSED"
-    summary = "The document at the client's id does not describe a client."
-    remediation = "Publish a client-id metadata document there: JSON, its own address as client_id, no secret."
-
-
-class RequestGone(OAuthError):
-    code = "OAUTH_REQUEST_GONE"
-    summary = "The authorization request is damaged, or more than ten minutes old."
-    remediation = "Start again in the client."
-
-
-class InvalidGrant(OAuthError):
-    code = "OAUTH_INVALID_GRANT"
-    summary = "The authorization code is unknown, used or expired."
-    remediation = "Start again in the client."
-    oauth = "invalid_grant"
-
-
 class ProgramNotFound(NotFound):
     code = "OAUTH_PROGRAM_NOT_FOUND"
     summary = "No such program has access to this server as you."
     remediation = "op:oauth_programs_list lists those that have it."
-
-
-class ThroughOAuthOnly(Forbidden):
-    code = "OAUTH_ENDPOINT_ONLY"
-    summary = "This operation is a part of the OAuth endpoints and is not called by itself."
-    remediation = "Use /oauth/authorize, /oauth/token or /oauth/register."

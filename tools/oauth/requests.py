@@ -7,10 +7,11 @@ import json
 import re
 from dataclasses import asdict, dataclass
 
+from baobab.runtime.oauth.documents import is_address
+from baobab.runtime.oauth.errors import InvalidTarget, OAuthError, RequestGone
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.core.services import Services
-from baobab.tools.oauth.documents import is_address
-from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone
+from baobab.tools.oauth.errors import InvalidScope
 
 SCOPES = ("mcp", "ai:gateway")
 LIFETIME_SECONDS = 600

@@ -90,12 +90,3 @@ class Programs(TypedDict):
 
 class Revoked(TypedDict):
     revoked: bool
-
-
-class Client(TypedDict):
-    """A client, as it describes itself."""
-
-    client_id: str
-    name: Annotated[str, Field(description="What it calls itself; nobody has checked that.")]
-    redirect_uris: list[str]
-    document: Annotated[bool, Field(description="Whether the id is the address of its metadata document.")]

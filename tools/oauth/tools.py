@@ -10,12 +10,17 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from sqlalchemy import insert, or_, select, update
 
+from baobab.runtime.oauth import redirects
+from baobab.runtime.oauth.clients import MOST_REDIRECTS, NAMELESS, Client, ClientId, ClientName, readable_name
+from baobab.runtime.oauth.documents import ClientDocuments, is_address
+from baobab.runtime.oauth.errors import DocumentRefused, InvalidGrant, RedirectRefused, RequestGone, UnknownClient
 from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import Families, UnknownToolset, open_families
 from baobab.tools.core.auth.membership import load_role
+from baobab.tools.core.auth.oauth_endpoints import OAUTH_ENDPOINTS
 from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.auth.tables import api_keys, apps, organisations
 from baobab.tools.core.binding import Audit
@@ -29,18 +34,7 @@ from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
-from baobab.tools.oauth import redirects
-from baobab.tools.oauth.access import OAUTH_ENDPOINTS
-from baobab.tools.oauth.clients import MOST_REDIRECTS, NAMELESS, ClientId, ClientName, readable_name
-from baobab.tools.oauth.documents import ClientDocuments, is_address
-from baobab.tools.oauth.errors import (
-    DocumentRefused,
-    InvalidGrant,
-    ProgramNotFound,
-    RedirectRefused,
-    RequestGone,
-    UnknownClient,
-)
+from baobab.tools.oauth.errors import ProgramNotFound
 from baobab.tools.oauth.grants import (
     REFRESH_LIFETIME,
     create_grant,
@@ -51,7 +45,6 @@ from baobab.tools.oauth.grants import (
 from baobab.tools.oauth.requests import LONGEST, Request, open_request
 from baobab.tools.oauth.schemas import (
     AskedFor,
-    Client,
     Decided,
     Exchanged,
     PendingCode,

@@ -4,6 +4,7 @@ from baobab.tools.users import jobs
 from baobab.tools.users.tools import (
     administration,
     magic_links,
+    mcp,
     oauth,
     passwords,
     profile,
@@ -14,4 +15,4 @@ from baobab.tools.users.tools import (
 from baobab.tools.users.toolset import auth, users
 
 TOOLSETS = (auth, users)
-MODULES = (passwords, magic_links, sessions, profile, oauth, administration, providers, signing_keys, jobs)
+MODULES = (passwords, magic_links, mcp, sessions, profile, oauth, administration, providers, signing_keys, jobs)

@@ -15,7 +15,7 @@ from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.services import Services
 from baobab.tools.users.codes import Purpose, issue_code
 from baobab.tools.users.rows import build_user, find_user
-from baobab.tools.users.tables import FREEZES, user_codes, user_sessions, users
+from baobab.tools.users.tables import FREEZES, user_codes, user_mcp_codes, user_sessions, users
 from baobab.tools.users.toolset import auth
 
 _MOST_CODES, _WINDOW = 5, 900
@@ -76,5 +76,5 @@ async def auth_prune(job: Job) -> None:
     before = job.services.clock.now() - _KEPT
     for stores in {id(stores.database): stores for stores in job.services.regions.values()}.values():
         async with stores.database.writing(lock=None, bulk=True) as connection:
-            for table in (user_sessions, user_codes):
+            for table in (user_sessions, user_codes, user_mcp_codes):
                 await connection.execute(delete(table).where(table.c.expires_at < before))

@@ -72,6 +72,9 @@ class Session(TypedDict):
     method: Annotated[str, Field(description="How the user signed in: `email`, `magic_link` or an OAuth provider.")]
     ip_address: Annotated[str | None, Field(description="The address of the sign-in; of IPv6 its /64.")]
     user_agent: str | None
+    client_name: Annotated[
+        str | None, Field(description="What the MCP client calls itself, if it is the session of one.")
+    ]
     created_at: datetime
     refreshed_at: datetime
     expires_at: Annotated[datetime, Field(description="When it ends unless its refresh token is exchanged before.")]
@@ -82,6 +85,57 @@ class Sessions(TypedDict):
     """The most recently used first."""
 
     sessions: list[Session]
+
+
+class OfferedTool(TypedDict):
+    """A tool that a client may call as the user."""
+
+    name: str
+    title: str
+    effect: str
+
+
+class McpRequest(TypedDict):
+    """What an MCP client asks a user of the app for."""
+
+    client_id: str
+    client_name: Annotated[str, Field(description="What the client calls itself; nobody has checked that.")]
+    client_document: Annotated[bool, Field(description="Whether the client's id is the address of its own document.")]
+    redirect_host: Annotated[str, Field(description="Where access goes: a host, or the scheme of a local program.")]
+    redirect_uri: str
+    app_name: str
+    tools: Annotated[list[OfferedTool], Field(description="The tools that it may call as the user.")]
+    expires_at: datetime
+
+
+class Decided(TypedDict):
+    """Where to send the browser now."""
+
+    redirect_to: str
+
+
+class PendingMcpCode(TypedDict):
+    """What a code is bound to."""
+
+    redirect_uri: str
+    redirect_given: bool
+    code_challenge: str
+    resource: str
+    scopes: list[str]
+    expires_at: datetime
+
+
+class McpTokens(TypedDict):
+    """The tokens of an MCP client; none where a code was used before, which ends the session of its first use."""
+
+    access_token: str | None
+    refresh_token: str | None
+    expires_in: int
+    scope: str
+
+
+class Revoked(TypedDict):
+    revoked: bool
 
 
 class EndedSessions(TypedDict):

@@ -12,19 +12,29 @@ from sqlalchemy import delete, insert, select, update
 
 from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
+from baobab.tools.core.auth.user_tools import SCOPE, build_resource
 from baobab.tools.core.call import Call
 from baobab.tools.core.rate_limits import network
 from baobab.tools.users.errors import UserBanned, WrongRefreshToken
 from baobab.tools.users.refresh_tokens import RefreshToken
 from baobab.tools.users.rows import find_user
 from baobab.tools.users.schemas import Session, Tokens
-from baobab.tools.users.tables import FREEZES, user_sessions, users
+from baobab.tools.users.tables import FREEZES, user_mcp_codes, user_sessions, users
 
 GRACE = timedelta(seconds=10)
 MOST_SESSIONS = 50
 """Sessions that a user may have; a further one ends the oldest."""
 
 _columns = user_sessions.c
+_MCP_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class McpClient:
+    """An MCP client that a user lets in. name: what it calls itself; nobody has checked that."""
+
+    id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +49,32 @@ class Exchange:
     """Whether the exchange makes that token; otherwise another one has made it a moment ago."""
 
 
-async def mint_access_token(call: Call, user: Any, session_id: str) -> str:
-    """Mints an access token. It must precede the call's first statement: the very first token creates the key pair."""
+async def mint_access_token(call: Call, user: Any, session_id: str, client_id: str | None = None) -> str:
+    """Mints an access token. It must precede the call's first statement: the very first token creates the key pair.
+
+    client_id: the MCP client that the session is of. Its token is good at the app's MCP endpoint only.
+    """
     claims = {"sub": user["id"], "email": user["email"], "email_verified": user["email_verified"]}
     claims |= {"role": user["role"], "sid": session_id}
     app = call.require_app()
-    return await call.services.signers.mint(app.id, claims, app.access_token_seconds)
+    if client_id is not None:
+        resource = build_resource(call.services.options.base_url, app.id)
+        claims |= {"aud": resource, "client_id": client_id, "scope": SCOPE}
+    return await call.services.signers.mint(app.id, claims, find_lifetime(call, client_id))
 
 
-async def start_session(call: Call, unit: Unit, user_id: str, session_id: str, method: str) -> str:
+def find_lifetime(call: Call, client_id: str | None = None) -> int:
+    """Returns how many seconds an access token lives; that of an MCP client at most an hour."""
+    seconds = call.require_app().access_token_seconds
+    return seconds if client_id is None else min(seconds, _MCP_SECONDS)
+
+
+async def start_session(
+    call: Call, unit: Unit, user_id: str, session_id: str, method: str, client: McpClient | None = None
+) -> str:
     """Inserts a session and returns its first refresh token. The oldest ones above MOST_SESSIONS end.
 
-    method: how the user signed in, such as `email` or `magic_link`.
+    method: how the user signed in, such as `email` or `magic_link`. client: the MCP client that the user let in.
     """
     app, now = call.require_app(), call.now
     own = (_columns.app_id == app.id, _columns.user_id == user_id)
@@ -59,17 +83,20 @@ async def start_session(call: Call, unit: Unit, user_id: str, session_id: str, m
     row = {"app_id": app.id, "id": session_id, "user_id": user_id, "generation": 0, "method": method}
     row |= {"created_at": now, "refreshed_at": now, "expires_at": now + timedelta(days=app.session_days)}
     row |= {"ip_address": network(call.context.ip), "user_agent": call.context.user_agent[:300]}
+    row |= {"client_id": client and client.id, "client_name": client and client.name}
     await unit.execute(insert(user_sessions), row)
     is_this = (users.c.app_id == app.id, users.c.id == user_id)
     await unit.execute(update(users).where(*is_this).values(last_sign_in_at=now))
     return RefreshToken(session_id, 0).encode(call.services.vault, app.id)
 
 
-async def find_exchange(call: Call, token: str) -> Exchange:
+async def find_exchange(call: Call, token: str, client_id: str | None = None) -> Exchange:
     """Finds what a refresh token is good for. A token that is used again after the grace period ends its session.
 
     The end of the session must stay although the call is refused. So this uses transactions of its own, before the
     call's begins. Raises WrongRefreshToken and UserBanned.
+    client_id: the MCP client that shows the token. A token of such a client is good for that client only, and never for
+    a token that opens REST.
     """
     app_id = call.require_app().id
     refresh_token = RefreshToken.decode(call.services.vault, app_id, token)
@@ -78,7 +105,7 @@ async def find_exchange(call: Call, token: str) -> Exchange:
         session = (await connection.execute(select(user_sessions).where(*this))).first()
         user_id = None if session is None else session.user_id
         user = await find_user(connection.execute, app_id, user_id=user_id) if user_id else None
-    if session is None or user is None or session.expires_at <= call.now:
+    if session is None or user is None or session.expires_at <= call.now or session.client_id != client_id:
         raise WrongRefreshToken
     if user["banned_at"] is not None:
         raise UserBanned
@@ -125,6 +152,10 @@ async def end_sessions(
     if but is not None:
         own.append(_columns.id != but)
     ended = (await unit.execute(delete(user_sessions).where(*own))).rowcount
+    if session_id is None:
+        # A code on its way to an MCP client would begin a session anew.
+        codes = (user_mcp_codes.c.app_id == app_id, user_mcp_codes.c.user_id == user_id)
+        await unit.execute(delete(user_mcp_codes).where(*codes))
     await announce_change(call, user_id)
     return ended
 
@@ -133,6 +164,13 @@ async def announce_change(call: Call, user_id: str) -> None:
     """Tells every worker, when the call commits, that the user's sessions, role or ban have changed."""
     subject = user_subject(call.require_app().id, user_id)
     await call.services.notices.publish(call.unit, USER_TOPIC, subject)
+
+
+async def find_session(call: Call, session_id: str) -> Any:
+    """Returns the row of a session of the app, in a transaction that precedes the call's; None if there is none."""
+    this = (_columns.app_id == call.require_app().id, _columns.id == session_id)
+    async with call.stores.database.reading() as connection:
+        return (await connection.execute(select(user_sessions).where(*this))).first()
 
 
 async def list_sessions(execute: Execute, app_id: str, user_id: str, now: datetime) -> list[Any]:
@@ -152,7 +190,7 @@ def build_tokens(call: Call, access_token: str, refresh_token: str) -> Tokens:
     return {
         "access_token": access_token,
         "refresh_token": refresh_token,
-        "expires_in": call.require_app().access_token_seconds,
+        "expires_in": find_lifetime(call),
         "token_type": "Bearer",
     }
 

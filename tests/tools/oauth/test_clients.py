@@ -9,8 +9,8 @@ from typing import Any, Self
 import pytest
 
 from baobab.runtime.egress import EgressResponse, EgressTimeout
+from baobab.runtime.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
 from baobab.tools.core.errors import BadRequest, RateLimited
-from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
 from tests import jobs
 from tests.tools.conftest import ToolHarness
 from tests.tools.oauth.conftest import REDIRECT, Flow

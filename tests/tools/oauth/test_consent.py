@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from baobab.runtime.oauth.errors import InvalidTarget, OAuthError, RequestGone, UnknownClient
 from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Account
@@ -12,7 +13,7 @@ from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.errors import BadRequest, Forbidden, Unauthenticated
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
-from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone, UnknownClient
+from baobab.tools.oauth.errors import InvalidScope
 from baobab.tools.oauth.tables import oauth_clients
 from tests.tools.conftest import ToolHarness
 from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow, parse_redirect

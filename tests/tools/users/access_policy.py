@@ -5,8 +5,10 @@ from typing import Any
 from sqlalchemy import insert
 
 from baobab.tools.users.codes import Purpose, issue_code
+from baobab.tools.users.mcp_requests import AskedAccess, seal_request
 from baobab.tools.users.tables import user_sessions
-from tests.tools.access import ADMINS, PASSWORD, PUBLIC, RUNNERS, Caller, World
+from tests.conftest import ADDRESS
+from tests.tools.access import ADMINS, INTERNAL, PASSWORD, PUBLIC, RUNNERS, Caller, World
 from tests.users import mint_user_token
 
 # A token of another app is a stranger's, and accounts and keys are no users.
@@ -30,6 +32,16 @@ POLICY = {
     "auth_oauth_start": PUBLIC,
     "auth_oauth_callback": PUBLIC,
     "auth_oauth_callback_form": PUBLIC,
+    "auth_mcp_request": PUBLIC,
+    # A key that acts for a user is refused as other keys are.
+    "auth_mcp_decide": USERS,
+    # Only the OAuth endpoints call these, after they have checked what the protocol asks for.
+    "auth_mcp_register": INTERNAL,
+    "auth_mcp_client": INTERNAL,
+    "auth_mcp_code": INTERNAL,
+    "auth_mcp_exchange": INTERNAL,
+    "auth_mcp_refresh": INTERNAL,
+    "auth_mcp_revoke": INTERNAL,
     "users_providers_create": ADMINS,
     "users_providers_list": RUNNERS,
     "users_providers_get": RUNNERS,
@@ -94,6 +106,21 @@ async def for_auth_session_end(world: World, caller: Caller) -> dict[str, Any]:
         async with services.regions["local"].database.writing(lock=world.app) as connection:
             await connection.execute(insert(user_sessions), row)
     return {"app_id": world.app, "session_id": session_id}
+
+
+async def for_auth_mcp_request(world: World, caller: Caller) -> dict[str, Any]:
+    body = {"tools": ["kv_get"]}
+    await world.request("PATCH", f"/v1/{world.app}/config/user-tools", world.owner.headers, **body)
+    client: dict[str, Any] = {"client_id": "c", "client_name": "Agent", "code_challenge": "c" * 43, "state": None}
+    asked = AskedAccess(**client, redirect_uri="http://localhost/", redirect_given=True, issuer=ADDRESS)
+    return {
+        "app_id": world.app,
+        "request": seal_request(world.baobab.application.services, world.app, ADDRESS, asked, None),
+    }
+
+
+async def for_auth_mcp_decide(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await for_auth_mcp_request(world, caller), "decision": "approve"}
 
 
 async def _for_user(world: World, caller: Caller, **further: Any) -> dict[str, Any]:

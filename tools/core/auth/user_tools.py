@@ -3,10 +3,27 @@
 from dataclasses import replace
 
 from baobab.tools.core.auth.callers import Caller, EndUser, Limits
-from baobab.tools.core.auth.directory import App
+from baobab.tools.core.auth.directory import App, Directory
 from baobab.tools.core.auth.key_limits import find_exceeded_limit
 from baobab.tools.core.call import Tool
-from baobab.tools.core.errors import InvalidUserToken
+from baobab.tools.core.errors import InvalidUserToken, NotFound
+
+SCOPE = "mcp"
+"""The scope of tokens of MCP clients; what they open is the app's setting, and no scope."""
+
+
+class UserToolsClosed(NotFound):
+    code = "AUTH_MCP_CLOSED"
+    summary = "Users of this app cannot sign in over MCP."
+    remediation = "Whoever runs the app opens this by naming tools with op:config_user_tools."
+
+
+async def get_open_app(directory: Directory, app_id: object) -> App:
+    """Returns an app whose users sign in over MCP. Raises AppNotFound and UserToolsClosed."""
+    app = await directory.app(app_id)
+    if not app.user_tools:
+        raise UserToolsClosed
+    return app
 
 
 def build_resource(base_url: str, app_id: str) -> str:

@@ -19,7 +19,7 @@ from baobab.tools.users.errors import UserNotFound
 from baobab.tools.users.rows import find_user
 from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
 from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
-from baobab.tools.users.tables import FREEZES, user_codes, user_identities, user_sessions
+from baobab.tools.users.tables import FREEZES, user_codes, user_identities, user_mcp_codes, user_sessions
 from baobab.tools.users.tables import users as rows
 from baobab.tools.users.tools.passwords import DisplayName
 from baobab.tools.users.toolset import users
@@ -170,7 +170,7 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
         user = await find_user(unit.execute, app_id, user_id=user_id)
         if user is None:
             raise UserNotFound
-        for table in (user_identities, user_sessions):
+        for table in (user_identities, user_sessions, user_mcp_codes):
             await unit.execute(delete(table).where(table.c.app_id == app_id, table.c.user_id == user_id))
         codes = (user_codes.c.app_id == app_id, user_codes.c.email == user["email"])
         await unit.execute(delete(user_codes).where(*codes))

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-from baobab.tools.oauth.errors import RedirectRefused
+from baobab.runtime.oauth.errors import RedirectRefused
 
 LONGEST = 2000
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

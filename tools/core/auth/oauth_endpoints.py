@@ -6,11 +6,16 @@ from typing import Any
 
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.oauth.errors import ThroughOAuthOnly
+from baobab.tools.core.errors import BaobabError, Forbidden
 
 INTERFACE_NAME = "oauth"
 """The name of the door that verifies what the protocol demands."""
+
+
+class ThroughOAuthOnly(Forbidden):
+    code = "OAUTH_ENDPOINT_ONLY"
+    summary = "This operation is a part of the OAuth endpoints and is not called by itself."
+    remediation = "Use /oauth/authorize, /oauth/token or /oauth/register."
 
 
 @dataclass(frozen=True, slots=True)
