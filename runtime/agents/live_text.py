@@ -23,6 +23,8 @@ MAX_CHARACTERS = 2**20
 _TOPIC = "run_followed"
 _ASKED_SECONDS = 30.0
 """How often a reader in another process asks again. The text is written for twice as long."""
+_FEW = 256
+"""Runs that are wanted elsewhere, above which those are looked for that are not wanted any more."""
 _WRITE_SECONDS = 0.25
 _LEFT_SECONDS = 10.0
 """How long the text is left to readers after the answer has ended."""
@@ -58,10 +60,10 @@ class LiveText:
         self._pieces.clear()
 
     def append(self, piece: str) -> None:
-        """Adds a piece, unless the text would be too long with it, or was with an earlier one."""
-        if self.length <= MAX_CHARACTERS:
-            self.length += len(piece)
-            self._pieces.append(piece)
+        """Adds a piece, as far as there is room. NUL is replaced, which not every database stores."""
+        piece = piece[: MAX_CHARACTERS - self.length].replace("\0", "\ufffd")
+        self.length += len(piece)
+        self._pieces.append(piece)
 
     def read(self, start: int = 0) -> str:
         self._pieces = ["".join(self._pieces)]
@@ -77,6 +79,7 @@ class LiveTexts:
         self._texts: dict[str, LiveText] = {}
         self._wanted_until: dict[str, float] = {}
         """Until when readers in other processes want to have the texts of a run."""
+        self._most_wanted = _FEW
         self._followed: dict[str, tuple[Database, float]] = {}
         """The runs of other processes that are followed here, with the time at which this was asked for."""
         self._loading: asyncio.Task[None] | None = None
@@ -110,8 +113,9 @@ class LiveTexts:
             text.has_ended = True
             asyncio.get_running_loop().call_later(_LEFT_SECONDS, self._forget, run_id, text)
             if sharing is not None:
-                # The whole of it is there for other processes before they are told that the step has ended.
-                await sharing
+                # The whole of it is there for other processes before they are told that the step has ended. Whatever
+                # becomes of that, the run goes on.
+                await asyncio.wait((sharing,))
 
     async def follow(self, run_id: str, database: Database) -> None:
         """Asks the process that executes a run for its texts, unless it is this one or was asked a moment ago."""
@@ -131,8 +135,10 @@ class LiveTexts:
 
     def _note_wanted(self, run_id: str) -> None:
         now = asyncio.get_running_loop().time()
-        self._wanted_until = {other: until for other, until in self._wanted_until.items() if until > now}
         self._wanted_until[run_id] = now + 2 * _ASKED_SECONDS
+        if len(self._wanted_until) > self._most_wanted:
+            self._wanted_until = {other: until for other, until in self._wanted_until.items() if until > now}
+            self._most_wanted = max(_FEW, 2 * len(self._wanted_until))
 
     async def _share(self, run_id: str, text: LiveText, database: Database) -> None:
         """Writes the text for other processes, until it has ended."""

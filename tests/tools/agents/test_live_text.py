@@ -193,9 +193,9 @@ async def test_readers_in_other_processes_get_it_from_a_row_that_goes_with_the_r
 
 def test_a_text_that_is_too_long_is_cut_and_never_has_a_hole() -> None:
     text = LiveText("think", 1, is_output=True)
-    for piece in ("a" * MAX_CHARACTERS, "b" * 10, "c"):
+    for piece in ("a" * (MAX_CHARACTERS - 3), "\0" + "b" * 10, "c"):
         text.append(piece)
-    assert text.read(MAX_CHARACTERS) == "b" * 10
+    assert text.read(MAX_CHARACTERS - 3) == "\ufffdbb"
     text.restart()
     text.append("d")
     assert (text.read(), text.attempt, text.length) == ("d", 1, 1)
