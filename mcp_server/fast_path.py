@@ -113,7 +113,7 @@ class FastPath:
         try:
             tool, arguments = await self._calls.resolve_tool(client, offer, name, arguments)
             needs_protocol_server = tool.long_running or tool.failure is not None
-            if needs_protocol_server or (limits is not None and limits.approval != "none"):
+            if needs_protocol_server or (limits is not None and limits.asks):
                 return None
             if client.session is None:
                 result, _ = await self._registry.run(tool, arguments, client.caller, client.context)

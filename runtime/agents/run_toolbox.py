@@ -71,7 +71,7 @@ class RunToolbox:
         tool = await self._get_callable_tool(ref, call_id)
         needs_approval, is_held = (
             self._needs_approval(ref, tool, tainted=tainted),
-            caller_requires_approval(self.caller, tool.effect),
+            caller_requires_approval(self.caller, tool.name, tool.effect),
         )
         deciders = self._choose_approvers(ref, approvers, is_held=is_held)
         step = Step(

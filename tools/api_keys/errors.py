@@ -8,6 +8,11 @@ class KeyNotFound(NotFound):
     remediation = "op:api_keys_list lists the keys that you may see."
 
 
+class NeverAsks(BadRequest):
+    summary = "A tool that only reads never asks."
+    remediation = "Close its toolset to the key, if the key is not to read it (op:api_keys_update)."
+
+
 class KeyScopesUnclear(BadRequest):
     code = "VALIDATION_INVALID_INPUT"
     summary = "These fields do not say which key is wanted."

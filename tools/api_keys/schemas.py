@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.effects import Policy
+from baobab.tools.core.effects import Ask, Policy
 
 
 class CreatedKey(TypedDict):
@@ -33,6 +33,10 @@ class ListedKey(TypedDict):
     toolsets: list[str] | None
     read_only: bool
     approval: Policy
+    asks: Annotated[
+        dict[str, Ask],
+        Field(description="The tools whose calls always or never wait for a person, whatever `approval` says."),
+    ]
     only_app_id: Annotated[
         str | None, Field(description="The only app that it opens; null for all that its account may.")
     ]

@@ -1,15 +1,17 @@
 """/api-keys: the keys that programs and agents carry."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, cast
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from baobab.tools.api_keys import scopes as scoping
-from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear
+from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, NeverAsks
 from baobab.tools.api_keys.schemas import CreatedKey, Keys, ListedKey, Revoked
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
@@ -20,8 +22,16 @@ from baobab.tools.core.auth.roles import Role, rank, require_role
 from baobab.tools.core.auth.tables import api_keys as rows
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.effects import Policy
-from baobab.tools.core.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
+from baobab.tools.core.effects import Ask, Policy
+from baobab.tools.core.errors import (
+    AppNotFound,
+    BadRequest,
+    Forbidden,
+    KeyLimited,
+    MissingField,
+    NotFound,
+    ToolNotFound,
+)
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import OMITTED, AppId, NameText, Text, Uuid
@@ -29,10 +39,12 @@ from baobab.tools.core.types import OMITTED, AppId, NameText, Text, Uuid
 api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
 
 _MOST_SCOPES = 10
+_MOST_ASKS = 200
 
 KeyName = Annotated[str, NameText(100, min_length=1)]
 KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")]
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the credential's own when left out.")]
+AskedTool = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$"), Field(description="The name of a tool.")]
 ScopeSought = Annotated[str, Text(60, min_length=1)]
 AdditionalScopes = Annotated[list[scoping.Additional], Field(max_length=_MOST_SCOPES)]
 LegacyScopes = Annotated[list[scoping.Legacy], Field(min_length=1, max_length=_MOST_SCOPES)]
@@ -175,8 +187,7 @@ async def api_keys_list(
     if not _sees_all(role):
         query = query.where(rows.c.account_id == call.account.account_id)
     key_rows: Any = (await call.execute(query)).mappings()
-    shown_keys = [dict(row) for row in key_rows if scope is None or scoping.has_scope(row["scopes"], scope)]
-    return {"keys": cast(list[ListedKey], shown_keys)}
+    return {"keys": [_describe(row) for row in key_rows if scope is None or scoping.has_scope(row["scopes"], scope)]}
 
 
 @api_keys.tool(
@@ -216,17 +227,67 @@ async def api_keys_update(
         changes["toolsets"] = toolsets
     if not changes:
         raise MissingField("Nothing to change.", remediation="Send `name`, `toolsets`, `read_only` or `approval`.")
-    held_to = {"toolsets": row.toolsets, "approval": row.approval, **changes}
-    families = open_families(call.registry, held_to["toolsets"], held_to["approval"])
+    return await _change(call, row, changes)
+
+
+@api_keys.tool(
+    "PUT /api-keys/{key_id}/asks/{tool}",
+    access=AnyAccount(),
+    effect="write",
+    raises=(KeyNotFound, ToolNotFound, NeverAsks),
+    audit=Audit("api_key.update", resource="api_key"),
+    mcp=Mcp(
+        keywords=(
+            "always ask, never ask again, stop asking for approval of one tool, do not ask again, allow a tool without "
+            "confirmation; "
+            "nicht mehr fragen, immer fragen; "
+            "no volver a preguntar, preguntar siempre"
+        )
+    ),
+    rest=Rest(examples={"tool": "kv_delete", "ask": "never"}),
+    guard=Guard(grants=True),
+)
+async def api_keys_ask(call: Call, key_id: KeyId, tool: AskedTool, ask: Ask | Literal["by_effect"]) -> ListedKey:
+    """Say whether calls of one tool by a key wait for a person. In force within 2 s.
+
+    What the key still waits for, and need not ask for any more, is withdrawn: the key can make the same call again.
+
+    tool: the name of a tool that changes something, such as `kv_delete`.
+    ask: `always`, `never`, or `by_effect`: as the key's `approval` says.
+    """
+    found = call.registry.find(tool)
+    if found.effect == "read" and ask == "always":
+        raise NeverAsks
+    row = await _live(call, key_id)
+    # Two people may change the rules of one key at once.
+    await call.hold(row.organisation_id)
+    row = await _live(call, key_id)
+    asks = {name: rule for name, rule in (row.asks or {}).items() if name != tool}
+    if ask != "by_effect":
+        asks[tool] = ask
+    if len(asks) > _MOST_ASKS:
+        raise BadRequest(f"A key has rules for at most {_MOST_ASKS} tools.")
+    return await _change(call, row, {"asks": asks})
+
+
+async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
+    """Changes the limits of a key on every worker, and withdraws what it need not ask for any more."""
+    # A budget says nothing about what asks.
+    held_to = Limits.of(SimpleNamespace(**{**row._mapping, "budgeted": False, **changes})) or Limits()
+    families = open_families(call.registry, held_to.toolsets, asks=held_to.asks)
     changes["toolsets"] = None if families is None else sorted(families)
-    if approval is not None:
-        await call.services.approvals.withdraw_exempt(call, key_id, approval)
-    await call.execute(update(rows).where(rows.c.id == key_id).values(**changes))
+    if "approval" in changes or "asks" in changes:
+        await call.services.approvals.withdraw_exempt(call, row.id, held_to)
+    await call.execute(update(rows).where(rows.c.id == row.id).values(**changes))
     await call.services.notices.publish(call.unit, "key", row.digest)
-    await call.services.notices.publish(call.unit, "tools", f"key:{key_id}")
+    await call.services.notices.publish(call.unit, "tools", f"key:{row.id}")
     call.audit.data |= {"prefix": row.prefix, **changes}
-    changed: Any = (await call.execute(select(*_LISTED).where(rows.c.id == key_id))).mappings().one()
-    return cast(ListedKey, dict(changed))
+    changed: Any = (await call.execute(select(*_LISTED).where(rows.c.id == row.id))).mappings().one()
+    return _describe(changed)
+
+
+def _describe(row: Mapping[str, Any]) -> ListedKey:
+    return cast(ListedKey, {**row, "asks": row["asks"] or {}})
 
 
 async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
@@ -288,9 +349,9 @@ async def _live(call: Call, key_id: str) -> Any:
 
 def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
     # Check all the requested toolsets first: narrowing drops the unknown ones.
-    requested = Limits(open_families(call.registry, toolsets, "none"), read_only, approval)
+    requested = Limits(open_families(call.registry, toolsets, asks=False), read_only, approval)
     narrowed = narrow_limits(requested, call.caller.limits)
-    return replace(narrowed, toolsets=open_families(call.registry, narrowed.toolsets, narrowed.approval))
+    return replace(narrowed, toolsets=open_families(call.registry, narrowed.toolsets, asks=narrowed.asks))
 
 
 async def _app_organisation(call: Call, app_id: str, named: str | None) -> str:

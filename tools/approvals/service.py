@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
 
@@ -35,9 +35,8 @@ from baobab.tools.core.approvals import (
 )
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser
+from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser, Limits
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecision, person
-from baobab.tools.core.effects import Effect, Policy, needs_approval
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.services import Services
@@ -264,15 +263,14 @@ class ApprovalService:
         """Returns the arguments that the approver changed; None if they changed nothing."""
         return None if row.used is None else json.loads(self._seals.open(row.id, "used", row.used))
 
-    async def withdraw_exempt(self, call: "Call", key_id: str, policy: Policy) -> None:
+    async def withdraw_exempt(self, call: "Call", key_id: str, limits: Limits) -> None:
         """Withdraws the pending proposals of a key that the key no longer needs approval for.
 
         The key now makes such calls at once; one that still waited would be made a second time.
         """
-        effects = [effect for effect in get_args(Effect) if not needs_approval(effect, policy)]
         pending = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
-        withdrawn = select(approvals.c.id).where(*pending, approvals.c.effect.in_(effects))
-        for approval_id in (await call.execute(withdrawn)).scalars().all():
+        rows = (await call.execute(select(approvals.c.id, approvals.c.tool, approvals.c.effect).where(*pending))).all()
+        for approval_id in [row.id for row in rows if not limits.requires_approval(row.tool, row.effect)]:
             values = {
                 "status": "rejected",
                 "decided_at": call.now,

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from baobab.storage.database import Execute
-from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.callers import Caller, Limits
 from baobab.tools.core.auth.deciders import Decider
-from baobab.tools.core.effects import Effect, Policy, needs_approval
+from baobab.tools.core.effects import Effect
 from baobab.tools.core.errors import BaobabError, Conflict
 
 
@@ -164,8 +164,8 @@ class Approvals(Protocol):
         """The ids of an app's calls that were approved, and are not finished yet."""
         ...
 
-    async def withdraw_exempt(self, call: Any, key_id: str, policy: Policy) -> None:
-        """Withdraw what a key proposed, and need not ask for any more under its new policy."""
+    async def withdraw_exempt(self, call: Any, key_id: str, limits: Limits) -> None:
+        """Withdraw what a key proposed, and need not ask for any more with its new limits."""
         ...
 
     async def abandon(self, run_id: str) -> None:
@@ -177,6 +177,6 @@ class Approvals(Protocol):
         ...
 
 
-def caller_requires_approval(caller: Caller, effect: Effect) -> bool:
-    """Whether what a caller holds lets it make a call of this effect with approval only."""
-    return caller.limits is not None and needs_approval(effect, caller.limits.approval)
+def caller_requires_approval(caller: Caller, tool: str, effect: Effect) -> bool:
+    """Whether what a caller holds lets it make a call of a tool, which has this effect, with approval only."""
+    return caller.limits is not None and caller.limits.requires_approval(tool, effect)

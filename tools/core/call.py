@@ -21,7 +21,7 @@ from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.binding import Audit, Encoded, RegistrationError, RestBinding
 from baobab.tools.core.context import AuditNote, RequestContext, WouldDestroy
-from baobab.tools.core.effects import Effect, exceeds, needs_approval
+from baobab.tools.core.effects import Effect, exceeds
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, UnknownField
 from baobab.tools.core.rate_limits import Allowance
@@ -284,13 +284,14 @@ class Call:
             return True
         limits = self.caller.limits
         # A public tool ignores credentials, so the limits of one cannot matter.
-        return self.tool.access.credential and limits is not None and needs_approval(self.tool.effect, limits.approval)
+        asks = limits is not None and limits.requires_approval(self.tool.name, self.tool.effect)
+        return asks and self.tool.access.credential
 
     @property
     def needs_destroy_approval(self) -> bool:
         """Whether a person must agree before this call destroys or replaces something."""
         limits = self.caller.limits
-        asks = limits is not None and needs_approval("destructive", limits.approval)
+        asks = limits is not None and limits.requires_approval(self.tool.name, "destructive")
         return asks and not self.nested and self.approved is None
 
     def declare_destructive(self) -> None:

@@ -6,6 +6,9 @@ Effect = Literal["read", "write", "external", "destructive"]
 Policy = Literal["none", "destructive", "external", "write"]
 """From which effect on a call waits for a person: `external` means what leaves the platform and what destroys."""
 
+Ask = Literal["always", "never"]
+"""Whether calls of one tool wait for a person, whatever their effect."""
+
 _RANK = {"read": 0, "write": 1, "external": 2, "destructive": 3, "none": 4}
 
 

@@ -171,7 +171,7 @@ async def oauth_decide(
         return _redirect_back(auth_request, error="access_denied", error_description="The person refused.")
     if only_app_id is not None:
         await _require_app(call, only_app_id, organisation, auth_request.scopes)
-    families = open_families(call.registry, toolsets, approval)
+    families = open_families(call.registry, toolsets, asks=approval != "none")
     ends_at = None if last_day is None else datetime.combine(last_day + timedelta(days=1), time(), UTC)
     if ends_at is not None and ends_at <= call.now:
         raise BadRequest("`last_day` is over.")

@@ -35,6 +35,8 @@ async def show_approval(visit: Visit) -> Context:
         "editable": editable and found["arguments"] is not None,
         "edited_text": json.dumps(_editable(approval, found["arguments"] or {}), indent=2),
         "alike": await _count_alike(visit, approval) if waits and found["may_decide"] else 0,
+        # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
+        "asks_of_key": waits and found["may_decide"] and _find_key(approval) is not None and not is_question,
         "was_decided": "decided" in visit.query,
         "problem": visit.query.get("problem", "")[:500],
     }
@@ -103,6 +105,24 @@ async def approve_alike(visit: Visit) -> str:
     return f"/approvals/{visit.parts['id']}?decided=1"
 
 
+async def approve_always(visit: Visit) -> str:
+    """Approves a key's call, and lets the key call the tool without asking from now on."""
+    approval = (await visit.call("approvals_get", approval_id=visit.parts["id"]))["approval"]
+    key_id = _find_key(approval)
+    if key_id is None:
+        raise BadRequest("Only a key has rules about when it asks; this call is a run's.")
+    # The rule second: it withdraws what the key waits for.
+    await visit.call("approvals_approve", approval_id=approval["id"])
+    await visit.call("api_keys_ask", key_id=key_id, tool=approval["tool"], ask="never")
+    return f"/approvals/{approval['id']}?decided=1"
+
+
+def _find_key(approval: Mapping[str, Any]) -> str | None:
+    """The id of the key that asks for itself; None for a run."""
+    kind, _, key_id = approval["proposer"].partition(":")
+    return key_id if kind == "key" else None
+
+
 async def answer(visit: Visit) -> str:
     """Answers a run's question: text as it was typed, or JSON."""
     found = await visit.call("approvals_get", approval_id=visit.parts["id"])
@@ -164,5 +184,6 @@ FORMS = (
     Form("/approvals/{id}/approve", approve),
     Form("/approvals/{id}/reject", reject),
     Form("/approvals/{id}/approve-alike", approve_alike),
+    Form("/approvals/{id}/approve-always", approve_always),
     Form("/approvals/{id}/answer", answer),
 )

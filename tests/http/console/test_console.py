@@ -68,6 +68,18 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
     assert "no longer pending" in again.text
 
 
+async def test_whoever_approves_can_let_the_key_make_such_calls_without_asking(baobab: Baobab) -> None:
+    approval_id = await propose(baobab)
+    browser = await sign_in(baobab)
+    page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
+    assert "never ask again for <code>apps_create</code> with this key" in page.text
+    path = f"/console/approvals/{approval_id}/approve-always"
+    done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
+    assert done.status_code == 303, done.text
+    keys = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()["keys"]
+    assert {key["name"]: key["asks"] for key in keys}["agent"] == {"apps_create": "never"}
+
+
 @pytest.mark.parametrize(
     ("headers", "csrf"),
     [

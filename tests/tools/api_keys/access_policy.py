@@ -9,6 +9,7 @@ POLICY = {
     "api_keys_list": ACCOUNTS,
     # A key that the owner made: to a plain member, as to a stranger, there is no such key.
     "api_keys_update": OWN_AND_ADMINS,
+    "api_keys_ask": OWN_AND_ADMINS,
     "api_keys_revoke": OWN_AND_ADMINS,
 }
 
@@ -24,3 +25,7 @@ async def for_api_keys_revoke(world: World, caller: Caller) -> dict[str, Any]:
 
 async def for_api_keys_update(world: World, caller: Caller) -> dict[str, Any]:
     return {**await for_api_keys_revoke(world, caller), "name": "renamed"}
+
+
+async def for_api_keys_ask(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await for_api_keys_revoke(world, caller), "tool": "kv_delete", "ask": "never"}

@@ -1,5 +1,6 @@
 """What a key is held to, no use of the key gets rid of."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ limits = st.builds(
     toolsets=st.none() | st.frozensets(st.sampled_from(FAMILIES), min_size=1),
     read_only=st.booleans(),
     approval=st.sampled_from(["none", "destructive", "external", "write"]),
+    always_ask=st.frozensets(st.sampled_from(sorted(REGISTRY.tools)), max_size=5),
+    never_ask=st.frozensets(st.sampled_from(sorted(REGISTRY.tools)), max_size=5),
 )
 
 
@@ -36,8 +39,8 @@ def test_a_key_that_a_key_makes_may_nothing_that_its_maker_may_not(maker: Limits
     for tool in REGISTRY.tools.values():
         if key_limits.find_exceeded_limit(old, tool) or (maker != Limits() and tool.grants):
             assert key_limits.find_exceeded_limit(new, tool), tool.name
-        if caller_requires_approval(old, tool.effect):
-            assert caller_requires_approval(new, tool.effect), tool.name
+        if caller_requires_approval(old, tool.name, tool.effect):
+            assert caller_requires_approval(new, tool.name, tool.effect), tool.name
 
 
 @pytest.mark.parametrize("held_to", EVERY_LIMIT, ids=str)
@@ -169,3 +172,62 @@ async def test_only_whoever_may_revoke_a_key_changes_its_limits(approvals_client
             "PATCH", f"/api-keys/{approvals_client.agent_id}", approvals_client.person.headers, {"name": "y"}
         )
     ).status_code == 404
+
+
+async def put_rule(approvals_client: ApprovalsClient, tool: str, ask: str, by: Any = None) -> Any:
+    path = f"/api-keys/{approvals_client.agent_id}/asks/{tool}"
+    return await approvals_client.ask("PUT", path, by or approvals_client.baobab.owner, {"ask": ask})
+
+
+async def test_a_key_never_or_always_asks_before_a_tool_whatever_its_effect(approvals_client: ApprovalsClient) -> None:
+    first, second = [
+        await approvals_client.parse_approval_id(await approvals_client.raise_counter(key=key)) for key in ("n", "m")
+    ]
+    changed = await put_rule(approvals_client, "kv_incr", "never")
+    assert (changed.status_code, changed.json()["asks"]) == (200, {"kv_incr": "never"})
+    # What waited is not made a second time by somebody who approves it later.
+    for approval_id in (first, second):
+        assert (await approvals_client.get_approval(approval_id))["approval"]["status"] == "rejected"
+        assert (await approvals_client.decide(approval_id)).status_code == 409
+    assert (await approvals_client.raise_counter()).json() == {"value": 1}
+    # Other tools ask as before.
+    assert (await approvals_client.ask("DELETE", f"/v1/{approvals_client.app}/kv/n")).status_code == 428
+
+    path = f"/api-keys/{approvals_client.agent_id}"
+    await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {"approval": "none"})
+    assert (await approvals_client.raise_counter()).json() == {"value": 2}
+    assert (await put_rule(approvals_client, "kv_incr", "always")).json()["asks"] == {"kv_incr": "always"}
+    waiting = await approvals_client.parse_approval_id(await approvals_client.raise_counter(key="asked"))
+    await approvals_client.approve_and_wait(waiting)
+    assert await approvals_client.get_counter("asked") == 1
+    assert (await put_rule(approvals_client, "kv_incr", "by_effect")).json()["asks"] == {}
+    assert (await approvals_client.raise_counter(key="other")).json() == {"value": 1}
+
+
+async def test_rules_of_two_tools_that_are_set_at_once_are_both_kept(approvals_client: ApprovalsClient) -> None:
+    tools_ = ("kv_incr", "kv_delete", "kv_put", "kv_cas", "kv_flush")
+    answers = await asyncio.gather(*(put_rule(approvals_client, tool, "never") for tool in tools_))
+    assert {answer.status_code for answer in answers} == {200}
+    keys = (await approvals_client.ask("GET", "/api-keys", approvals_client.baobab.owner)).json()["keys"]
+    (key,) = [key for key in keys if key["id"] == approvals_client.agent_id]
+    assert key["asks"] == dict.fromkeys(tools_, "never")
+
+
+async def test_a_key_sets_no_rules_for_itself_and_gives_none_away(approvals_client: ApprovalsClient) -> None:
+    assert (await put_rule(approvals_client, "kv_incr", "never", approvals_client.agent)).status_code == 403
+    assert (await put_rule(approvals_client, "kv_nothing", "never")).status_code == 404
+    assert (await put_rule(approvals_client, "kv_get", "always")).status_code == 400
+    await put_rule(approvals_client, "kv_incr", "never")
+    # Making a key is a change, too, for which this key asks.
+    await put_rule(approvals_client, "api_keys_create", "never")
+    made, _ = await approvals_client.create_key(approvals_client.agent, approval="none")
+    assert (await approvals_client.raise_counter(made)).status_code == 428
+
+
+async def test_a_rule_reaches_the_replacing_of_what_is_there(approvals_client: ApprovalsClient) -> None:
+    path, owner = f"/v1/{approvals_client.app}/kv/there", approvals_client.baobab.owner
+    await approvals_client.ask("PUT", path, owner, {"value": 1})
+    await approvals_client.ask("PATCH", f"/api-keys/{approvals_client.agent_id}", owner, {"approval": "destructive"})
+    assert (await approvals_client.ask("PUT", path, None, {"value": 2})).status_code == 428
+    await put_rule(approvals_client, "kv_put", "never")
+    assert (await approvals_client.ask("PUT", path, None, {"value": 3})).is_success

@@ -1,10 +1,10 @@
 """Callers. A door turns a credential into one of these; access objects check it, and audit rows name it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
-from baobab.tools.core.effects import Policy
+from baobab.tools.core.effects import Ask, Effect, Policy, needs_approval
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,9 @@ class Limits:
     """The only app that it opens; None: all apps that its account may use."""
     ends_at: datetime | None = None
     """When it expires, with all credentials that it has handed out."""
+    always_ask: frozenset[str] = frozenset()
+    never_ask: frozenset[str] = frozenset()
+    """Tools whose calls wait, and do not wait, for a person whatever `approval` says."""
     tools: frozenset[str] | None = None
     """The only tools that it opens, by name: those that an app gives to its users over MCP. None: all."""
 
@@ -29,7 +32,21 @@ class Limits:
         """Builds the limits from a key's row with `budgeted` (tools/core/credits.py); None if it has no limits."""
         families = None if row.toolsets is None else frozenset(row.toolsets)
         limits = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
+        if row.asks:
+            always, never = (frozenset(tool for tool, ask in row.asks.items() if ask == rule) for rule in get_args(Ask))
+            limits = replace(limits, always_ask=always, never_ask=never)
         return None if limits == cls() else limits
+
+    @property
+    def asks(self) -> bool:
+        """Whether any call of the key may have to wait for a person."""
+        return self.approval != "none" or bool(self.always_ask)
+
+    def requires_approval(self, tool: str, effect: Effect) -> bool:
+        """Whether a call of a tool that has this effect waits for a person."""
+        if tool in self.never_ask or effect == "read":
+            return False
+        return tool in self.always_ask or needs_approval(effect, self.approval)
 
 
 _KV_ONLY = Limits(frozenset({"kv"}))

@@ -166,6 +166,7 @@ class Directory:
             api_keys.c.toolsets,
             api_keys.c.read_only,
             api_keys.c.approval,
+            api_keys.c.asks,
             api_keys.c.only_app_id,
             api_keys.c.ends_at,
             api_keys.c.expires_at,

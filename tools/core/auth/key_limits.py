@@ -7,7 +7,7 @@ from pydantic import Field
 
 from baobab.tools.core.auth.callers import Caller, Limits
 from baobab.tools.core.call import Tool, ToolRunner
-from baobab.tools.core.effects import Policy, stricter
+from baobab.tools.core.effects import stricter
 from baobab.tools.core.errors import BadRequest, KeyLimited
 from baobab.tools.core.types import Text
 
@@ -80,16 +80,18 @@ def narrow_limits(asked: Limits, maker: Limits | None) -> Limits:
         asked.read_only or maker.read_only,
         stricter(asked.approval, maker.approval),
         app_id=maker.app_id or asked.app_id,
+        # What need not ask is said of one key, by a person who knows what it is for.
+        always_ask=maker.always_ask,
         ends_at=min((end for end in (maker.ends_at, asked.ends_at) if end is not None), default=None),
     )
 
 
-def open_families(registry: ToolRunner, toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
-    """Returns the toolsets that a key opens, always with approvals if it needs them. Raises UnknownToolset."""
+def open_families(registry: ToolRunner, toolsets: Iterable[str] | None, *, asks: bool) -> frozenset[str] | None:
+    """Returns the toolsets that a key opens, always with approvals if it asks for them. Raises UnknownToolset."""
     if toolsets is None:
         return None
     known = {toolset.name for toolset in registry.toolsets}
     unknown = sorted(set(toolsets) - known)
     if unknown:
         raise UnknownToolset(f"No toolset is called `{unknown[0]}`.", details={"known": sorted(known)})
-    return frozenset({*toolsets, "approvals"} if approval != "none" else toolsets)
+    return frozenset({*toolsets, "approvals"} if asks else toolsets)

@@ -52,6 +52,7 @@ def key_row(
         "toolsets": None if held_to.toolsets is None else sorted(held_to.toolsets),
         "read_only": held_to.read_only,
         "approval": held_to.approval,
+        "asks": dict.fromkeys(sorted(held_to.always_ask), "always") | dict.fromkeys(sorted(held_to.never_ask), "never"),
         "only_app_id": held_to.app_id,
         "ends_at": held_to.ends_at,
         "expires_at": held_to.ends_at,

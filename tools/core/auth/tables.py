@@ -110,6 +110,8 @@ api_keys = Table(
     Column("toolsets", Json),
     Column("read_only", Boolean, nullable=False, server_default=false()),
     Column("approval", String(20), nullable=False, server_default="none"),
+    # By the names of tools `always` or `never`, whatever `approval` says; null is the same as none of them.
+    Column("asks", Json),
     Column("created_at", Instant, nullable=False),
     Column("last_used_at", Instant),
     Column("revoked_at", Instant),
