@@ -273,7 +273,7 @@ async def api_keys_ask(call: Call, key_id: KeyId, tool: AskedTool, ask: Ask | Li
 async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
     """Changes the limits of a key on every worker, and withdraws what it need not ask for any more."""
     # A budget says nothing about what asks.
-    held_to = Limits.of(SimpleNamespace(**{**row._mapping, "budgeted": False, **changes})) or Limits()
+    held_to = Limits.of(SimpleNamespace(**{**row._asdict(), "budgeted": False, **changes})) or Limits()
     families = open_families(call.registry, held_to.toolsets, asks=held_to.asks)
     changes["toolsets"] = None if families is None else sorted(families)
     if "approval" in changes or "asks" in changes:

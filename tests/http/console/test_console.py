@@ -69,15 +69,15 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
 
 
 async def test_whoever_approves_can_let_the_key_make_such_calls_without_asking(baobab: Baobab) -> None:
-    approval_id = await propose(baobab)
+    approval_id = await propose(baobab, "gardener")
     browser = await sign_in(baobab)
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
-    assert "never ask again for <code>apps_create</code> with this key" in page.text
+    assert "never ask again for <code>apps_init</code> with this key" in page.text
     path = f"/console/approvals/{approval_id}/approve-always"
     done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
-    assert done.status_code == 303, done.text
+    assert done.headers["location"] == f"/console/approvals/{approval_id}?decided=1"
     keys = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()["keys"]
-    assert {key["name"]: key["asks"] for key in keys}["agent"] == {"apps_create": "never"}
+    assert {key["name"]: key["asks"] for key in keys}["gardener"] == {"apps_init": "never"}
 
 
 @pytest.mark.parametrize(
