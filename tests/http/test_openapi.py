@@ -187,6 +187,8 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
     moved = {"app_1a2b3c4d5e6f": app, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11": home}
     places = {"app_id": app, "organization_id": home, "key": "k", "pattern": "user:{user.id}:**", "name": "greeter"}
     places |= {"subject": "app", "subject_id": app, "period": "day", "provider": "openai"}
+    made = await baobab.client.post("/api-keys", json={"name": "example"}, headers=baobab.owner)
+    places |= {"key_id": made.json()["key_id"], "tool_name": "kv_delete"}
     by_account = ("platform_", "organisations_")
     tried = 0
     for method, path, operation in iterate_operations(document):

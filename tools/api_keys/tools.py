@@ -231,7 +231,7 @@ async def api_keys_update(
 
 
 @api_keys.tool(
-    "PUT /api-keys/{key_id}/asks/{tool}",
+    "PUT /api-keys/{key_id}/asks/{tool_name}",
     access=AnyAccount(),
     effect="write",
     raises=(KeyNotFound, ToolNotFound, NeverAsks),
@@ -244,27 +244,27 @@ async def api_keys_update(
             "no volver a preguntar, preguntar siempre"
         )
     ),
-    rest=Rest(examples={"tool": "kv_delete", "ask": "never"}),
+    rest=Rest(examples={"ask": "never"}),
     guard=Guard(grants=True),
 )
-async def api_keys_ask(call: Call, key_id: KeyId, tool: AskedTool, ask: Ask | Literal["by_effect"]) -> ListedKey:
+async def api_keys_ask(call: Call, key_id: KeyId, tool_name: AskedTool, ask: Ask | Literal["by_effect"]) -> ListedKey:
     """Say whether calls of one tool by a key wait for a person. In force within 2 s.
 
     What the key still waits for, and need not ask for any more, is withdrawn: the key can make the same call again.
 
-    tool: the name of a tool that changes something, such as `kv_delete`.
+    tool_name: a tool that changes something, such as `kv_delete`.
     ask: `always`, `never`, or `by_effect`: as the key's `approval` says.
     """
-    found = call.registry.find(tool)
+    found = call.registry.find(tool_name)
     if found.effect == "read" and ask == "always":
         raise NeverAsks
     row = await _live(call, key_id)
     # Two people may change the rules of one key at once.
     await call.hold(row.organisation_id)
     row = await _live(call, key_id)
-    asks = {name: rule for name, rule in (row.asks or {}).items() if name != tool}
+    asks = {name: rule for name, rule in (row.asks or {}).items() if name != tool_name}
     if ask != "by_effect":
-        asks[tool] = ask
+        asks[tool_name] = ask
     if len(asks) > _MOST_ASKS:
         raise BadRequest(f"A key has rules for at most {_MOST_ASKS} tools.")
     return await _change(call, row, {"asks": asks})

@@ -113,7 +113,7 @@ async def approve_always(visit: Visit) -> str:
         raise BadRequest("Only a key has rules about when it asks; this call is a run's.")
     # The rule second: it withdraws what the key waits for.
     await visit.call("approvals_approve", approval_id=approval["id"])
-    await visit.call("api_keys_ask", key_id=key_id, tool=approval["tool"], ask="never")
+    await visit.call("api_keys_ask", key_id=key_id, tool_name=approval["tool"], ask="never")
     return f"/approvals/{approval['id']}?decided=1"
 
 

@@ -28,4 +28,4 @@ async def for_api_keys_update(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_api_keys_ask(world: World, caller: Caller) -> dict[str, Any]:
-    return {**await for_api_keys_revoke(world, caller), "tool": "kv_delete", "ask": "never"}
+    return {**await for_api_keys_revoke(world, caller), "tool_name": "kv_delete", "ask": "never"}
