@@ -197,7 +197,13 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
         # What their examples name was given to nobody, is nowhere, or is asked over the network.
         unfounded = ["platform_refresh", "oauth_decide", "moves_start", "agents_runs_resume", "agents_public_resume"]
         unfounded += ["auth_login", "auth_refresh", "auth_verify_email", "auth_magic_link_verify"]
-        unfounded += ["auth_reset_password", "auth_update_me", "users_update", "users_providers_update"]
+        unfounded += [
+            "auth_reset_password",
+            "auth_update_me",
+            "users_update",
+            "users_providers_update",
+            "auth_mcp_decide",
+        ]
         if "example" not in content or name in unfounded or name.startswith(("mcp_servers_", "model_servers_")):
             continue
         text = json.dumps(content["example"])
