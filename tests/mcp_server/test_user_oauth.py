@@ -18,21 +18,40 @@ from mcp import Client
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientMetadata
+from mcp.shared.exceptions import MCPError
 from pydantic import AnyUrl
 
 from baobab.runtime.egress import EgressResponse
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.limits import CALLER_REQUESTS
+from baobab.tools.core.rate_limits import resolve_answer
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app, reset_rate_limits
 from tests.jobs import run_due_jobs
 from tests.mcp_server.mcp_requests import give_tools
 from tests.mcp_server.oauth_client import REDIRECT, Storage, parse_query
-from tests.people import create_key
+from tests.mcp_server.test_oauth import Browser as PlatformBrowser
+from tests.mcp_server.test_oauth import list_tools as list_platform_tools
+from tests.people import create_key, create_person
+from tests.tools.agents.conftest import build_graph
 
 pytestmark = pytest.mark.own_installation
 
 EMAIL, PASSWORD = "ada@example.com", "correct Horse 7!"
 TOOLS = ["kv_get", "kv_put"]
 OTHER = "22222222-2222-4222-8222-222222222222"
+ASK: dict[str, Any] = build_graph(
+    {
+        "ask": {
+            "type": "tool",
+            "tool_ref": {"source": "builtin", "name": "interrupt"},
+            "args_template": {"reason": "Go on?"},
+        },
+        "done": {"type": "end", "output_template": "done"},
+    },
+    ("ask", "done"),
+    tools={"builtin": ["interrupt"]},
+)
 DOCUMENT = "https://client.example/oauth/client.json"
 
 
@@ -340,6 +359,73 @@ async def test_keys_of_those_who_run_the_app_work_at_the_same_address(app: UserA
     )
     assert answer.status_code == 401
     assert "app_id" not in answer.headers["www-authenticate"]
+
+
+async def test_a_program_that_signed_in_with_the_platform_goes_on_at_the_same_address(app: UserApp) -> None:
+    organisation = (await app.request("GET", f"/v1/{app.id}/config")).json()["organization_id"]
+    person = await create_person(app.baobab, "member", role="member", of=organisation)
+    platform, storage = PlatformBrowser(app.baobab, person, organization_id=organisation), Storage()
+    assert "config_get" in await list_platform_tools(app.baobab, platform, storage)
+    for came_anew in (False, True):
+        platform.shown = {}
+        async with connect(app, platform, storage) as client:
+            assert "search_tools" in [tool.name for tool in (await client.list_tools()).tools]
+            assert not (await client.call_tool("config_get", {})).is_error
+        # Once its access has ended, it is led to the platform again, and not to the app's sign-in.
+        assert bool(platform.shown) is came_anew
+        for program in (await app.request("GET", "/oauth/programs", person.headers)).json()["programs"]:
+            ended = await app.request("DELETE", f"/oauth/programs/{program['id']}", person.headers)
+            assert ended.status_code == 200
+
+
+async def test_what_waits_for_a_person_never_waits_for_the_user(steps: OAuthSteps) -> None:
+    app = steps.app
+    await give_tools(app.baobab, app.id, ["agents_run", "agents_runs_get"])
+    made = await app.request("POST", f"/v1/{app.id}/agents", name="asker", graph_spec=ASK, visibility="authenticated")
+    assert made.status_code == 201, made.text
+    tokens = await steps.connect()
+    headers = {"authorization": f"Bearer {tokens['access_token']}"}
+    async with (
+        httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=get_asgi_app(app.client)), headers=headers, base_url=ADDRESS
+        ) as http,
+        Client(streamable_http_client(app.resource, http_client=http)) as client,
+    ):
+        started: Any = (await client.call_tool("agents_run", {"name": "asker", "input": {}})).structured_content
+        await run_due_jobs(app.baobab.application)
+        run = {"name": "asker", "id": started["run_id"]}
+        assert "paused" in str((await client.call_tool("agents_runs_get", run)).content)
+        path = f"/v1/{app.id}/agents/asker/runs/{started['run_id']}"
+        events = (await app.request("GET", f"{path}/events.json")).json()["events"]
+        body: dict[str, Any] = {"approval_token": events[-1]["payload"]["approval_token"], "approved": True}
+        decision = {**run, **body}
+        for tool in ("agents_runs_resume", "approvals_approve", "call_tool"):
+            with pytest.raises(MCPError):
+                await client.call_tool(tool, decision)
+    assert (await app.request("POST", f"{path}/resume", headers, **body)).status_code == 401
+    decided = await app.request("POST", f"{path}/resume", **body)
+    assert decided.status_code == 200, decided.text
+
+
+async def test_one_user_cannot_use_up_what_the_app_may_send(steps: OAuthSteps) -> None:
+    app, tokens = steps.app, await steps.connect()
+    user = EndUser(app.id, await app.find_user_id())
+    limits = app.baobab.application.services.limits
+    assert await app.is_accepted(tokens["access_token"])
+    for _ in range(CALLER_REQUESTS.amount - 1):
+        await resolve_answer(CALLER_REQUESTS.spend_of(user, "127.0.0.1", limits))
+    headers = {"authorization": f"Bearer {tokens['access_token']}", "accept": "application/json, text/event-stream"}
+    headers["mcp-protocol-version"] = "2025-11-25"
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "kv_get", "arguments": {"key": "a"}},
+    }
+    answer = await app.client.post(f"/mcp?app_id={app.id}", json=message, headers=headers)
+    assert answer.status_code == 429
+    assert answer.headers["retry-after"]
+    assert (await app.request("GET", f"/v1/{app.id}/kv/some-key")).status_code == 404
 
 
 # -- Tokens ------------------------------------------------------------------------------------------------------------
