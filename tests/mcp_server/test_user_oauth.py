@@ -251,6 +251,9 @@ async def test_the_official_client_signs_a_user_in_and_gets_the_tools_of_users(a
         assert "AUTH_INSUFFICIENT_PERMISSIONS" in str(refused.content)
         assert (await client.list_resources()).resources == []
         assert (await client.list_prompts()).prompts == []
+        assert client.instructions is not None
+        assert "one of its users" in client.instructions
+        assert "API keys" not in client.instructions
     consent = browser.pages[-1].text
     assert "Official wants to use" in consent
     assert "127.0.0.1:3000" in consent

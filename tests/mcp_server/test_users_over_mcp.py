@@ -52,6 +52,14 @@ async def test_a_user_sees_the_tools_that_the_app_gives_and_can_call_no_others(b
     assert (await send(baobab, ada, "resources/list"))["result"]["resources"] == []
     assert "error" in await send(baobab, ada, "resources/read", uri="baobab://docs/kv")
     assert "error" in await send(baobab, ada, "prompts/get", name="quickstart")
+    client: dict[str, Any] = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "a client", "version": "1"},
+    }
+    told = (await send(baobab, ada, "initialize", "", **client))["result"]["instructions"]
+    assert "one of its users" in told
+    assert "API keys" in (await send(baobab, baobab.owner, "initialize", "", **client))["result"]["instructions"]
     await open_mcp(baobab, app_id, [])
     assert await list_names(baobab, ada) == []
 
