@@ -29,6 +29,7 @@ from tests.mcp_server.mcp_requests import (
     Stream,
     build_message,
     build_scope,
+    give_tools,
     open_exchange,
     open_stream,
     send_message,
@@ -180,6 +181,21 @@ async def test_a_stream_of_an_app_key_ends_with_its_app(baobab: Baobab, era: str
     by = await create_key(baobab, key_scope="app", target_app_id=app_id)
     async with open_stream(baobab, era=era, by=by) as stream:
         await baobab.client.delete(f"/apps/{app_id}", headers=baobab.owner)
+        assert await is_over(stream, era)
+
+
+@each_era
+async def test_a_user_is_told_of_the_tools_that_the_app_gives_until_a_ban(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.create_app()
+    resource = f"{baobab.application.services.options.base_url}/mcp?app_id={app_id}"
+    by = await baobab.user_headers(app_id, USER, aud=resource)
+    await give_tools(baobab, app_id, ["kv_get"])
+    async with open_stream(baobab, era=era, by=by, path=f"/mcp?app_id={app_id}") as stream:
+        await give_tools(baobab, app_id, ["kv_get", "kv_put"])
+        assert (await stream.read_message())["method"] == TOOLS
+        user = f"/v1/{app_id}/admin/auth/users/{USER}"
+        banned = await baobab.client.patch(user, json={"banned": True}, headers=baobab.owner)
+        assert banned.status_code == 200
         assert await is_over(stream, era)
 
 
