@@ -61,6 +61,8 @@ class UserApp:
 
     baobab: Baobab
     id: str
+    address: str = ADDRESS
+    """The name of the server that its users use."""
 
     @property
     def client(self) -> httpx.AsyncClient:
@@ -68,11 +70,11 @@ class UserApp:
 
     @property
     def resource(self) -> str:
-        return f"{ADDRESS}/mcp?app_id={self.id}"
+        return f"{self.address}/mcp?app_id={self.id}"
 
     @property
     def issuer(self) -> str:
-        return f"{ADDRESS}/auth/{self.id}"
+        return f"{self.address}/auth/{self.id}"
 
     async def request(self, method: str, path: str, by: dict[str, str] | None = None, **body: Any) -> httpx.Response:
         headers = self.baobab.owner if by is None else by
@@ -152,7 +154,7 @@ class Browser:
         """Sends the form of the newest page, as it stands there."""
         hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', self.pages[-1].text)
         form = {name: html.unescape(value) for name, value in hidden} | fields | {"step": step}
-        same_site = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
+        same_site = {"origin": self.app.address, "sec-fetch-site": "same-origin"}
         return await self.app.client.post(
             f"{self.app.issuer}/mcp/consent", data=form, headers=same_site if headers is None else headers
         )
@@ -169,7 +171,7 @@ async def connect(app: UserApp, browser: Any, storage: Storage, **options: Any) 
     auth = OAuthClientProvider(app.resource, metadata, storage, browser.open_link, browser.read_callback, **options)
     transport = httpx2.ASGITransport(app=get_asgi_app(app.client))
     async with (
-        httpx2.AsyncClient(transport=transport, auth=auth, base_url=ADDRESS) as http,
+        httpx2.AsyncClient(transport=transport, auth=auth, base_url=app.address) as http,
         Client(streamable_http_client(app.resource, http_client=http)) as client,
     ):
         yield client
@@ -222,6 +224,11 @@ class OAuthSteps:
 
 
 @pytest.fixture
+def settings(settings: dict[str, str]) -> dict[str, str]:
+    return {**settings, "BAOBAB_ALLOWED_HOSTS": "baobab.test"}
+
+
+@pytest.fixture
 async def app(baobab: Baobab) -> UserApp:
     return await create_user_app(baobab)
 
@@ -265,6 +272,16 @@ async def test_the_official_client_signs_a_user_in_and_gets_the_tools_of_users(a
     sessions = (await app.request("GET", f"/v1/{app.id}/admin/auth/users/{user_id}/sessions")).json()["sessions"]
     # The page itself keeps nobody signed in.
     assert [session["client_name"] for session in sessions] == ["Official"]
+
+
+@pytest.mark.parametrize("address", ["http://localhost:8000", "http://baobab.test:8000"])
+async def test_the_official_client_signs_a_user_in_at_every_name_of_the_server(app: UserApp, address: str) -> None:
+    app.address, storage = address, Storage()
+    async with connect(app, Browser(app), storage) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
+    # One app: the token that was given at one name is good at the others.
+    assert storage.tokens is not None
+    assert await app.is_accepted(storage.tokens.access_token)
 
 
 async def test_the_official_client_is_known_by_the_document_that_describes_it(app: UserApp) -> None:
