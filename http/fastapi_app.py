@@ -13,7 +13,7 @@ from baobab.http.error_page import error_page
 from baobab.http.guides_page import guide_routes
 from baobab.http.home_page import home_routes, missing_page
 from baobab.http.metrics import CallMetrics
-from baobab.http.page_routes import approval_routes, docs_routes, metrics_route, program_routes
+from baobab.http.page_routes import docs_routes, metrics_route, moved_routes
 from baobab.http.session_routes import session_routes
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, MethodNotAllowed
@@ -48,8 +48,7 @@ def build_fastapi_app(
         return Response(body, 405, exc.headers, "application/json")
 
     missing = missing_page(f"{base_url}/docs")
-    pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *approval_routes()]
-    pages += program_routes()
+    pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *moved_routes()]
     app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
     app.router.routes.extend([*session_routes(registry), *console_routes(registry), *routes])
     app.router.default = missing

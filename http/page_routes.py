@@ -1,6 +1,7 @@
-"""The pages of this server: documentation, metrics, approvals, connected programs."""
+"""The pages of this server outside of the console: documentation and metrics."""
 
 import hmac
+from urllib.parse import quote
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
@@ -38,30 +39,22 @@ def _may_read(request: Request, token: str) -> bool:
     return hmac.compare_digest(request.headers.get("authorization", "").encode(), f"Bearer {token}".encode())
 
 
-def approval_routes() -> list[Route]:
+def moved_routes() -> list[Route]:
+    """The addresses of pages that are in the console now: links in older messages lead to them."""
     return [
-        build_page_route("/approvals/approval.css", "approval.css", CSS),
-        build_page_route("/approvals/approval.js", "approval.js", SCRIPT),
-        build_page_route("/approvals/signin.js", "signin.js", SCRIPT),
-        build_page_route("/approvals/", "approval.html", HTML),
-        build_page_route("/approvals/{approval_id}", "approval.html", HTML),
-        _redirect_route("/approvals"),
+        _redirect_route("/approvals", "console"),
+        _redirect_route("/approvals/", "../console"),
+        _redirect_route("/approvals/{approval_id}", "../console/approvals/{approval_id}"),
+        _redirect_route("/programs", "console/programs"),
+        _redirect_route("/programs/", "../console/programs"),
     ]
 
 
-def program_routes() -> list[Route]:
-    return [
-        build_page_route("/programs/programs.js", "programs.js", SCRIPT),
-        build_page_route("/programs/signin.js", "signin.js", SCRIPT),
-        build_page_route("/programs/", "programs.html", HTML),
-        _redirect_route("/programs"),
-    ]
+def _redirect_route(path: str, target: str) -> Route:
+    """Leads to another page, relative to where it is, so that it works below a proxy's prefix."""
 
-
-def _redirect_route(path: str) -> Route:
-    """Leads to the same page with a slash, relative to where it is, so that it works below a proxy's prefix."""
-
-    async def redirect(_request: Request) -> Response:
-        return RedirectResponse(f"{path[1:]}/", status_code=307)
+    async def redirect(request: Request) -> Response:
+        parts = {name: quote(part, safe="") for name, part in request.path_params.items()}
+        return RedirectResponse(target.format(**parts), status_code=307)
 
     return Route(path, redirect, methods=["GET"], include_in_schema=False)

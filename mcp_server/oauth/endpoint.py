@@ -120,7 +120,7 @@ def render_refusal_page(response: Response) -> Response:
 <p><strong>{reason}</strong></p>
 <p>Close this page and start again in the program. If it happens again, its settings are wrong: remove this
 server there and add it again.</p>
-<p><a href="../">Baobab</a> · <a href="../programs/">Connected programs</a></p>"""
+<p><a href="../">Baobab</a> · <a href="../console/programs">Connected programs</a></p>"""
     return render_page("Not connected", body, root="../", status=response.status_code)
 
 

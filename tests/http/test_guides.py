@@ -46,7 +46,7 @@ async def fetch_page(baobab: Baobab, path: str) -> Page:
     return page
 
 
-@pytest.mark.parametrize("path", ["/", "/docs/guides", *(f"/docs/guides/{name}" for name in NAMES)])
+@pytest.mark.parametrize("path", ["/docs/guides", *(f"/docs/guides/{name}" for name in NAMES)])
 async def test_every_link_of_a_page_leads_somewhere(baobab: Baobab, path: str) -> None:
     page = await fetch_page(baobab, path)
     pages = {path: page}
@@ -64,7 +64,7 @@ async def test_every_link_of_a_page_leads_somewhere(baobab: Baobab, path: str) -
 
 
 async def test_pages_work_below_a_proxy_prefix(baobab: Baobab) -> None:
-    for path in ("/", "/docs/guides", "/docs/guides/index"):
+    for path in ("/docs/guides", "/docs/guides/index"):
         assert not [link for link in (await fetch_page(baobab, path)).links if link.startswith("/")]
 
 
@@ -96,12 +96,6 @@ async def test_a_program_that_asks_what_this_is_gets_json(baobab: Baobab) -> Non
     assert {"mcp", "openapi", "docs", "guides", "llms_txt", "version"} <= told.keys()
     for name in ("openapi", "docs", "guides", "llms_txt"):
         assert (await baobab.client.get(urlsplit(told[name]).path)).status_code == 200
-
-
-async def test_the_first_page_says_how_to_connect_a_client(baobab: Baobab) -> None:
-    text = (await baobab.client.get("/", headers=BROWSER)).text
-    assert "claude mcp add --transport http" in text
-    assert "/mcp" in text
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/docs/guides/nothing", "/docs/guides/..%2f..%2fREADME", "/a/b/c"])

@@ -145,7 +145,7 @@ async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(ba
     shown = answer.result["inputRequests"]["approval"]
     assert shown["method"] == "elicitation/create"
     assert shown["params"]["mode"] == "url"
-    assert shown["params"]["url"].startswith("http://127.0.0.1:8000/approvals/appr_")
+    assert shown["params"]["url"].startswith("http://127.0.0.1:8000/console/approvals/appr_")
     assert "visits" in shown["params"]["message"]
     await decide_approval(baobab, parse_approval_id(answer))
     done = await resume_call(baobab, agent, app_id, answer)
@@ -228,7 +228,7 @@ async def test_a_client_that_shows_no_addresses_is_told_in_words(
         baobab, "tools/call", increment_call(app_id), by=agent, era=era, capabilities=capabilities
     )
     assert told.result["isError"] is True
-    assert "/approvals/appr_" in told.result["content"][0]["text"]
+    assert "/console/approvals/appr_" in told.result["content"][0]["text"]
 
 
 async def test_a_call_that_could_only_fail_is_refused_at_once(baobab: Baobab) -> None:

@@ -77,7 +77,7 @@ class ApprovalService:
 
     def approval_url(self, approval_id: str) -> str:
         """Returns the address of the page on which a person decides."""
-        return f"{self._base_url}/approvals/{approval_id}"
+        return f"{self._base_url}/console/approvals/{approval_id}"
 
     def arguments(self, row: Any) -> dict[str, Any]:
         """Returns the arguments of the call; an empty object once it can no longer be executed."""

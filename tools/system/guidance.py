@@ -125,7 +125,7 @@ GET {base}/v1/APP_ID/agents/answerer/runs/RUN_ID
 ## Agents that change something wait for a person
 
 A tool that writes waits in every run: `status` is `paused`, and the event `run_paused` has an `approval_token`. Your
-person decides on /approvals, or you pass their decision on (`agents_runs_resume`).
+person decides in the console at /console, or you pass their decision on (`agents_runs_resume`).
 
 ```
 POST {base}/v1/APP_ID/agents

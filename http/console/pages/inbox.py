@@ -1,10 +1,12 @@
 """/console: what waits for this person, and what was decided last."""
 
+from contextlib import suppress
 from typing import Any
 
-from baobab.http.console.page import Context, Page
+from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_duration
 from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BaobabError
 
 _SHOWN, _DECIDED = 50, 10
 
@@ -32,6 +34,7 @@ async def show_inbox(visit: Visit) -> Context:
     return {
         "title": "Inbox",
         "waiting": sorted(waiting, key=lambda row: row["expires_at"]),
+        "floods": _find_floods(waiting),
         "decided": decided[:_DECIDED],
         "following": following,
         "is_first": "after" not in visit.query,
@@ -44,4 +47,23 @@ def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str,
     return {**row, "left": left, "place": row["app_name"] or organisation["name"]}
 
 
+def _find_floods(waiting: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """The ids of what waits, by who asks, where that is more than one call. The runs of one agent count as one."""
+    by_asker: dict[tuple[str, str], list[str]] = {}
+    for row in waiting:
+        of_run = row["proposer"].startswith("run:")
+        by_asker.setdefault(("" if of_run else row["proposer"], row["asked_by"]), []).append(row["id"])
+    return {asker: ids for (_, asker), ids in by_asker.items() if len(ids) > 1}
+
+
+async def deny_all(visit: Visit) -> str:
+    """Denies the calls that the page showed, and no other that has come since."""
+    for approval_id in visit.form.get("ids", "").split()[:_SHOWN]:
+        # Some may have been decided meanwhile.
+        with suppress(BaobabError):
+            await visit.call("approvals_reject", approval_id=approval_id)
+    return ""
+
+
 PAGES = (Page("", "Inbox", "inbox.html", show_inbox, menu="Inbox"),)
+FORMS = (Form("/approvals/deny-all", deny_all),)

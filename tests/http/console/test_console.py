@@ -201,3 +201,33 @@ async def test_a_stranger_sends_no_large_form(baobab: Baobab) -> None:
     answer = await baobab.client.post("/console/sign-in", data={"key": "x" * 10_000}, headers=OWN)
     assert answer.status_code == 400
     assert "set-cookie" not in answer.headers
+
+
+async def test_all_that_one_asker_waits_for_is_denied_at_once(baobab: Baobab) -> None:
+    body = {"name": "flooder", "approval": "write"}
+    made = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {made.json()['key']}"}
+    for number in range(3):
+        await baobab.client.post("/init", json={"name": f"flood-{number}"}, headers=agent)
+    other = await propose(baobab, "bystander")
+    browser = await sign_in(baobab)
+    inbox = await baobab.client.get("/console", headers=browser)
+    (form,) = re.findall(r'name="ids" value="([^"]+)"><button>Deny all 3 of', inbox.text)
+    given = {"csrf": find_csrf(inbox), "ids": form}
+    done = await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
+    assert (done.status_code, done.headers["location"]) == (303, "/console")
+    for approval_id, status in [*((one, "rejected") for one in form.split()), (other, "pending")]:
+        found = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+        assert found.json()["approval"]["status"] == status
+
+
+async def test_the_page_of_clients_says_how_to_connect_one(baobab: Baobab) -> None:
+    page = await baobab.client.get("/console/connect", headers=await sign_in(baobab))
+    assert page.status_code == 200
+    assert "claude mcp add --transport http" in page.text
+    assert "YOUR_KEY" in page.text
+
+
+async def test_a_person_sees_connected_programs_and_disconnects_one(baobab: Baobab) -> None:
+    by_key = await baobab.client.get("/console/programs", headers=await sign_in(baobab))
+    assert "A key sees no programs" in by_key.text
