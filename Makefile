@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 # In parallel (tests/conftest.py says how many), the files in the order of the seed and not the largest first. The crash
 # suite runs by itself: its servers want the machine.
-PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash
+PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash --ignore tests/e2e
 # A change is judged in one order. `make test` draws another each time.
 IN_ORDER := -p no:randomly
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
@@ -112,10 +112,11 @@ crash: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/crash $(ARGS)
 	$(BIN)/python -m pytest --backend postgres tests/crash $(ARGS)
 
-## make e2e: let the public MCP conformance suite judge the server, and the light clients use it (needs npm and Linux on x86-64)
+## make e2e: let the public MCP conformance suite judge the server, the light clients use it, and people decide in a browser (needs npm, Chromium and Linux on x86-64)
 e2e: $(VENV)/.developing $(E2E)/node_modules/.installed
 	$(BIN)/python -m tests.e2e.run
 	$(BIN)/python -m tests.clients.run
+	$(BIN)/python -m pytest $(IN_ORDER) tests/e2e/console
 
 ## make clients: run all clients of docs/clients.md against the server, and note the results (ARGS="openai" runs that one)
 clients: $(VENV)/.developing $(E2E)/node_modules/.installed

@@ -63,7 +63,8 @@ class Console:
         found = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]
         self._pages: list[Page] = [page for module in found for page in getattr(module, "PAGES", ())]
         self._forms: list[Form] = [form for module in found for form in getattr(module, "FORMS", ())]
-        self._menu = [page for page in self._pages if page.menu is not None]
+        # The inbox is first, whatever the names of the modules are.
+        self._menu = sorted((page for page in self._pages if page.menu is not None), key=lambda page: page.path != "")
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
         rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)

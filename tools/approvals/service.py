@@ -369,6 +369,13 @@ class ApprovalService:
         values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
         await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
 
+    async def is_approved(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Returns whether this very call was approved, and its outcome has not been handed out."""
+        same = self._digest_conditions(call, _digest(call, arguments, meaning))
+        approved = approvals.c.status.in_(("approved", "executed", "failed"))
+        async with self._database.reading() as connection:
+            return (await connection.execute(select(approvals.c.id).where(*same, approved))).first() is not None
+
     async def has_proposal(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this call was proposed before and still waits, or has an outcome that was not handed out yet."""
         query = select(approvals.c.id).where(*self._match_conditions(call, _digest(call, arguments, meaning))).limit(1)

@@ -109,6 +109,10 @@ class Approvals(Protocol):
         """
         ...
 
+    async def is_approved(self, call: Any, arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Whether this very call was approved, and its outcome has not been handed out."""
+        ...
+
     async def has_proposal(self, call: Any, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this very call was proposed before, and waits still or has an outcome to tell."""
         ...

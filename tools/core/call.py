@@ -288,6 +288,12 @@ class Call:
         return asks and self.tool.access.credential
 
     @property
+    def need_not_ask_any_more(self) -> bool:
+        """Whether the key has a rule that lets it make this call without asking, and may have asked before."""
+        limits = self.caller.limits
+        return limits is not None and self.tool.name in limits.never_ask and self.context.step is None
+
+    @property
     def needs_destroy_approval(self) -> bool:
         """Whether a person must agree before this call destroys or replaces something."""
         limits = self.caller.limits

@@ -252,17 +252,28 @@ class Registry:
             if not again.unit.is_untouched:
                 await again.unit.commit()
 
+    async def _ask_person(self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any]) -> tuple[bool, Any]:
+        """Proposes a call, or finds what became of it when it was proposed before. Returns whether there is a result,
+        and the result. Raises what `propose` raises.
+        """
+        approvals = call.services.approvals
+        meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
+        # A proposal has a transaction of its own: this call must not hold a write lock that it would wait for.
+        await call.unit.commit()
+        if not call.waits_for_approval:
+            # Whoever repeats a call that was approved gets its outcome, and does not make it a second time.
+            is_approved = await approvals.is_approved(call, arguments, meaning)
+            return is_approved, await approvals.propose(call, arguments, meaning) if is_approved else None
+        answer = await self._foresee(call, arguments, values, meaning)
+        return True, await approvals.propose(call, arguments, meaning) if answer is None else answer
+
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
             values = await self._admit_call(call, arguments, nested)
-            if not nested and call.approved is None and call.waits_for_approval:
-                meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
-                # A proposal has a transaction of its own: this call must not hold a write lock that it would wait for.
-                await call.unit.commit()
-                answer = await self._foresee(call, arguments, values, meaning)
-                if answer is not None:
+            if not nested and call.approved is None and (call.waits_for_approval or call.need_not_ask_any_more):
+                is_answered, answer = await self._ask_person(call, arguments, values)
+                if is_answered:
                     return answer
-                return await call.services.approvals.propose(call, arguments, meaning)
             if call.tool.destructive_when is not None and call.needs_destroy_approval:
                 return await self._work_or_propose(call, values, arguments)
             if call.approved is not None and not nested and call.approved.meaning is not None:

@@ -124,14 +124,15 @@ def _find_key(approval: Mapping[str, Any]) -> str | None:
 
 
 async def answer(visit: Visit) -> str:
-    """Answers a run's question: text as it was typed, or JSON."""
+    """Answers a run's question: with a JSON object as it was typed, or with anything else as its `answer`."""
     found = await visit.call("approvals_get", approval_id=visit.parts["id"])
     typed = visit.form.get("answer", "")
     try:
         value = json.loads(typed)
     except ValueError:
         value = typed
-    arguments = {**_editable(found["approval"], found["arguments"] or {}), "data": value}
+    data = value if isinstance(value, dict) else {"answer": value}
+    arguments = {**_editable(found["approval"], found["arguments"] or {}), "data": data}
     await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
     return f"/approvals/{visit.parts['id']}?decided=1"
 

@@ -72,7 +72,7 @@ async def test_whoever_approves_can_let_the_key_make_such_calls_without_asking(b
     approval_id = await propose(baobab, "gardener")
     browser = await sign_in(baobab)
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
-    assert "never ask again for <code>apps_init</code> with this key" in page.text
+    assert "never ask again before this key calls <code>apps_init</code>" in page.text
     path = f"/console/approvals/{approval_id}/approve-always"
     done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
     assert done.headers["location"] == f"/console/approvals/{approval_id}?decided=1"
@@ -212,7 +212,7 @@ async def test_all_that_one_asker_waits_for_is_denied_at_once(baobab: Baobab) ->
     other = await propose(baobab, "bystander")
     browser = await sign_in(baobab)
     inbox = await baobab.client.get("/console", headers=browser)
-    (form,) = re.findall(r'name="ids" value="([^"]+)"><button>Deny all 3 of', inbox.text)
+    (form,) = re.findall(r'name="ids" value="([^"]+)"><button><span>Deny all 3 of', inbox.text)
     given = {"csrf": find_csrf(inbox), "ids": form}
     done = await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
     assert (done.status_code, done.headers["location"]) == (303, "/console")

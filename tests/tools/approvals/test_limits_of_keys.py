@@ -231,3 +231,15 @@ async def test_a_rule_reaches_the_replacing_of_what_is_there(approvals_client: A
     assert (await approvals_client.ask("PUT", path, None, {"value": 2})).status_code == 428
     await put_rule(approvals_client, "kv_put", "never")
     assert (await approvals_client.ask("PUT", path, None, {"value": 3})).is_success
+
+
+async def test_a_call_that_was_approved_is_not_made_again_when_the_key_need_not_ask_any_more(
+    approvals_client: ApprovalsClient,
+) -> None:
+    waiting = await approvals_client.parse_approval_id(await approvals_client.raise_counter())
+    await approvals_client.approve_and_wait(waiting)
+    assert (await put_rule(approvals_client, "kv_incr", "never")).status_code == 200
+    # Agents repeat a call that waits until they get its outcome.
+    assert (await approvals_client.raise_counter()).json() == {"value": 1}
+    assert await approvals_client.get_counter() == 1
+    assert (await approvals_client.raise_counter()).json() == {"value": 2}

@@ -1,0 +1,201 @@
+"""The console in a real browser: people see what waits for them, and decide."""
+
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.console.conftest import DESKTOP, PHONE, Office, Person
+
+HOSTILE = "</q><script>alert(1)</script>\u202egnp.exe\u200b\x1b[31m\nApproved. It is being executed."
+DONE: dict[str, Any] = {"type": "end", "output_template": "{{ state }}"}
+
+
+def call_tool(name: str, output_key: str | None = None, **arguments: Any) -> dict[str, Any]:
+    ref = {"source": "builtin", "name": name}
+    if name != "interrupt":
+        ref["mode_override"] = "read_write"
+    node: dict[str, Any] = {"type": "tool", "tool_ref": ref, "args_template": arguments}
+    return node if output_key is None else {**node, "output_key": output_key}
+
+
+async def open_call(person: Person, words: str) -> None:
+    await person.page.locator("main a.open", has_text=words).click()
+    await person.page.wait_for_url("**/console/approvals/*")
+
+
+async def test_a_run_is_approved_with_the_keyboard_alone_as_it_begins_to_wait(office: Office) -> None:
+    app = await office.create_app("keyboard")
+    async with office.open_person() as person:
+        await person.photograph("inbox-empty")
+        waiting = person.page.locator("main a.open", has_text='"greeting"')
+        run = await office.start_run(app, {"put": call_tool("kv_put", key="greeting", value="hello"), "done": DONE})
+        # The page learns of it by itself.
+        await expect(waiting).to_be_visible()
+        await person.page.keyboard.press("j")
+        await expect(waiting).to_be_focused()
+        await person.page.keyboard.press("?")
+        await expect(person.page.get_by_role("dialog")).to_be_visible()
+        await person.page.keyboard.press("Escape")
+        await person.page.keyboard.press("Enter")
+        await person.page.wait_for_url("**/console/approvals/*")
+        await person.photograph("approval-desktop")
+        await person.page.keyboard.press("a")
+        await expect(person.page.get_by_text("it has been executed")).to_be_visible()
+        assert (await office.wait_for_run(run))["status"] == "completed"
+        assert (await office.ask("GET", f"/v1/{app}/kv/greeting"))["value"] == "hello"
+        await person.page.keyboard.press("u")
+        await expect(person.page.get_by_text("Nothing waits for you")).to_be_visible()
+        await expect(person.page.get_by_text("Decided lately")).to_be_visible()
+
+
+async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(office: Office) -> None:
+    app = await office.create_app("two")
+    run = await office.start_run(app, {"put": call_tool("kv_put", key="two", value=1), "done": DONE})
+    await office.wait_for_run(run, "paused")
+    async with office.open_person() as ada, office.open_person() as bob:
+        await open_call(ada, '"two"')
+        await open_call(bob, '"two"')
+        # Bob writes a reason, so that his page does not change under his hands.
+        await bob.page.keyboard.press("d")
+        await bob.page.keyboard.type("Not on a Friday.")
+        await ada.page.keyboard.press("a")
+        await expect(ada.page.get_by_text("it has been executed")).to_be_visible()
+        await bob.page.keyboard.press("Enter")
+        await expect(bob.page.get_by_text("no longer pending")).to_be_visible()
+        assert (await office.wait_for_run(run))["status"] == "completed"
+
+
+async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(office: Office) -> None:
+    app = await office.create_app("edit")
+    value = {"percent": 90, "title": "Sale"}
+    run = await office.start_run(app, {"put": call_tool("kv_put", key="sale", value=value), "done": DONE})
+    await office.wait_for_run(run, "paused")
+    async with office.open_person() as person:
+        await open_call(person, '"sale"')
+        await person.page.get_by_role("link", name="Edit first").click()
+        field = person.page.get_by_label("Arguments, as JSON")
+        await field.fill((await field.input_value()).replace("90", "10"))
+        await person.page.get_by_role("button", name="Show the change").click()
+        await expect(person.page.locator(".diff .gone")).to_have_text('-     "percent": 90,')
+        await expect(person.page.locator(".diff .new")).to_have_text('+     "percent": 10,')
+        await person.photograph("edit-desktop")
+        await person.check_accessibility()
+        await person.page.get_by_role("button", name="Approve with these arguments").click()
+        await expect(person.page.get_by_text("executed with changed arguments")).to_be_visible()
+        await office.wait_for_run(run)
+        assert (await office.ask("GET", f"/v1/{app}/kv/sale"))["value"] == {**value, "percent": 10}
+
+
+async def test_calls_that_are_alike_are_approved_at_once(office: Office) -> None:
+    app = await office.create_app("alike")
+    each = {**call_tool("kv_put", "stored", key="{{ item }}", value=1), "type": "map", "over": "{{ input.keys }}"}
+    run = await office.start_run(app, {"each": each, "done": DONE}, {"keys": ["one", "two", "three"]})
+    await office.wait_for_run(run, "paused")
+    async with office.open_person() as person:
+        await open_call(person, '"one"')
+        await person.page.get_by_role("button", name="Approve all 3 alike").click()
+        await person.page.wait_for_url("**decided=1")
+        assert person.questions == ["Approve all 3 calls of this tool that wait for this run?"]
+        assert (await office.wait_for_run(run))["status"] == "completed"
+
+
+async def test_a_question_of_a_run_is_answered(office: Office) -> None:
+    app = await office.create_app("question")
+    ask = call_tool("interrupt", "answer", reason="Which colour?")
+    run = await office.start_run(app, {"ask": ask, "done": DONE})
+    await office.wait_for_run(run, "paused")
+    async with office.open_person() as person:
+        await open_call(person, "Which colour?")
+        await person.page.get_by_label("Your answer").fill("green, please")
+        await person.photograph("question-desktop")
+        await person.check_accessibility()
+        await person.page.get_by_role("button", name="Answer").click()
+        await person.page.wait_for_url("**decided=1")
+        output = (await office.wait_for_run(run))["output"]
+        assert output["answer"]["data"] == {"answer": "green, please"}
+
+
+async def test_a_call_is_denied_on_a_phone_without_script(office: Office) -> None:
+    key = await office.create_asking_key("Phone agent")
+    refused = await office.ask("POST", "/init", {"name": "by-phone"}, key)
+    async with office.open_person(signed_in=False, **PHONE, java_script_enabled=False) as person:
+        await person.sign_in()
+        await person.photograph("inbox-phone")
+        await open_call(person, "by-phone")
+        await person.photograph("approval-phone")
+        await person.page.get_by_label("Reason, told to whoever asked").fill("Not today.")
+        await person.page.get_by_role("button", name="Deny").click()
+        await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
+    approval_id = refused["error"]["details"]["approval_id"]
+    assert (await office.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["reason"] == "Not today."
+
+
+async def test_a_key_is_let_do_it_without_asking_again(office: Office) -> None:
+    app, key = await office.create_app("again"), await office.create_asking_key("Gardener")
+    path = f"/v1/{app}/kv/count/incr"
+    await office.ask("POST", path, {}, key)
+    async with office.open_person() as person:
+        await open_call(person, '"count"')
+        await person.page.get_by_role("button", name="Approve, and never ask again").click()
+        await expect(person.page.get_by_text("it has been executed")).to_be_visible()
+        assert person.questions == ["Approve it, and never ask again before this key calls kv_incr?"]
+    # The agent that waited gets the outcome of that call; the next one is made at once.
+    assert await office.ask("POST", path, {}, key) == {"value": 1}
+    assert await office.ask("POST", path, {}, key) == {"value": 2}
+
+
+async def test_what_others_wrote_stays_text(office: Office) -> None:
+    app, key = await office.create_app("hostile"), await office.create_asking_key("Approved by Owner")
+    value = {"text": HOSTILE, "long": "x" * 200_000}
+    await office.ask("PUT", f"/v1/{app}/kv/hostile", {"value": value}, key)
+    async with office.open_person() as person:
+        await open_call(person, '"hostile"')
+        text = await person.read()
+        assert "<script>alert(1)</script>" in text
+        assert "\\u202egnp.exe\\u200b\\u001b[31m\\nApproved. It is being executed." in text
+        assert not {"\u202e", "\u200b", "\x1b"} & set(text)
+        # No line of ours is imitated: what is forged stands within the frame of what the proposer wrote.
+        forged = person.page.get_by_text("Approved. It is being executed.")
+        for index in range(await forged.count()):
+            assert await forged.nth(index).evaluate("(one) => one.closest('.theirs') !== null")
+        assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
+        assert person.questions == []
+        await person.page.get_by_role("button", name="Deny").click()
+        await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
+
+
+@pytest.mark.parametrize("look", [{**DESKTOP, "color_scheme": "light"}, {**DESKTOP, "color_scheme": "dark"}, PHONE])
+async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str, Any]) -> None:
+    name = f"{look['viewport']['width']}-{look['color_scheme']}"
+    app, key = await office.create_app("pages"), await office.create_asking_key("Claude on my laptop")
+    operations = [{"op": "set", "key": f"k{number}", "value": number} for number in range(5)]
+    proposed = [
+        await office.ask("PUT", f"/v1/{app}/kv/greeting", {"value": {"text": HOSTILE}}, key),
+        await office.ask("POST", f"/v1/{app}/kv/_batch", {"ops": operations}, key),
+    ]
+    async with office.open_person(signed_in=False, **look) as person:
+        await person.page.goto("/")
+        await person.photograph(f"sign-in-{name}")
+        await person.check_accessibility()
+        await person.sign_in()
+        approvals = [f"/console/approvals/{found['approval_id']}" for found in proposed]
+        for path in (
+            "/console",
+            *approvals,
+            "/console/connect",
+            "/console/programs",
+            "/console/sessions",
+            "/console/no",
+        ):
+            await person.page.goto(path)
+            shown = "approval" if "/approvals/" in path else path.rpartition("/")[2]
+            await person.photograph(f"{shown}-{name}")
+            await person.check_accessibility()
+            assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), path
+        await person.page.goto("/console")
+        await person.page.get_by_role("button", name="Deny all 2 of").first.click()
+        await person.page.wait_for_url("**/console")
+        for found in proposed:
+            decided = await office.ask("GET", f"/v1/approvals/{found['approval_id']}")
+            assert decided["approval"]["status"] == "rejected"
