@@ -81,6 +81,7 @@ async def rotate(call: Call, token: str) -> str:
 
 
 async def end_all(call: Call, account_id: str) -> None:
+    await call.execute(update(accounts).where(accounts.c.id == account_id).values(signed_out_at=call.now))
     live = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.revoked_at.is_(None))
     await call.execute(update(refresh_tokens).where(*live).values(revoked_at=call.now))
 

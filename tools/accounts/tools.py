@@ -147,7 +147,7 @@ async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed
     mcp=Mcp(offered=False),
 )
 async def platform_logout(call: Call) -> SignedOut:
-    """Sign out everywhere: no refresh token of the account works any more.
+    """Sign out everywhere: no refresh token of the account works any more, and its sessions in the console have ended.
 
     Access tokens stay valid until they expire, one hour at most. API keys are not affected.
     """

@@ -68,11 +68,14 @@ async def find_session(services: Services, secret: str) -> LiveSession:
     if not secret or len(secret) > _LONGEST:
         raise ConsoleSignedOut
     now = services.clock.now()
-    columns = (accounts.c.email, accounts.c.name, accounts.c.password_hash)
+    columns = (accounts.c.email, accounts.c.name, accounts.c.password_hash, accounts.c.signed_out_at)
     query = select(console_sessions, *columns).join(accounts, accounts.c.id == console_sessions.c.account_id)
     async with services.database.reading() as connection:
         row: Any = (await connection.execute(query.where(console_sessions.c.digest == digest_token(secret)))).first()
         if row is None or row.revoked_at is not None or row.expires_at <= now:
+            raise ConsoleSignedOut
+        # A sign-out of the account leaves its keys as they are, and so the sessions that a key began.
+        if row.key_id is None and row.signed_out_at is not None and row.created_at <= row.signed_out_at:
             raise ConsoleSignedOut
         if not hmac.compare_digest(row.password, _digest_password(row.password_hash)):
             raise ConsoleSignedOut

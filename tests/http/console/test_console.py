@@ -183,6 +183,25 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(baobab: Baobab) -
     assert (await baobab.client.get("/console", headers=browser)).status_code == 303
 
 
+@pytest.mark.own_installation
+async def test_signing_out_of_the_api_ends_the_sessions_of_the_account_but_not_those_of_its_keys(
+    baobab: Baobab,
+) -> None:
+    given = {"email": "ada@example.com", "password": "correct Horse 7!"}
+    await baobab.client.post("/platform/signup", json={**given, "name": "Ada"})
+    by_key = await sign_in(baobab)
+    answer = await baobab.client.post("/console/sign-in", data=given, headers=OWN)
+    baobab.client.cookies.clear()
+    browser = {**OWN, "cookie": answer.headers["set-cookie"].partition(";")[0]}
+    assert (await baobab.client.get("/console", headers=browser)).status_code == 200
+    token = (await baobab.client.post("/platform/login", json=given)).json()["token"]
+    await baobab.client.post("/platform/logout", headers={"authorization": f"Bearer {token}"})
+    assert (await baobab.client.get("/console", headers=browser)).status_code == 303
+    assert (await baobab.client.get("/console", headers=by_key)).status_code == 200
+    again = await baobab.client.post("/console/sign-in", data=given, headers=OWN)
+    assert again.status_code == 303
+
+
 async def test_a_denial_tells_its_reason_and_nothing_is_done(baobab: Baobab) -> None:
     approval_id = await propose(baobab, app="denied")
     browser = await sign_in(baobab)

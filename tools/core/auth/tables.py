@@ -18,6 +18,8 @@ accounts = Table(
     Column("password_hash", String(200)),
     Column("email_verified", Boolean, nullable=False, server_default=false()),
     Column("created_at", Instant, nullable=False),
+    # Sessions that began before this have ended, wherever they are kept.
+    Column("signed_out_at", Instant),
 )
 
 organisations = Table(
