@@ -1,12 +1,26 @@
-"""Hashing of passwords with argon2, in a few threads so that it does not block the event loop."""
+"""Hashing of passwords with argon2, in a few threads so that it does not block the event loop.
+
+Hashes that other systems made with bcrypt, scrypt or other parameters of argon2 are verified, too.
+"""
 
 import base64
+import binascii
+import hashlib
+import hmac
 import os
+import re
+from dataclasses import dataclass
 
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from baobab.runtime.fair_thread_pool import FairThreadPool
+
+_MOST_ARGON2_KIB = 128 * 1024
+_LEAST_BCRYPT, _MOST_BCRYPT = 4, 13
+_BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
+_MOST_SCRYPT_BYTES = 128 * 2**20
+_SCRYPT = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,3}),p=(\d{1,2})\$([A-Za-z0-9+/]{1,128})\$([A-Za-z0-9+/]{16,128})")
 
 _hasher = PasswordHasher()
 # One verification takes 64 MiB and several cores, so the number of threads bounds the memory of concurrent sign-ins.
@@ -31,15 +45,79 @@ async def verify_password(encoded: str | None, password: str) -> bool:
 
 
 def is_outdated(encoded: str) -> bool:
-    """Whether the password was hashed with other parameters than today's."""
-    return _hasher.check_needs_rehash(encoded)
+    """Whether the password was hashed by other means or with other parameters than today's."""
+    return not encoded.startswith("$argon2") or _hasher.check_needs_rehash(encoded)
+
+
+def find_hash_problem(encoded: str) -> str | None:
+    """Returns why a hash from another system cannot be taken; None if it can. A hash says how much work it wants, so it
+    is bounded here and not met at a sign-in.
+    """
+    if encoded.startswith("$argon2"):
+        try:
+            found = extract_parameters(encoded)
+        except (InvalidHashError, ValueError):
+            return "it is no argon2 hash"
+        asked = (found.memory_cost, found.time_cost, found.parallelism)
+        too_costly = any(value > most for value, most in zip(asked, (_MOST_ARGON2_KIB, 10, 16), strict=True))
+        return f"argon2 may take at most {_MOST_ARGON2_KIB} KiB, 10 passes and 16 lanes" if too_costly else None
+    if encoded.startswith("$2"):
+        matched = _BCRYPT.fullmatch(encoded)
+        if matched is None:
+            return "it is no bcrypt hash"
+        within = _LEAST_BCRYPT <= int(matched[1]) <= _MOST_BCRYPT
+        return None if within else f"the cost of bcrypt must be from {_LEAST_BCRYPT} to {_MOST_BCRYPT}"
+    if encoded.startswith("$scrypt$"):
+        return "it is no scrypt hash, or asks for more than 128 MiB" if _Scrypt.parse(encoded) is None else None
+    return "it is no hash of bcrypt, scrypt or argon2"
 
 
 def _verify(encoded: str, password: str) -> bool:
+    if encoded.startswith("$2"):
+        import bcrypt  # noqa: PLC0415 - only few installations have such hashes
+
+        # bcrypt has never looked at more than 72 bytes.
+        return bcrypt.checkpw(password.encode()[:72], encoded.encode())
+    if encoded.startswith("$scrypt$"):
+        scrypt = _Scrypt.parse(encoded)
+        return scrypt is not None and scrypt.verify(password)
     try:
         return _hasher.verify(encoded, password)
     except (VerificationError, InvalidHashError):
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Scrypt:
+    """A hash of the form `$scrypt$ln=15,r=8,p=1$SALT$HASH`, where ln is the base-2 logarithm of the cost."""
+
+    cost_log2: int
+    block_size: int
+    parallelism: int
+    salt: bytes
+    digest: bytes
+
+    @classmethod
+    def parse(cls, encoded: str) -> "_Scrypt | None":
+        """Returns None for what is no such hash, or wants too much work."""
+        matched = _SCRYPT.fullmatch(encoded)
+        if matched is None:
+            return None
+        cost_log2, block_size, parallelism = (int(matched[index]) for index in (1, 2, 3))
+        try:
+            salt, digest = (base64.b64decode(matched[index] + "==") for index in (4, 5))
+        except binascii.Error:
+            return None
+        memory = 128 * block_size << cost_log2 if cost_log2 < 32 else _MOST_SCRYPT_BYTES + 1
+        fits = cost_log2 and block_size and parallelism and memory * parallelism <= _MOST_SCRYPT_BYTES
+        return cls(cost_log2, block_size, parallelism, salt, digest) if fits and len(digest) >= 16 else None
+
+    def verify(self, password: str) -> bool:
+        options = {"n": 1 << self.cost_log2, "r": self.block_size, "p": self.parallelism}
+        found = hashlib.scrypt(
+            password.encode(), salt=self.salt, **options, maxmem=2 * _MOST_SCRYPT_BYTES, dklen=len(self.digest)
+        )
+        return hmac.compare_digest(found, self.digest)
 
 
 def _dummy_hash() -> str:

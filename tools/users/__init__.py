@@ -3,6 +3,7 @@
 from baobab.tools.users import jobs
 from baobab.tools.users.tools import (
     administration,
+    imports,
     magic_links,
     mcp,
     oauth,
@@ -15,4 +16,16 @@ from baobab.tools.users.tools import (
 from baobab.tools.users.toolset import auth, users
 
 TOOLSETS = (auth, users)
-MODULES = (passwords, magic_links, mcp, sessions, profile, oauth, administration, providers, signing_keys, jobs)
+MODULES = (
+    passwords,
+    magic_links,
+    mcp,
+    sessions,
+    profile,
+    oauth,
+    administration,
+    imports,
+    providers,
+    signing_keys,
+    jobs,
+)

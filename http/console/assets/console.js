@@ -19,6 +19,7 @@ async function refresh() {
 		const answer = await fetch(location.href, { headers: { accept: "text/html" } });
 		if (answer.redirected) { location.assign(answer.url); return; }
 		const fresh = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html").getElementById("main");
+		if (fresh?.innerHTML === main().innerHTML) return;
 		if (!fresh || isWriting()) { say("Something has changed. Reload to see it."); return; }
 		const focused = document.activeElement;
 		const key = focused?.closest("li[id]")?.id ?? "";
@@ -80,8 +81,8 @@ window.addEventListener("pageshow", () => { for (const form of document.forms) d
 
 if ("live" in document.body.dataset) {
 	const source = new EventSource(`${root}/events`);
-	let wasLost = false;
 	source.addEventListener("changed", refresh);
-	source.addEventListener("open", () => { if (wasLost) refresh(); wasLost = false; });
-	source.addEventListener("error", () => { wasLost = true; if (source.readyState === EventSource.CLOSED) refresh(); });
+	// Also at the first time: something may have changed since the page was made.
+	source.addEventListener("open", refresh);
+	source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) refresh(); });
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 
@@ -22,6 +22,7 @@ OWNER = {"authorization": f"Bearer {KEY}"}
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1200, "height": 800}}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True}
 SCREENSHOTS = Path("build/e2e")
+expect.set_options(timeout=20_000)
 _AXE = Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 

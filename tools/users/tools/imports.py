@@ -1,0 +1,130 @@
+"""Import of users from another system, with the passwords that they have there."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.runtime.passwords import find_hash_problem
+from baobab.storage.tables import build_upsert
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Email, Text
+from baobab.tools.users.rows import build_user
+from baobab.tools.users.tables import FREEZES
+from baobab.tools.users.tables import users as rows
+from baobab.tools.users.tools.administration import RoleName
+from baobab.tools.users.tools.passwords import DisplayName
+from baobab.tools.users.toolset import users
+
+MOST_USERS = 1000
+_IN_ONE_STATEMENT = 200
+
+
+class ImportedUser(TypedDict):
+    """A user of another system."""
+
+    email: Email
+    email_verified: NotRequired[
+        Annotated[bool, Field(description="Whether the other system has verified the address; false when left out.")]
+    ]
+    display_name: NotRequired[DisplayName]
+    avatar_url: NotRequired[Annotated[str, Text(2000, pattern=r"^https://")]]
+    role: NotRequired[RoleName]
+    password_hash: NotRequired[
+        Annotated[
+            str,
+            Secret(300),
+            Field(
+                description="`$2b$...` of bcrypt, `$scrypt$ln=15,r=8,p=1$...`, or `$argon2id$...`. Without it the user "
+                "signs in by mail or sets a new password."
+            ),
+        ]
+    ]
+    created_at: NotRequired[Annotated[datetime, Field(description="When the user signed up there.")]]
+
+
+class ImportedLine(TypedDict):
+    """What became of one user of the list."""
+
+    email: str
+    status: Annotated[
+        Literal["created", "exists", "invalid"],
+        Field(description="`exists`: the app has a user of this address, who was not changed."),
+    ]
+    user_id: Annotated[str | None, Field(description="The id of a user that was created.")]
+    reason: Annotated[str | None, Field(description="Why a user is invalid.")]
+
+
+class Imported(TypedDict):
+    """What became of each user, in the order of the list."""
+
+    results: list[ImportedLine]
+    created: int
+    exist: int
+    invalid: int
+
+
+@users.tool(
+    "POST /admin/auth/users/import",
+    access=AppOwner("admin"),
+    effect="write",
+    audit=Audit("auth.user.import", category="auth", action="create", resource="user"),
+    rest=Rest(examples={"users": [{"email": "ada@example.com", "email_verified": True, "display_name": "Ada"}]}),
+    mcp=Mcp(
+        keywords=(
+            "import end users, migrate from Firebase, Auth0, Supabase, Clerk, bring accounts and password hashes; "
+            "Benutzer importieren; "
+            "importar usuarios"
+        )
+    ),
+    guard=Guard(grants=True),
+)
+async def users_import(
+    call: Call,
+    app_id: AppId,
+    users: Annotated[list[ImportedUser], Field(min_length=1, max_length=MOST_USERS)],
+) -> Imported:
+    """Add users of another system to an app. They keep their passwords, which are hashed anew when they first log in.
+
+    Sent again, it changes nothing. No mail is sent.
+
+    users: at most a thousand; a user with a hash that cannot be taken is left out, and the others are added.
+    """
+    results: list[ImportedLine] = []
+    accepted: dict[str, dict[str, Any]] = {}
+    for user in users:
+        problem = find_hash_problem(user["password_hash"]) if "password_hash" in user else None
+        if problem is None and user.get("created_at", call.now) > call.now:
+            problem = "`created_at` is in the future"
+        elif problem is not None:
+            problem = f"`password_hash`: {problem}"
+        status: Literal["exists", "invalid"] = "exists" if problem is None else "invalid"
+        results.append({"email": user["email"], "status": status, "user_id": None, "reason": problem})
+        if problem is None:
+            further: dict[str, Any] = {name: value for name, value in user.items() if name != "email"}
+            accepted.setdefault(user["email"], build_user(call.services, app_id, user["email"], "email", **further))
+    created = await _insert(call, list(accepted.values()))
+    for line in results:
+        if line["status"] == "exists" and (user_id := created.pop(line["email"], None)) is not None:
+            line["status"], line["user_id"] = "created", user_id
+    counts = {status: sum(line["status"] == status for line in results) for status in ("created", "exists", "invalid")}
+    call.audit.data |= counts
+    call.audit.nothing_done = not counts["created"]
+    return {"results": results, "created": counts["created"], "exist": counts["exists"], "invalid": counts["invalid"]}
+
+
+async def _insert(call: Call, new: list[dict[str, Any]]) -> dict[str, str]:
+    """Inserts users, but for those whose address the app has. Returns the ids of those that are new, by address."""
+    created: dict[str, str] = {}
+    async with FREEZES.writing(call) as unit:
+        for start in range(0, len(new), _IN_ONE_STATEMENT):
+            upsert: Any = build_upsert(call.stores.database.dialect, rows)
+            upsert = upsert.values(new[start : start + _IN_ONE_STATEMENT]).on_conflict_do_nothing()
+            inserted = await unit.execute(upsert.returning(rows.c.email, rows.c.id))
+            created |= {row.email: row.id for row in inserted}
+    return created
