@@ -1,10 +1,14 @@
 """The results of sign-in and of the administration of users."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
+
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.types import Email, Text
+from baobab.tools.users.fields import DisplayName, RoleName
 
 
 class UserProfile(TypedDict):
@@ -222,3 +226,47 @@ class SentOn(TypedDict):
     """Where the browser is sent, as the header `Location` says too."""
 
     location: str
+
+
+class ImportedUser(TypedDict):
+    """A user of another system."""
+
+    email: Email
+    email_verified: NotRequired[
+        Annotated[bool, Field(description="Whether the other system has verified the address; false when left out.")]
+    ]
+    display_name: NotRequired[DisplayName]
+    avatar_url: NotRequired[Annotated[str, Text(2000, pattern=r"^https://")]]
+    role: NotRequired[RoleName]
+    password_hash: NotRequired[
+        Annotated[
+            str,
+            Secret(300),
+            Field(
+                description="`$2b$...` of bcrypt, `$scrypt$ln=15,r=8,p=1$...`, or `$argon2id$...`. Without it the user "
+                "signs in by mail or sets a new password."
+            ),
+        ]
+    ]
+    created_at: NotRequired[Annotated[datetime, Field(description="When the user signed up there.")]]
+
+
+class ImportedLine(TypedDict):
+    """What became of one user of the list."""
+
+    email: str
+    status: Annotated[
+        Literal["created", "exists", "invalid"],
+        Field(description="`exists`: the app has a user of this address, who was not changed."),
+    ]
+    user_id: Annotated[str | None, Field(description="The id of a user that was created.")]
+    reason: Annotated[str | None, Field(description="Why a user is invalid.")]
+
+
+class Imported(TypedDict):
+    """What became of each user, in the order of the list."""
+
+    results: list[ImportedLine]
+    created: int
+    exist: int
+    invalid: int

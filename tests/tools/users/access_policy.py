@@ -166,4 +166,4 @@ for_auth_oauth_callback_form = for_auth_oauth_callback
 
 
 async def for_users_import(world: World, caller: Caller) -> dict[str, Any]:
-    return {"users": [{"email": "imported@example.com"}]}
+    return {"app_id": world.app, "users": [{"email": f"{world.new_name('imported')}@example.com"}]}

@@ -16,22 +16,17 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, NameText, Text, Uuid
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.users.errors import UserNotFound
+from baobab.tools.users.fields import DisplayName, RoleName
 from baobab.tools.users.rows import find_user
 from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
 from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
 from baobab.tools.users.tables import FREEZES, user_codes, user_identities, user_mcp_codes, user_sessions
 from baobab.tools.users.tables import users as rows
-from baobab.tools.users.tools.passwords import DisplayName
 from baobab.tools.users.toolset import users
 
 _ADMIN = AppOwner("admin")
 
 Search = Annotated[str, NameText(100, min_length=1), Field(description="The beginning of an e-mail address.")]
-RoleName = Annotated[
-    str,
-    Text(60, pattern=r"^[a-z][a-z0-9_-]*$"),
-    Field(description="A role of your own choosing: rules and agents ask for it by name.", examples=["editor"]),
-]
 UserId = Annotated[Uuid, Field(description="The user, by the `id` of op:users_list.")]
 Reason = Annotated[str, Text(500)]
 

@@ -1,72 +1,24 @@
 """Import of users from another system, with the passwords that they have there."""
 
-from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from baobab.runtime.passwords import find_hash_problem
 from baobab.storage.tables import build_upsert
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, Email, Text
+from baobab.tools.core.types import AppId
 from baobab.tools.users.rows import build_user
+from baobab.tools.users.schemas import Imported, ImportedLine, ImportedUser
 from baobab.tools.users.tables import FREEZES
 from baobab.tools.users.tables import users as rows
-from baobab.tools.users.tools.administration import RoleName
-from baobab.tools.users.tools.passwords import DisplayName
 from baobab.tools.users.toolset import users
 
 MOST_USERS = 1000
 _IN_ONE_STATEMENT = 200
-
-
-class ImportedUser(TypedDict):
-    """A user of another system."""
-
-    email: Email
-    email_verified: NotRequired[
-        Annotated[bool, Field(description="Whether the other system has verified the address; false when left out.")]
-    ]
-    display_name: NotRequired[DisplayName]
-    avatar_url: NotRequired[Annotated[str, Text(2000, pattern=r"^https://")]]
-    role: NotRequired[RoleName]
-    password_hash: NotRequired[
-        Annotated[
-            str,
-            Secret(300),
-            Field(
-                description="`$2b$...` of bcrypt, `$scrypt$ln=15,r=8,p=1$...`, or `$argon2id$...`. Without it the user "
-                "signs in by mail or sets a new password."
-            ),
-        ]
-    ]
-    created_at: NotRequired[Annotated[datetime, Field(description="When the user signed up there.")]]
-
-
-class ImportedLine(TypedDict):
-    """What became of one user of the list."""
-
-    email: str
-    status: Annotated[
-        Literal["created", "exists", "invalid"],
-        Field(description="`exists`: the app has a user of this address, who was not changed."),
-    ]
-    user_id: Annotated[str | None, Field(description="The id of a user that was created.")]
-    reason: Annotated[str | None, Field(description="Why a user is invalid.")]
-
-
-class Imported(TypedDict):
-    """What became of each user, in the order of the list."""
-
-    results: list[ImportedLine]
-    created: int
-    exist: int
-    invalid: int
 
 
 @users.tool(

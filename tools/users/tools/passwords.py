@@ -13,9 +13,10 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Email, NameText, Text
+from baobab.tools.core.types import AppId, Email, Text
 from baobab.tools.users.codes import DIGITS, use_code
 from baobab.tools.users.errors import CodeExpired, CodeUsed, UserBanned, UserExists, WrongCode, WrongCredentials
+from baobab.tools.users.fields import DisplayName
 from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
 from baobab.tools.users.schemas import Message, SignedIn, SignedUp
@@ -26,7 +27,6 @@ from baobab.tools.users.toolset import auth
 
 WINDOW = 900
 
-DisplayName = Annotated[str, NameText(200), Field(description="What the app calls the user.")]
 Code = Annotated[
     str, Text(20, min_length=1), Field(description=f"The {DIGITS} digits that were mailed.", examples=["123456"])
 ]

@@ -16,11 +16,11 @@ from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.users.access import SIGNED_IN_USER
 from baobab.tools.users.errors import UserNotFound, WrongUserPassword
+from baobab.tools.users.fields import DisplayName
 from baobab.tools.users.rows import find_user, read_user
 from baobab.tools.users.schemas import Profile
 from baobab.tools.users.sessions import end_sessions
 from baobab.tools.users.tables import FREEZES, users
-from baobab.tools.users.tools.passwords import DisplayName
 from baobab.tools.users.toolset import auth
 
 AvatarUrl = Annotated[str, Text(2000, pattern=r"^https://[^\s]+$"), Field(description="An https address of a picture.")]
