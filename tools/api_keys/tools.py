@@ -22,7 +22,7 @@ from baobab.tools.core.auth.roles import Role, rank, require_role
 from baobab.tools.core.auth.tables import api_keys as rows
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.effects import Ask, Policy
+from baobab.tools.core.effects import Policy
 from baobab.tools.core.errors import (
     AppNotFound,
     BadRequest,
@@ -247,7 +247,9 @@ async def api_keys_update(
     rest=Rest(examples={"ask": "never"}),
     guard=Guard(grants=True),
 )
-async def api_keys_ask(call: Call, key_id: KeyId, tool_name: AskedTool, ask: Ask | Literal["by_effect"]) -> ListedKey:
+async def api_keys_ask(
+    call: Call, key_id: KeyId, tool_name: AskedTool, ask: Literal["always", "never", "by_effect"]
+) -> ListedKey:
     """Say whether calls of one tool by a key wait for a person. In force within 2 s.
 
     What the key still waits for, and need not ask for any more, is withdrawn: the key can make the same call again.

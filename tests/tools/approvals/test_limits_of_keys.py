@@ -217,6 +217,8 @@ async def test_a_key_sets_no_rules_for_itself_and_gives_none_away(approvals_clie
     assert (await put_rule(approvals_client, "kv_incr", "never", approvals_client.agent)).status_code == 403
     assert (await put_rule(approvals_client, "kv_nothing", "never")).status_code == 404
     assert (await put_rule(approvals_client, "kv_get", "always")).status_code == 400
+    wrong = await put_rule(approvals_client, "kv_incr", "sometimes")
+    assert "'always', 'never' or 'by_effect'" in wrong.text
     await put_rule(approvals_client, "kv_incr", "never")
     # Making a key is a change, too, for which this key asks.
     await put_rule(approvals_client, "api_keys_create", "never")
