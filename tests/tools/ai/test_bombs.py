@@ -83,14 +83,19 @@ def build_requests(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def measure_request(world: Installation, path: str, body: dict[str, Any]) -> tuple[int, int]:
-    """The status, and the most bytes that were held on the way."""
-    gc.collect()
-    tracemalloc.start()
-    try:
-        answer = await world.client.post(f"/v1/{path}", json={"model": "baobab/echo", **body}, headers=world.owner)
-        return answer.status_code, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    """The status, and the most bytes that were held on the way: the least of three times, for what the process does
+    beside it, such as an import in the background, is counted too, and does not come again.
+    """
+    measured = []
+    for _ in range(3):
+        gc.collect()
+        tracemalloc.start()
+        try:
+            answer = await world.client.post(f"/v1/{path}", json={"model": "baobab/echo", **body}, headers=world.owner)
+            measured.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    return answer.status_code, min(measured)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
