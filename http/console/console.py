@@ -156,7 +156,8 @@ class Console:
     def _ask_to_sign_in(self, request: Request, path: str) -> Response:
         """Leads to the sign-in, and from there back; a form that was sent meanwhile has done nothing."""
         if request.method == "POST":
-            path = path.rpartition("/")[0] if path.startswith("/approvals/") else ""
+            # The page of the form; what is done for several calls is done from the inbox.
+            path = path.rpartition("/")[0] if path.count("/") > 2 and path.startswith("/approvals/") else ""
         elif request.url.query:
             path = f"{path}?{request.url.query}"
         answer = RedirectResponse(f"{self._prefix}/sign-in?back={quote(path, safe='')}", 303, _HEADERS)

@@ -6,6 +6,7 @@ from mcp.server.auth.provider import AuthorizationParams, RefreshToken
 from mcp.shared.auth import OAuthClientInformationFull
 
 from baobab.mcp_server.oauth.provider import Provider
+from baobab.runtime.oauth.requests import AuthorizationRequest
 from baobab.storage.secrets import Vault
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
@@ -13,7 +14,7 @@ from baobab.tools.core.auth.user_tools import SCOPE, build_resource
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from baobab.tools.core.registry import Registry
-from baobab.tools.users.mcp_requests import AskedAccess, build_issuer, seal_request
+from baobab.tools.users.mcp_requests import build_issuer, seal_request
 
 
 class UserProvider(Provider):
@@ -30,7 +31,7 @@ class UserProvider(Provider):
         self.consent_url = f"{self.issuer}/mcp/consent"
 
     def _seal(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
-        asked = AskedAccess(
+        asked = AuthorizationRequest(
             client_id=client.client_id or "",
             client_name=client.client_name or client.client_id or "",
             redirect_uri=str(params.redirect_uri),
@@ -38,8 +39,9 @@ class UserProvider(Provider):
             state=params.state,
             code_challenge=params.code_challenge,
             issuer=self.issuer,
+            resource=params.resource,
         )
-        return seal_request(self._registry.services, self.app_id, self._context.base_url, asked, params.resource)
+        return seal_request(self._registry.services, self.app_id, self._context.base_url, asked)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken:
         """Returns the token as it came: whether it is good, and for this client, the exchange finds out."""

@@ -22,14 +22,14 @@ class RedirectRefused(OAuthError):
 class InvalidTarget(OAuthError):
     code = "OAUTH_INVALID_TARGET"
     summary = "This server gives no access to that resource."
-    remediation = "Leave `resource` out, or name this server's /mcp."
+    remediation = "Leave `resource` out, or name the MCP endpoint that this authorization server is for."
     oauth = "invalid_target"
 
 
 class UnknownClient(OAuthError):
     code = "OAUTH_UNKNOWN_CLIENT"
     summary = "There is no client of this id."
-    remediation = "Register the client anew with POST /oauth/register."
+    remediation = "Register the client anew at the `registration_endpoint` of this authorization server."
     oauth = "invalid_client"
 
 

@@ -28,7 +28,7 @@ MoveId = Annotated[Uuid, Field(description="The move, as op:moves_start or op:mo
 Region = Annotated[str, Text(40), Field(description="A region that op:system_regions names.", examples=["eu-west-1"])]
 
 
-async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:  # noqa: ARG001 - every preview takes the arguments of its tool
+async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:
     if not dest_region:
         raise DestRegionRequired
     chosen = await _choose_destination(call, dest_region)

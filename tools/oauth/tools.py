@@ -14,6 +14,7 @@ from baobab.runtime.oauth import redirects
 from baobab.runtime.oauth.clients import MOST_REDIRECTS, NAMELESS, Client, ClientId, ClientName, readable_name
 from baobab.runtime.oauth.documents import ClientDocuments, is_address
 from baobab.runtime.oauth.errors import DocumentRefused, InvalidGrant, RedirectRefused, RequestGone, UnknownClient
+from baobab.runtime.oauth.requests import LONGEST, AuthorizationRequest
 from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
@@ -42,7 +43,7 @@ from baobab.tools.oauth.grants import (
     find_refresh_token,
     rotate,
 )
-from baobab.tools.oauth.requests import LONGEST, Request, open_request
+from baobab.tools.oauth.requests import open_request
 from baobab.tools.oauth.schemas import (
     AskedFor,
     Decided,
@@ -381,6 +382,6 @@ async def _code(call: Call, client_id: str, code: str) -> Any:
     return row
 
 
-def _redirect_back(asked: Request, **parameters: str) -> Decided:
+def _redirect_back(asked: AuthorizationRequest, **parameters: str) -> Decided:
     """Returns the client's address with the answer, the client's state and the issuer (RFC 9207)."""
     return {"redirect_to": redirects.answer(asked.redirect_uri, **parameters, state=asked.state, iss=asked.issuer)}

@@ -62,7 +62,7 @@ class Reading(TypedDict):
     limit=None,
     mcp=Mcp(keywords="ping, is the server up, alive, online, uptime; läuft der Server; está funcionando el servidor"),
 )
-async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler takes its call
+async def system_health(call: Call) -> Health:
     """Tell that the server is alive."""
     return {"status": "ok", "service": SERVICE}
 
@@ -161,7 +161,7 @@ async def system_llms_txt(call: Call) -> str:
         ),
     ),
 )
-async def docs_read(call: Call, name: PageName | None = None, section: Section | None = None) -> Reading:  # noqa: ARG001 - every handler takes its call
+async def docs_read(call: Call, name: PageName | None = None, section: Section | None = None) -> Reading:
     """Read the documentation: the graph language of agents (`graph-spec`), key-value store, models, errors, and more.
 
     name: a page; left out, the pages are listed.

@@ -6,10 +6,10 @@ from typing import Any
 from sqlalchemy import insert, select, update
 
 from baobab.runtime.oauth.errors import InvalidGrant
+from baobab.runtime.oauth.requests import AuthorizationRequest
 from baobab.storage.database import Unit
 from baobab.storage.secrets import digest_token
 from baobab.tools.core.call import Call
-from baobab.tools.users.mcp_requests import AskedAccess
 from baobab.tools.users.tables import user_mcp_codes
 
 LIFETIME = timedelta(minutes=1)
@@ -17,7 +17,7 @@ _LENGTH = 43
 _columns = user_mcp_codes.c
 
 
-async def issue_code(call: Call, unit: Unit, asked: AskedAccess, user_id: str) -> str:
+async def issue_code(call: Call, unit: Unit, asked: AuthorizationRequest, user_id: str) -> str:
     """Stores a code for a client that a user has let in, and returns it."""
     code = call.services.ids.secret(_LENGTH)
     names = ("client_id", "client_name", "redirect_uri", "redirect_given", "code_challenge")

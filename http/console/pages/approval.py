@@ -8,11 +8,12 @@ from typing import Any
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_duration
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.errors import BadRequest, Conflict
 from baobab.tools.core.escaping import escape_json
 
 _QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
-_MOST_ALIKE = 100
+_MOST_ALIKE = 50
+_MOST_PAGES = 10
 _LARGEST_DIFF = 4000
 """Lines on each side, beyond which both sides stand below each other."""
 
@@ -34,11 +35,10 @@ async def show_approval(visit: Visit) -> Context:
         "who": _say_approvers(approval["approvers"]),
         "editable": editable and found["arguments"] is not None,
         "edited_text": json.dumps(_editable(approval, found["arguments"] or {}), indent=2),
-        "alike": await _count_alike(visit, approval) if waits and found["may_decide"] else 0,
+        "has_alike": waits and found["may_decide"] and len(await _list_alike(visit, approval)) > 1,
         # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
         "asks_of_key": waits and found["may_decide"] and _find_key(approval) is not None and not is_question,
         "was_decided": "decided" in visit.query,
-        "problem": visit.query.get("problem", "")[:500],
     }
 
 
@@ -69,20 +69,41 @@ def _editable(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
 
 
 async def _list_alike(visit: Visit, approval: Mapping[str, Any]) -> list[str]:
-    """The calls that wait for the same run and want the same tool, this one among them."""
+    """The ids of calls that wait for the same run and want the same tool, this one among them: the newest first."""
     if approval["run_id"] is None or approval["tool"] == _QUESTION:
         return []
     for organisation in await visit.list_organisations():
-        asked = {"status": "pending", "app_id": approval["app_id"], "limit": _MOST_ALIKE}
-        found = (await visit.call("approvals_list", organisation["id"], **asked))["approvals"]
-        same = [row["id"] for row in found if (row["run_id"], row["tool"]) == (approval["run_id"], approval["tool"])]
+        same: list[str] = []
+        asked = {"status": "pending", "app_id": approval["app_id"], "limit": 100}
+        for _ in range(_MOST_PAGES):
+            found = await visit.call("approvals_list", organisation["id"], **asked)
+            of_run = [row for row in found["approvals"] if row["run_id"] == approval["run_id"]]
+            same += [row["id"] for row in of_run if row["tool"] == approval["tool"]]
+            if found["next_cursor"] is None:
+                break
+            asked["cursor"] = found["next_cursor"]
         if approval["id"] in same:
             return same
     return []
 
 
-async def _count_alike(visit: Visit, approval: Mapping[str, Any]) -> int:
-    return len(await _list_alike(visit, approval))
+async def show_alike(visit: Visit) -> Context:
+    """Shows all that a person is about to approve at once, each call with its arguments."""
+    first = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    calls: list[dict[str, Any]] = []
+    for approval_id in (await _list_alike(visit, first["approval"]))[:_MOST_ALIKE]:
+        found = await visit.call("approvals_get", approval_id=approval_id)
+        is_pending = found["approval"]["status"] == "pending" and found["may_decide"]
+        if is_pending and _name_tool(found) == _name_tool(first):
+            calls.append({**found, "arguments_shown": _list_arguments(found["arguments"] or {})})
+    return {"title": first["approval"]["title"], "approval": first["approval"], "calls": calls}
+
+
+def _name_tool(found: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What two calls of one tool have in common: calls of a tool server's tools all go through one of ours."""
+    approval, arguments = found["approval"], found["arguments"] or {}
+    remote = (arguments.get("server_id"), arguments.get("tool")) if approval["tool"] == _REMOTE else ()
+    return (approval["tool"], *remote)
 
 
 async def approve(visit: Visit) -> str:
@@ -99,9 +120,13 @@ async def reject(visit: Visit) -> str:
 
 
 async def approve_alike(visit: Visit) -> str:
-    approval = (await visit.call("approvals_get", approval_id=visit.parts["id"]))["approval"]
-    for approval_id in await _list_alike(visit, approval):
-        await visit.call("approvals_approve", approval_id=approval_id)
+    """Approves the calls that the page has shown, and no other that has come since."""
+    for approval_id in visit.form.get("ids", "").split()[:_MOST_ALIKE]:
+        try:
+            await visit.call("approvals_approve", approval_id=approval_id)
+        except Conflict:
+            # Somebody has decided about this one meanwhile; the others still wait.
+            continue
     return f"/approvals/{visit.parts['id']}?decided=1"
 
 
@@ -179,6 +204,7 @@ def _parse(text: str) -> Any:
 
 PAGES = (
     Page("/approvals/{id}", "Approval", "approval.html", show_approval),
+    Page("/approvals/{id}/alike", "Alike", "alike.html", show_alike),
     Page("/approvals/{id}/edit", "Edit", "edit.html", show_edit),
 )
 FORMS = (

@@ -47,13 +47,13 @@ def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str,
     return {**row, "left": left, "place": row["app_name"] or organisation["name"]}
 
 
-def _find_floods(waiting: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _find_floods(waiting: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """The ids of what waits, by who asks, where that is more than one call. The runs of one agent count as one."""
     by_asker: dict[tuple[str, str], list[str]] = {}
     for row in waiting:
         of_run = row["proposer"].startswith("run:")
         by_asker.setdefault(("" if of_run else row["proposer"], row["asked_by"]), []).append(row["id"])
-    return {asker: ids for (_, asker), ids in by_asker.items() if len(ids) > 1}
+    return [(asker, ids) for (_, asker), ids in by_asker.items() if len(ids) > 1]
 
 
 async def deny_all(visit: Visit) -> str:

@@ -94,9 +94,16 @@ async def test_calls_that_are_alike_are_approved_at_once(office: Office) -> None
     await office.wait_for_run(run, "paused")
     async with office.open_person() as person:
         await open_call(person, '"one"')
-        await person.page.get_by_role("button", name="Approve all 3 alike").click()
+        await person.page.get_by_role("link", name="See all alike").click()
+        await person.page.wait_for_url("**/alike")
+        # Each is shown with what it says.
+        text = await person.read()
+        assert [text.count(f'"{key}"') >= 2 for key in ("one", "two", "three")] == [True] * 3
+        await person.photograph("alike-desktop")
+        await person.check_accessibility()
+        await person.page.get_by_role("button", name="Approve these 3").click()
         await person.page.wait_for_url("**decided=1")
-        assert person.questions == ["Approve all 3 calls of this tool that wait for this run?"]
+        assert person.questions == ["Approve these 3 calls?"]
         assert (await office.wait_for_run(run))["status"] == "completed"
 
 

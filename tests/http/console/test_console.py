@@ -9,6 +9,7 @@ import pytest
 from baobab.tools.accounts.first_account import first_account
 from baobab.tools.console.sessions import create_link
 from tests.conftest import ADDRESS, Baobab
+from tests.jobs import run_due_jobs
 
 OWN = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
 HOSTILE = "</q><script>alert(1)</script>\u202egnp.exe\u200b\x1b[31m\nApproved. It is being executed."
@@ -250,3 +251,43 @@ async def test_the_page_of_clients_says_how_to_connect_one(baobab: Baobab) -> No
 async def test_a_person_sees_connected_programs_and_disconnects_one(baobab: Baobab) -> None:
     by_key = await baobab.client.get("/console/programs", headers=await sign_in(baobab))
     assert "A key sees no programs" in by_key.text
+
+
+async def test_calls_alike_are_shown_with_what_they_say_and_only_those_are_approved(baobab: Baobab) -> None:
+    app = await baobab.create_app()
+    ref = {"source": "builtin", "name": "kv_put", "mode_override": "read_write"}
+    each = {"type": "map", "over": "{{ input.keys }}", "tool_ref": ref, "output_key": "stored"}
+    each["on_denied"] = "tell"
+    each["args_template"] = {"key": "{{ item }}", "value": "of {{ item }}"}
+    graph = {"spec_version": 1, "entry": "each", "nodes": {"each": each, "done": {"type": "end"}}}
+    graph |= {"edges": [{"from": "each", "to": "done"}], "tools": {"builtin": ["kv_put"]}}
+    agents = f"/v1/{app}/agents"
+    await baobab.client.post(
+        agents, json={"name": "storer", "graph_spec": graph, "dedupe_window_seconds": 0}, headers=baobab.owner
+    )
+    for keys in (["one", "two", "three"], ["of another run"]):
+        body = {"input": {"keys": keys}}
+        started = await baobab.client.post(f"{agents}/storer/runs", json=body, headers=baobab.owner)
+        assert started.status_code == 201, started.text
+    await run_due_jobs(baobab.application)
+    listed = await baobab.client.get(f"/v1/approvals?status=pending&app_id={app}", headers=baobab.owner)
+    by_key = {next(key for key in ("one", "two", "three", "of another run") if f'"{key}"' in row["title"]): row["id"]
+              for row in listed.json()["approvals"]}  # fmt: skip
+    browser = await sign_in(baobab)
+    page = await baobab.client.get(f"/console/approvals/{by_key['one']}/alike", headers=browser)
+    for key in ("one", "two", "three"):
+        assert f"&#34;of {key}&#34;" in page.text
+    assert "of another run" not in page.text
+    (shown,) = re.findall(r'name="ids" value="([^"]+)"', page.text)
+    assert set(shown.split()) == {by_key[key] for key in ("one", "two", "three")}
+    # Somebody is faster with one of them; and this browser has seen two only.
+    await baobab.client.post(f"/v1/approvals/{by_key['two']}/reject", json={}, headers=baobab.owner)
+    form = {"csrf": find_csrf(page), "ids": f"{by_key['two']} {by_key['one']}"}
+    path = f"/console/approvals/{by_key['one']}/approve-alike"
+    assert (await baobab.client.post(path, data=form, headers=browser)).status_code == 303
+    await run_due_jobs(baobab.application)
+    found = {}
+    for key, approval_id in by_key.items():
+        answer = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+        found[key] = answer.json()["approval"]["status"]
+    assert found == {"one": "executed", "two": "rejected", "three": "pending", "of another run": "pending"}

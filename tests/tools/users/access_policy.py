@@ -4,8 +4,9 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from baobab.runtime.oauth.requests import AuthorizationRequest
 from baobab.tools.users.codes import Purpose, issue_code
-from baobab.tools.users.mcp_requests import AskedAccess, seal_request
+from baobab.tools.users.mcp_requests import seal_request
 from baobab.tools.users.tables import user_sessions
 from tests.conftest import ADDRESS
 from tests.tools.access import ADMINS, INTERNAL, PASSWORD, PUBLIC, RUNNERS, Caller, World
@@ -113,10 +114,10 @@ async def for_auth_mcp_request(world: World, caller: Caller) -> dict[str, Any]:
     body = {"tools": ["kv_get"]}
     await world.request("PATCH", f"/v1/{world.app}/config/user-tools", world.owner.headers, **body)
     client: dict[str, Any] = {"client_id": "c", "client_name": "Agent", "code_challenge": "c" * 43, "state": None}
-    asked = AskedAccess(**client, redirect_uri="http://localhost/", redirect_given=True, issuer=ADDRESS)
+    asked = AuthorizationRequest(**client, redirect_uri="http://localhost/", redirect_given=True, issuer=ADDRESS)
     return {
         "app_id": world.app,
-        "request": seal_request(world.baobab.application.services, world.app, ADDRESS, asked, None),
+        "request": seal_request(world.baobab.application.services, world.app, ADDRESS, asked),
     }
 
 

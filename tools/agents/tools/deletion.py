@@ -21,7 +21,7 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 
 
-async def _preview_delete_run(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002 - on the wire
+async def _preview_delete_run(call: Call, app_id: AppId, name: Name, id: RunId) -> str:
     steps = len(await _get_ended_family(call, app_id, name, id)) - 1
     return f"It would erase a run of the agent {name} for good, with {steps} runs that were steps of it."
 
@@ -42,7 +42,7 @@ async def _preview_delete_run(call: Call, app_id: AppId, name: Name, id: RunId) 
     ),
     guard=Guard(preview=_preview_delete_run),
 )
-async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -> None:  # noqa: A002 - on the wire
+async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -> None:
     """Erase a run that has ended: its events, checkpoints and approvals, and what its thread remembers of it.
 
     Runs that were steps of it are erased too.
@@ -106,7 +106,7 @@ async def agents_threads_delete(
     return await _erase(call, _resolve_person(call, user_id), agent.id, thread_id)
 
 
-async def _preview_erase_user(call: Call, app_id: AppId, user_id: UserId) -> str:  # noqa: ARG001 - the call knows
+async def _preview_erase_user(call: Call, app_id: AppId, user_id: UserId) -> str:
     return await _describe_deletion(call, _resolve_person(call, user_id), None, None)
 
 
@@ -125,7 +125,7 @@ async def _preview_erase_user(call: Call, app_id: AppId, user_id: UserId) -> str
     ),
     guard=Guard(preview=_preview_erase_user),
 )
-async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:  # noqa: ARG001 - the call knows
+async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:
     """Erase all that the app's agents have of one person: threads, and runs with their events, checkpoints, approvals.
 
     Runs under way are cancelled first.

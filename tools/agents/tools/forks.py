@@ -29,7 +29,7 @@ Step = Annotated[int, Field(ge=0, le=200)]
 State = Annotated[ShallowObject, Field(max_length=1000)]
 
 
-async def _preview_fork(call: Call, app_id: AppId, name: Name, id: RunId, **_given: Any) -> str:  # noqa: A002
+async def _preview_fork(call: Call, app_id: AppId, name: Name, id: RunId, **_given: Any) -> str:
     run, agent = await get_run_row(call, app_id, id, name), await get_agent_row(call, app_id, name)
     return f"It would start a run of the agent {agent.name} that goes on from one of {run.created_at:%Y-%m-%d %H:%M}."
 
@@ -55,9 +55,9 @@ async def agents_runs_fork(
     call: Call,
     app_id: AppId,
     name: Name,
-    id: RunId,  # noqa: A002 - the name on the wire
+    id: RunId,
     step: Step | None = None,
-    input: Input | None = None,  # noqa: A002
+    input: Input | None = None,
     state: State | None = None,
     idempotency_key: IdempotencyKey | None = None,
     webhook_url: WebhookUrl | None = None,

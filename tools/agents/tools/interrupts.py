@@ -19,8 +19,8 @@ from baobab.tools.core.types import AppId, JsonObject, Text
     mcp=Mcp(offered=False),
 )
 async def interrupt(
-    call: Call,  # noqa: ARG001 - it does nothing
-    app_id: AppId,  # noqa: ARG001
+    call: Call,
+    app_id: AppId,
     reason: Annotated[str, Text(2000, min_length=1)],
     data: JsonObject | None = None,
 ) -> Answered:

@@ -68,7 +68,7 @@ async def agents_public_run(
     call: Call,
     app_id: AppId,
     name: Name,
-    input: Input,  # noqa: A002 - the name on the wire
+    input: Input,
     idempotency_key: IdempotencyKey | None = None,
     thread_id: ThreadId | None = None,
     visitor_id: VisitorId | None = None,
@@ -96,7 +96,7 @@ async def agents_public_run(
 
 
 @agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=Mcp(offered=False))
-async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # noqa: A002
+async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:
     """Read a run that was started here; its id is what shows that it is the caller's."""
     row = await get_run_row(call, app_id, id)
     return {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
@@ -111,7 +111,7 @@ async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # 
     rest=Rest(status=202),
     mcp=Mcp(offered=False),
 )
-async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState:  # noqa: A002
+async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState:
     """Have a run end: at once where it waits, else as soon as its worker hears of it."""
     return await cancel_run(call, app_id, id)
 
@@ -128,7 +128,7 @@ async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState
 async def agents_public_resume(
     call: Call,
     app_id: AppId,
-    id: RunId,  # noqa: A002
+    id: RunId,
     approval_token: ApprovalToken,
     approved: bool,
     arguments: JsonObject | None = None,
@@ -147,7 +147,7 @@ async def agents_public_resume(
 async def agents_public_events_list(
     call: Call,
     app_id: AppId,
-    id: RunId,  # noqa: A002
+    id: RunId,
     since_seq: Seq = 0,
     limit: PageSize = 100,
 ) -> Events:
@@ -163,7 +163,7 @@ async def agents_public_events_list(
     audit=Audit("agent.run.stream_token", category="agents", resource="run", tallied=True),
     mcp=Mcp(offered=False),
 )
-async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Opened:  # noqa: A002
+async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Opened:
     """Get a token that opens one stream of the run's events within 15 minutes, where no header can be sent."""
     await get_run_row(call, app_id, id)
     return await _token(call, id)
@@ -180,7 +180,7 @@ async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Op
 async def agents_public_events(
     call: Call,
     app_id: AppId,
-    id: RunId,  # noqa: A002
+    id: RunId,
     token: StreamToken = "",
     last_event_id: LastEventId | None = None,
     since_seq: Seq = 0,
@@ -206,7 +206,7 @@ async def agents_public_events(
 async def agents_public_socket(
     call: Call,
     app_id: AppId,
-    id: RunId,  # noqa: A002
+    id: RunId,
     token: StreamToken = "",
     since_seq: Seq = 0,
 ) -> str:

@@ -98,7 +98,7 @@ async def agents_run(
     call: Call,
     app_id: AppId,
     name: Name,
-    input: Input,  # noqa: A002 - the name on the wire
+    input: Input,
     idempotency_key: IdempotencyKey | None = None,
     thread_id: ThreadId | None = None,
     webhook_url: WebhookUrl | None = None,
@@ -182,13 +182,13 @@ async def agents_runs_list(
         )
     ),
 )
-async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:  # noqa: A002
+async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:
     """Read a run: where it stands, what it has used, what came of it."""
     row = await get_run_row(call, app_id, id, name)
     return {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
 
 
-async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002
+async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> str:
     row = await get_cancellable_run(call, app_id, id, name)
     return f"It would end a run of the agent {name}, which is {row.status} now."
 
@@ -209,7 +209,7 @@ async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> s
     ),
     guard=Guard(preview=_preview_cancel),
 )
-async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
+async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:
     """Have a run end: at once where it waits, else as soon as its worker hears of it."""
     return await cancel_run(call, app_id, id, name)
 
@@ -235,7 +235,7 @@ async def agents_runs_resume(
     call: Call,
     app_id: AppId,
     name: Name,
-    id: RunId,  # noqa: A002
+    id: RunId,
     approval_token: ApprovalToken,
     approved: bool,
     arguments: JsonObject | None = None,
@@ -268,7 +268,7 @@ async def agents_runs_events_list(
     call: Call,
     app_id: AppId,
     name: Name,
-    id: RunId,  # noqa: A002
+    id: RunId,
     since_seq: Seq = 0,
     limit: PageSize = 100,
 ) -> Events:
@@ -288,7 +288,7 @@ async def agents_runs_events(
     call: Call,
     app_id: AppId,
     name: Name,
-    id: RunId,  # noqa: A002
+    id: RunId,
     last_event_id: LastEventId | None = None,
     since_seq: Seq = 0,
 ) -> str:

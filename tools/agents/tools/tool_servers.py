@@ -157,7 +157,7 @@ async def mcp_servers_create(
     return {"mcp_server": server, "server": server}
 
 
-async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:  # noqa: A002
+async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:
     row = await _row(call, app_id, id)
     return f"It would remove the tool server {escape_text(row['name'])} at {escape_text(row['url'])}."
 
@@ -178,7 +178,7 @@ async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:  # no
     ),
     guard=Guard(preview=_preview_delete),
 )
-async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  # noqa: A002
+async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:
     """Remove a tool server, with its credential. Agents that name its tools can call them no more."""
     call.audit.resource_id = id
     async with FREEZES.writing(call) as unit:
@@ -191,7 +191,7 @@ def _probe_failure(probe: Probe) -> ToolServerFailed | None:
     return None if probe["ok"] else ToolServerFailed(probe["error"], remediation=probe["remediation"])
 
 
-async def _preview_probe(call: Call, app_id: AppId, id: ServerId, accept: Any = False) -> str:  # noqa: A002
+async def _preview_probe(call: Call, app_id: AppId, id: ServerId, accept: Any = False) -> str:
     row = await _row(call, app_id, id)
     then = "accept what it says of them" if accept is not False else "show what it says of them"
     return f"It would ask {escape_text(row['name'])} at {escape_text(row['url'])} for its tools, and {then}."
@@ -218,7 +218,7 @@ async def _preview_probe(call: Call, app_id: AppId, id: ServerId, accept: Any = 
 async def mcp_servers_probe(
     call: Call,
     app_id: AppId,
-    id: ServerId,  # noqa: A002
+    id: ServerId,
     accept: bool | Annotated[list[Digest], Field(max_length=256)] = False,
 ) -> Probe:
     """Ask a tool server for its tools, and whether it is well; accept what it says of them.

@@ -84,7 +84,7 @@ async def agents_webhook_secret_get(call: Call, app_id: AppId) -> SecretInForce:
     return {"made_at": row.made_at, "earlier_until": until}
 
 
-async def _preview_resend(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002
+async def _preview_resend(call: Call, app_id: AppId, name: Name, id: RunId) -> str:
     row = await _get_webhook_run(call, app_id, name, id)
     return f"It would send the webhook of the run, which is {row.status}, once more."
 
@@ -105,7 +105,7 @@ async def _preview_resend(call: Call, app_id: AppId, name: Name, id: RunId) -> s
     ),
     guard=Guard(preview=_preview_resend),
 )
-async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
+async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:
     """Send the webhook of a run that has ended once more, with the same event id."""
     row = await _get_webhook_run(call, app_id, name, id)
     call.audit.resource_id = id

@@ -66,14 +66,14 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
 async def ai_config_update(
     call: Call,
     app_id: AppId,
-    defaultModel: ModelName | None = OMITTED,  # noqa: N803 - the wire's names
-    maxTokensPerRequest: MaxTokensPerRequest | None = OMITTED,  # noqa: N803
-    allowedModels: Models = OMITTED,  # noqa: N803
-    fallbackModels: Models = OMITTED,  # noqa: N803
-    byokKey: ProviderKey | None = OMITTED,  # noqa: N803
-    byokProvider: Annotated[str, Text(60)] | None = OMITTED,  # noqa: N803
+    defaultModel: ModelName | None = OMITTED,
+    maxTokensPerRequest: MaxTokensPerRequest | None = OMITTED,
+    allowedModels: Models = OMITTED,
+    fallbackModels: Models = OMITTED,
+    byokKey: ProviderKey | None = OMITTED,
+    byokProvider: Annotated[str, Text(60)] | None = OMITTED,
     timeouts: Timeouts | None = OMITTED,
-    dropParams: bool | None = OMITTED,  # noqa: N803
+    dropParams: bool | None = OMITTED,
 ) -> AiConfigAnswer:
     """Change the app's settings for models; what is left out stays, null takes a setting back.
 
@@ -143,7 +143,7 @@ async def ai_config_update(
         )
     ),
 )
-async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:  # noqa: N803
+async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:
     """Read what the app's calls to models have used and cost, in US dollars, by model.
 
     startDate: the first day (UTC); if left out, 30 days ago.

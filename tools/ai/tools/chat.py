@@ -166,7 +166,7 @@ async def ai_chat(
 )
 async def gateway_embeddings(
     call: Call,
-    input: Texts,  # noqa: A002 - the name on the wire
+    input: Texts,
     model: ModelName | None = None,
     cache: CacheOptions | None = None,
     baobab_timeout: TimeoutHeader | None = None,
@@ -200,7 +200,7 @@ async def gateway_embeddings(
 async def ai_embeddings(
     call: Call,
     app_id: AppId,
-    input: Texts,  # noqa: A002 - the name on the wire
+    input: Texts,
     model: ModelName | None = None,
     cache: CacheOptions | None = None,
     baobab_timeout: TimeoutHeader | None = None,

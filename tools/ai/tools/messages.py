@@ -92,7 +92,7 @@ async def gateway_messages(
     model: ModelName | None = None,
     system: System | None = None,
     stream: bool | None = None,
-    beta: bool = False,  # noqa: ARG001 - clients send it, but it has no effect
+    beta: bool = False,
     anthropic_beta: Beta | None = None,
     anthropic_version: Version | None = None,
     baobab_timeout: TimeoutHeader | None = None,
@@ -143,7 +143,7 @@ async def gateway_messages_count(
     messages: Messages,
     model: ModelName | None = None,
     system: System | None = None,
-    beta: bool = False,  # noqa: ARG001 - clients send it, but it has no effect
+    beta: bool = False,
     anthropic_beta: Beta | None = None,
     anthropic_version: Version | None = None,
     **further: Any,

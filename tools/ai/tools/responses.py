@@ -62,7 +62,7 @@ _RUN_BY_THE_CALLER = frozenset(("function", "custom", "apply_patch", "local_shel
 )
 async def gateway_responses(
     call: Call,
-    input: Input,  # noqa: A002 - the name on the wire
+    input: Input,
     model: ModelName | None = None,
     stream: bool | None = None,
     max_output_tokens: MaxTokens | None = None,

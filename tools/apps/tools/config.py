@@ -174,7 +174,7 @@ async def config_secure(
 )
 async def config_auth_hooks(
     call: Call,
-    app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
+    app_id: AppId,
     post_auth_function: FunctionName | None,
 ) -> AuthHookSet:
     """Set the function that runs after each sign-in, or remove it with null.
@@ -234,10 +234,10 @@ async def config_visibility(
 async def config_storage(
     call: Call,
     app_id: AppId,
-    publicReadEnabled: bool | None = None,  # noqa: N803 - the contract's name
-    maxFileSizeMb: Annotated[int, Field(ge=1, le=100_000)] | None = None,  # noqa: N803
-    storageLimitBytes: Annotated[int, Field(ge=0, le=2**50)] | None = None,  # noqa: N803
-    allowedContentTypes: Annotated[list[ContentType], Field(max_length=100)] | None = None,  # noqa: N803
+    publicReadEnabled: bool | None = None,
+    maxFileSizeMb: Annotated[int, Field(ge=1, le=100_000)] | None = None,
+    storageLimitBytes: Annotated[int, Field(ge=0, le=2**50)] | None = None,
+    allowedContentTypes: Annotated[list[ContentType], Field(max_length=100)] | None = None,
 ) -> StorageSet:
     """Change how files of an app are stored; what is left out stays.
 
@@ -273,8 +273,8 @@ async def config_storage(
 async def config_jwt(
     call: Call,
     app_id: AppId,
-    accessTokenTtl: Literal["15m", "30m", "1h", "2h", "1d"] | None = None,  # noqa: N803 - the contract's name
-    refreshTokenTtlDays: Annotated[int, Field(ge=1, le=365)] | None = None,  # noqa: N803
+    accessTokenTtl: Literal["15m", "30m", "1h", "2h", "1d"] | None = None,
+    refreshTokenTtlDays: Annotated[int, Field(ge=1, le=365)] | None = None,
 ) -> JwtSet:
     """Change how long the tokens of an app's users live; what is left out stays.
 

@@ -74,7 +74,7 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
         )
     ),
 )
-async def billing_plans(call: Call) -> Plans:  # noqa: ARG001 - every handler takes its call
+async def billing_plans(call: Call) -> Plans:
     """List the plans: the credits that each gives, and what each app may use.
 
     Null is no cap.

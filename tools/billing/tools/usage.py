@@ -45,8 +45,8 @@ _COLUMNS: dict[Part, UsagePart] = {"day": "day", "app": "app_id", "key": "key_id
 )
 async def billing_usage(
     call: Call,
-    startDate: Day | None = None,  # noqa: N803 - the wire's names
-    endDate: Day | None = None,  # noqa: N803
+    startDate: Day | None = None,
+    endDate: Day | None = None,
     app_id: AppId | None = None,
     key_id: KeyId | None = None,
     by: Parts = ["day"],  # noqa: B006 - it is never changed

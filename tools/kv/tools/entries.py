@@ -115,8 +115,8 @@ async def _preview_put(
     app_id: AppId,
     key: Key,
     value: Value,
-    ttl: Ttl | None = OMITTED,  # noqa: ARG001 - a preview takes what its tool takes
-    ephemeral: bool = False,  # noqa: ARG001
+    ttl: Ttl | None = OMITTED,
+    ephemeral: bool = False,
 ) -> str:
     before = await call.stores.kv.get(app_id, key)
     if before is None:
@@ -306,7 +306,7 @@ async def kv_setnx(
     ),
     guard=Guard(destructive_when="where it replaces a value"),
 )
-async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:  # noqa: A002
+async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:
     """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
 
     expected: compared as JSON, whatever the order of its fields; null stands for a key that is not there.

@@ -197,7 +197,7 @@ async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions
     audit=Audit("session.end", category="auth", action="delete", resource="user"),
     mcp=Mcp(keywords="sign a user out everywhere, log out, revoke tokens; abmelden; cerrar sesiones"),
 )
-async def users_sessions_end(call: Call, app_id: AppId, user_id: UserId) -> EndedSessions:  # noqa: ARG001 - as above
+async def users_sessions_end(call: Call, app_id: AppId, user_id: UserId) -> EndedSessions:
     """Sign a user out everywhere: refresh tokens and access tokens of all sessions stop to work."""
     async with FREEZES.writing(call) as unit:
         ended = await end_sessions(call, unit, user_id)

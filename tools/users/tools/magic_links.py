@@ -29,7 +29,7 @@ _NEW = timedelta(minutes=2)
     audit=Audit("magic_link_requested", category="auth", resource="user"),
     rest=Rest(examples={"email": "ada@example.com"}),
 )
-async def auth_magic_link(call: Call, app_id: AppId, email: Email) -> Message:  # noqa: ARG001 - the call holds the app
+async def auth_magic_link(call: Call, app_id: AppId, email: Email) -> Message:
     """Mail a code to sign in with, which lives 15 minutes. An address that is not known yet becomes a user.
 
     The answer is the same whether or not the address is known.
@@ -49,7 +49,7 @@ async def auth_magic_link(call: Call, app_id: AppId, email: Email) -> Message:  
 )
 async def auth_magic_link_verify(
     call: Call,
-    app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
+    app_id: AppId,
     email: Email,
     code: Code,
 ) -> SignedIn:

@@ -17,6 +17,7 @@ from baobab.runtime.oauth.errors import (
     RequestGone,
     UnknownClient,
 )
+from baobab.runtime.oauth.requests import LONGEST
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.oauth_endpoints import OAUTH_ENDPOINTS
@@ -32,7 +33,7 @@ from baobab.tools.users.access import SIGNED_IN_USER
 from baobab.tools.users.errors import UserBanned, WrongRefreshToken
 from baobab.tools.users.mcp_clients import create_client, find_client
 from baobab.tools.users.mcp_codes import issue_code, read_code, spend_code
-from baobab.tools.users.mcp_requests import LONGEST, open_request
+from baobab.tools.users.mcp_requests import open_request
 from baobab.tools.users.refresh_tokens import PREFIX, RefreshToken
 from baobab.tools.users.rows import read_user
 from baobab.tools.users.schemas import Decided, McpRequest, McpTokens, PendingMcpCode, Revoked

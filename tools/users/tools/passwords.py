@@ -77,7 +77,7 @@ async def auth_signup(
 )
 async def auth_login(
     call: Call,
-    app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
+    app_id: AppId,
     email: Email,
     password: AnyPassword,
 ) -> SignedIn:
@@ -133,7 +133,7 @@ async def auth_verify_email(call: Call, app_id: AppId, email: Email, code: Code)
     audit=Audit("password_reset_requested", category="auth", resource="user"),
     rest=Rest(examples={"email": "ada@example.com"}),
 )
-async def auth_forgot_password(call: Call, app_id: AppId, email: Email) -> Message:  # noqa: ARG001 - as above
+async def auth_forgot_password(call: Call, app_id: AppId, email: Email) -> Message:
     """Mail a code with which a new password can be set. The answer is the same whether or not the address is known."""
     await request_code(call, email, "reset_password")
     return {"message": "If the address has an account, a code was sent to it."}

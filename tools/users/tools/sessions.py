@@ -41,7 +41,7 @@ RefreshText = Annotated[str, Secret(200, min_length=1)]
 )
 async def auth_refresh(
     call: Call,
-    app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
+    app_id: AppId,
     refresh_token: RefreshText,
 ) -> Tokens:
     """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one exchange.
@@ -65,7 +65,7 @@ async def auth_refresh(
     effect="write",
     audit=Audit("logout", category="auth", action="delete", resource="session"),
 )
-async def auth_logout(call: Call, app_id: AppId) -> Message:  # noqa: ARG001 - the call holds the app
+async def auth_logout(call: Call, app_id: AppId) -> Message:
     """Sign the user out everywhere: refresh tokens and access tokens of all sessions stop to work, on every server."""
     user_id = _user(call).user_id
     async with FREEZES.writing(call) as unit:
@@ -90,7 +90,7 @@ async def auth_sessions(call: Call, app_id: AppId) -> Sessions:
     raises=(SessionNotFound,),
     audit=Audit("session.end", category="auth", action="delete", resource="session"),
 )
-async def auth_session_end(call: Call, app_id: AppId, session_id: Uuid) -> EndedSessions:  # noqa: ARG001 - as above
+async def auth_session_end(call: Call, app_id: AppId, session_id: Uuid) -> EndedSessions:
     """Sign the user out of one session: its tokens stop to work, those of the others go on."""
     async with FREEZES.writing(call) as unit:
         ended = await end_sessions(call, unit, _user(call).user_id, session_id)
