@@ -9,6 +9,7 @@ from typing import Protocol
 
 _BASE36 = string.digits + string.ascii_lowercase
 _BASE62 = string.digits + string.ascii_letters
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class Clock(Protocol):
@@ -46,6 +47,11 @@ class Ids:
     def secret(self, length: int) -> str:
         """Returns a string of `length` letters and digits, with 5.95 bits of entropy each."""
         return _draw(_BASE62, length)
+
+    def ulid(self, at: float) -> str:
+        """Returns a ULID: 26 characters that sort by the time `at`, in seconds since the epoch, and end at random."""
+        number = int(at * 1000) << 80 | secrets.randbits(80)
+        return "".join([_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5)])
 
     def hex(self, length: int) -> str:
         return secrets.token_hex(length // 2)

@@ -22,6 +22,7 @@ DOMAINS = (
     "audit_logs",
     "suggestions",
     "mail",
+    "substrate",
     "users",
 )
 """In the order in which catalogues show them."""

@@ -189,7 +189,7 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
     places |= {"subject": "app", "subject_id": app, "period": "day", "provider": "openai"}
     made = await baobab.client.post("/api-keys", json={"name": "example"}, headers=baobab.owner)
     places |= {"key_id": made.json()["key_id"], "tool_name": "kv_delete"}
-    by_account = ("platform_", "organisations_")
+    by_account = ("platform_", "organisations_", "substrate_")
     tried = 0
     for method, path, operation in iterate_operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})

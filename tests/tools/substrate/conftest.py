@@ -1,0 +1,37 @@
+"""A substrate: its organisation's owner, who proposes and decides."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from baobab.tools.core.auth.callers import Account
+from tests.tools.conftest import ToolHarness
+
+
+@dataclass
+class Substrate:
+    """The substrate of one organisation, used by its owner."""
+
+    harness: ToolHarness
+    owner: Account
+
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        return await self.harness.call(f"substrate_{tool}", self.owner, **arguments)
+
+    async def propose(self, capability: str, **payload: Any) -> Any:
+        return await self.call("propose", capability=capability, payload=payload)
+
+    async def do(self, capability: str, **payload: Any) -> Any:
+        """The result of an action, approved where it has to be."""
+        made = await self.propose(capability, **payload)
+        if not made["requires_approval"]:
+            return made["result"]
+        approved = await self.call("approve", action_id=made["action_id"])
+        assert approved["status"] == "executed", approved
+        return approved["result"]
+
+
+@pytest.fixture
+async def substrate(harness: ToolHarness) -> Substrate:
+    return Substrate(harness, await harness.sign_up("ada@example.com"))

@@ -1,0 +1,82 @@
+"""Proposing, approving and rejecting."""
+
+import pytest
+
+from baobab.tools.core.errors import BaobabError
+from tests.tools.substrate.conftest import Substrate
+
+
+async def test_an_action_of_a_harmless_capability_is_done_at_once(substrate: Substrate) -> None:
+    made = await substrate.propose("record_decision", title="Ship on Monday", kind="operational")
+    assert made["verdict"] == {"result": "auto_approved", "reason": "capability default = auto", "conflicts": []}
+    assert made["requires_approval"] is False
+    assert made["result"]["decision_id"].startswith("dec_")
+    action = await substrate.call("action", action_id=made["action_id"])
+    assert (action["status"], action["proposed_by_kind"], action["reversible"]) == ("executed", "human", True)
+
+
+async def test_an_action_that_waits_is_done_when_it_is_approved_and_only_once(substrate: Substrate) -> None:
+    old = await substrate.do("record_decision", title="Ship on Monday", kind="operational")
+    waits = await substrate.propose(
+        "supersede_decision", old_decision_id=old["decision_id"], new_title="Ship on Friday", kind="operational"
+    )
+    assert (waits["requires_approval"], waits["result"]) == (True, None)
+    done = await substrate.call("approve", action_id=waits["action_id"])
+    assert (done["status"], done["approved_by_kind"]) == ("executed", "human")
+    for word in ("approve", "reject"):
+        with pytest.raises(BaobabError) as refused:
+            await substrate.call(word, action_id=waits["action_id"])
+        assert (refused.value.code, refused.value.status) == ("wrong_status", 409)
+
+
+async def test_a_rejected_action_is_never_done_and_keeps_the_reason(substrate: Substrate) -> None:
+    old = await substrate.do("record_decision", title="Ship on Monday", kind="operational")
+    waits = await substrate.propose(
+        "supersede_decision", old_decision_id=old["decision_id"], new_title="No", kind="operational"
+    )
+    rejected = await substrate.call("reject", action_id=waits["action_id"], reason="too early")
+    assert (rejected["status"], rejected["reject_reason"]) == ("rejected", "too early")
+    assert [row["id"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == [rejected["id"]]
+
+
+async def test_a_key_of_idempotency_answers_what_became_of_the_first_proposal(substrate: Substrate) -> None:
+    old = await substrate.do("record_decision", title="Ship on Monday", kind="operational")
+    payload = {"old_decision_id": old["decision_id"], "new_title": "Friday", "kind": "operational"}
+    asked = {"capability": "supersede_decision", "payload": payload, "idempotency_key": "once"}
+    first = await substrate.call("propose", **asked)
+    again = await substrate.call("propose", **asked)
+    assert again == {**first, "replay": True}
+    done = await substrate.call("approve", action_id=first["action_id"])
+    after = await substrate.call("propose", **asked)
+    assert (after["requires_approval"], after["result"]) == (False, done["result"])
+
+
+@pytest.mark.parametrize(
+    ("capability", "payload", "code"),
+    [
+        ("fly", {}, "unknown_capability"),
+        ("record_decision", {"title": "x"}, "VALIDATION_MISSING_FIELD"),
+        ("record_decision", {"title": "x", "kind": "mood"}, "VALIDATION_INVALID_INPUT"),
+        ("record_decision", {"title": "x", "kind": "vision", "mood": 1}, "VALIDATION_INVALID_SCHEMA"),
+        ("update_commitment", {"commitment_id": "com_01KAVF3T9GQZ8RT3Q0M5W9YB7C"}, "RESOURCE_NOT_FOUND"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_and_leaves_nothing(
+    substrate: Substrate, capability: str, payload: dict[str, str], code: str
+) -> None:
+    with pytest.raises(BaobabError) as refused:
+        await substrate.propose(capability, **payload)
+    assert refused.value.code == code
+    assert (await substrate.call("actions"))["actions"] == []
+
+
+async def test_pages_of_actions_leave_nothing_out_although_the_clock_stands_still(substrate: Substrate) -> None:
+    made = [(await substrate.propose("record_decision", title=str(n), kind="vision"))["action_id"] for n in range(5)]
+    found, before = [], None
+    while True:
+        page = await substrate.call("actions", limit=2, before=before)
+        found += [row["id"] for row in page["actions"]]
+        before = page["next_before"] and page["next_before"].isoformat()
+        if before is None:
+            break
+    assert found == made[::-1]

@@ -1,0 +1,14 @@
+"""The substrate: the memory and the action ledger of an organisation."""
+
+from baobab.tools.substrate.capabilities import MODULES as CAPABILITIES
+from baobab.tools.substrate.tools import actions, settings
+from baobab.tools.substrate.toolset import substrate
+
+TOOLSETS = (substrate,)
+"""The toolsets of this domain, in the order in which catalogues show them."""
+MODULES = (
+    actions,
+    settings,
+    *CAPABILITIES,
+)
+"""Importing these registers the tools, jobs and capabilities."""

@@ -1,0 +1,101 @@
+"""Who may use the substrate, and for whom they act."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
+from baobab.tools.core.auth.deciders import NotYoursToDecide
+from baobab.tools.core.auth.roles import require_role
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.substrate.errors import AgentsDoNotDecide
+
+SCOPE = "substrate"
+
+
+@dataclass(frozen=True, slots=True)
+class SubstrateCallers:
+    """Admits members of an organisation by their token, and keys with the scope `substrate`. No other key opens it."""
+
+    decides: bool = False
+    """Whether the tool decides about actions or steers the policy: keys that ask a person themselves may not."""
+    keys: bool = False
+    """No key of an account opens it."""
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A platform account's token, or a key with the scope `substrate`; no other key."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
+
+    def admits(self, caller: Caller) -> bool:
+        return _opens_substrate(caller) and not (self.decides and caller.limits is not None)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if not isinstance(caller, (Account, ScopedKey)) or not _opens_substrate(caller):
+            raise Forbidden(
+                "The substrate takes a platform account's token, or a key with the scope `substrate`.",
+                remediation="Make a key with op:api_keys_create and `scope: substrate`, or sign in.",
+            )
+        if self.decides and caller.limits is not None:
+            raise NotYoursToDecide
+        # An account that has left the organisation may no longer use its substrate.
+        call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
+        require_role(call.role, "member")
+
+
+CALLERS, DECIDERS = SubstrateCallers(), SubstrateCallers(decides=True)
+
+
+def _opens_substrate(caller: Caller) -> bool:
+    if isinstance(caller, Account):
+        return caller.key_id is None
+    return isinstance(caller, ScopedKey) and SCOPE in caller.scopes
+
+
+@dataclass(frozen=True, slots=True)
+class Proposer:
+    """Who proposes an action."""
+
+    kind: Literal["human", "agent"]
+    name: str | None
+    """The credential, as `key:<id>` or `platform_user:<id>`."""
+    may_skip: bool = False
+    """Whether it may have an action done without approval: an owner in person."""
+    entity_id: str | None = None
+    app_id: str | None = None
+    rule_id: str | None = None
+    trigger_context: Mapping[str, Any] | None = None
+    from_strangers: bool = False
+    """Whether text of strangers may be in what it proposes."""
+
+
+def organisation_of(call: Call) -> str:
+    """The organisation whose substrate a call uses: the caller's."""
+    caller = call.caller
+    assert isinstance(caller, (Account, ScopedKey))
+    return caller.organisation_id
+
+
+def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) -> Proposer:
+    """The proposer of a call's action. What comes over MCP or from a run is an agent's, and so is what a key sends that
+    has to ask a person for some of its calls.
+    """
+    step, caller = call.context.step, call.caller
+    is_agent = step is not None or call.context.name == "mcp" or caller.limits is not None
+    return Proposer(
+        kind="agent" if is_agent else "human",
+        name=proposers.proposer_name(caller, step),
+        may_skip=not is_agent and isinstance(caller, Account) and call.role == "owner",
+        trigger_context=trigger_context,
+        from_strangers=step is not None and step.tainted,
+    )
+
+
+def require_person(call: Call) -> None:
+    """Raises AgentsDoNotDecide for a call that an agent makes."""
+    if proposer_of(call).kind == "agent":
+        raise AgentsDoNotDecide

@@ -1,0 +1,117 @@
+"""A capability: something that can be proposed, with the shape of its payload, its policy and its plan."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_type_hints
+
+from pydantic import ValidationError
+
+from baobab.tools.core.binding import RegistrationError
+from baobab.tools.core.invalid import invalid
+from baobab.tools.substrate.capabilities.schemas import Payload
+from baobab.tools.substrate.errors import UnknownCapability
+from baobab.tools.substrate.ledger import Ledger, RowChange
+
+
+@dataclass(frozen=True, slots=True)
+class ActionContext:
+    """The action that a plan is made for."""
+
+    id: str
+    at: datetime
+    kind: Literal["human", "agent"]
+    app_id: str | None
+    entity_id: str | None
+    from_strangers: bool
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an action would do: its result, and the rows that it changes. links: the entities that it is about."""
+
+    result: dict[str, Any]
+    changes: list[RowChange] = field(default_factory=list)
+    links: list[dict[str, str]] = field(default_factory=list)
+    reverted: list[str] = field(default_factory=list)
+    """The actions that it undoes."""
+
+
+MakePlan = Callable[[Ledger, Any, ActionContext], Awaitable[Plan]]
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    name: str
+    summary: str
+    payload: type[Payload]
+    plan: MakePlan
+    """Reads what there is and says what would change; it raises where the action cannot be done."""
+    needs_approval: bool
+    is_reversible: bool
+    yolo_eligible: bool
+    has_side_effect: bool
+    """Whether it leads to something outside: those of agents always wait for a person."""
+
+    def validate(self, payload: Mapping[str, Any]) -> Any:
+        """The payload as its model has it. Raises a BadRequest that names what is wrong."""
+        try:
+            return self.payload.model_validate(dict(payload))
+        except ValidationError as exc:
+            fault = invalid(exc, self.payload)
+            fault.message = f"payload of {self.name}: {fault.message}"
+            raise fault from exc
+
+
+CAPABILITIES: dict[str, Capability] = {}
+
+
+def capability(
+    *, needs_approval: bool = False, reversible: bool = False, yolo: bool = False, side_effect: bool = False
+) -> Callable[[MakePlan], MakePlan]:
+    """Register the decorated function as the plan of the capability of its name.
+
+    yolo: whether an action that needs approval is done without in yolo mode.
+    """
+
+    def register(plan: MakePlan) -> MakePlan:
+        name = plan.__name__
+        if name in CAPABILITIES:
+            raise RegistrationError(f"{name}: there is a capability of this name already")
+        summary = inspect.getdoc(plan)
+        if not summary:
+            raise RegistrationError(f"{name}: a capability has a docstring")
+        payload = get_type_hints(plan)["payload"]
+        CAPABILITIES[name] = Capability(
+            name=name,
+            summary=" ".join(summary.split()),
+            payload=payload,
+            plan=plan,
+            needs_approval=needs_approval,
+            is_reversible=reversible,
+            yolo_eligible=yolo or not needs_approval,
+            has_side_effect=side_effect,
+        )
+        return plan
+
+    return register
+
+
+def find_capability(name: str) -> Capability:
+    found = CAPABILITIES.get(name)
+    if found is None:
+        raise UnknownCapability(details={"capabilities": sorted(CAPABILITIES)})
+    return found
+
+
+def new_row(action: ActionContext, row_id: str, **values: Any) -> dict[str, Any]:
+    """A row that an action makes."""
+    written = {"id": row_id, "created_at": action.at, "updated_at": action.at}
+    return {**written, "action_id": action.id, "from_strangers": action.from_strangers, **values}
+
+
+def changed_row(action: ActionContext, row: Mapping[str, Any], **values: Any) -> dict[str, Any]:
+    """A row as an action changes it. What strangers may have written stays marked."""
+    marked = row["from_strangers"] or action.from_strangers
+    return {**row, **values, "action_id": action.id, "updated_at": action.at, "from_strangers": marked}

@@ -1,0 +1,125 @@
+"""The errors of the substrate."""
+
+from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound
+
+
+class UnknownCapability(BadRequest):
+    code = "unknown_capability"
+    summary = "There is no capability of this name."
+    remediation = "Use one of details.capabilities; op:substrate_capabilities describes them."
+
+
+class InvalidPayload(BadRequest):
+    summary = "The payload does not fit the capability."
+    remediation = "Correct the named field; op:substrate_capabilities shows the schema of each payload."
+
+
+class ActionNotFound(NotFound):
+    summary = "There is no such action."
+    remediation = "op:substrate_actions lists the actions of this substrate."
+
+
+class EntityNotFound(NotFound):
+    summary = "There is no such entity."
+    remediation = "op:substrate_entities lists and finds the entities of this substrate."
+
+
+class DecisionNotFound(NotFound):
+    summary = "There is no such decision."
+    remediation = "op:substrate_memory_list lists decisions with their ids."
+
+
+class CommitmentNotFound(NotFound):
+    summary = "There is no such commitment."
+    remediation = "op:substrate_memory_list lists commitments with their ids."
+
+
+class PrincipleNotFound(NotFound):
+    summary = "There is no such principle in force."
+    remediation = "op:substrate_principles lists the principles."
+
+
+class ArtifactNotFound(NotFound):
+    summary = "There is no such source artifact."
+    remediation = "op:substrate_source_artifacts lists the artifacts of this substrate."
+
+
+class ConflictNotFound(NotFound):
+    summary = "There is no such policy conflict."
+    remediation = "op:substrate_policy_conflicts lists the conflicts."
+
+
+class WrongStatus(Conflict):
+    code = "wrong_status"
+    summary = "The status does not allow that any more."
+    remediation = "Read it again: details.status is what it is now."
+
+
+class PreconditionFailed(Conflict):
+    code = "precondition_failed"
+    summary = "The entity was changed after the moment in `if_updated_at`."
+    remediation = "Read the entity again and decide anew; details.updated_at is when it was changed."
+
+
+class EmailTaken(Conflict):
+    code = "email_taken"
+    summary = "Another entity has this e-mail address."
+    remediation = "Merge the two with the capability merge_entities; details.entity_id is the other one."
+
+
+class TypeDiffers(Conflict):
+    code = "entity_type_differs"
+    summary = "The entity that was found has another type."
+    remediation = "Send the type that it has (details.type), or leave out what finds it."
+
+
+class NotReversible(Conflict):
+    code = "not_reversible"
+    summary = "Actions of this capability cannot be undone."
+    remediation = "Propose an action that corrects it; op:substrate_capabilities says which can be undone."
+
+
+class AlreadyReverted(Conflict):
+    code = "already_reverted"
+    summary = "The action was undone before."
+    remediation = "There is nothing to do; details.reverted_by_action_id is the action that did it."
+
+
+class BuiltUpon(Conflict):
+    code = "built_upon"
+    summary = "Later actions build on this one."
+    remediation = "Undo those in details.action_ids first, or say `cascade: true` to undo them with it."
+
+
+class ForbiddenByPrinciple(Conflict):
+    code = "policy_conflict_open"
+    summary = "A principle forbids this action."
+    remediation = "Decide about the conflict in details.conflict_ids first (op:substrate_resolve_policy_conflict)."
+
+
+class SkipNotAllowed(Forbidden):
+    summary = "Only an owner of the organisation, signed in as a person, may skip the approval of an action."
+    remediation = "Leave out `dangerously_skip_approval`; the action then waits for a person."
+
+
+class AgentsDoNotDecide(Forbidden):
+    summary = "What steers the policy or decides about actions is for people, not for agents."
+    remediation = "Ask a person to do it: signed in over REST or in the console, or with a key that has no limits."
+
+
+OF_CAPABILITIES = (
+    ActionNotFound,
+    EntityNotFound,
+    DecisionNotFound,
+    CommitmentNotFound,
+    PrincipleNotFound,
+    ArtifactNotFound,
+    WrongStatus,
+    PreconditionFailed,
+    EmailTaken,
+    TypeDiffers,
+    NotReversible,
+    AlreadyReverted,
+    BuiltUpon,
+)
+"""What the plans of capabilities refuse."""

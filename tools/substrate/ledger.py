@@ -1,0 +1,182 @@
+"""The ledger: everything that changes rows of a substrate goes through it, in one transaction.
+
+It keeps the row as it was before each change, tells the stream which rows have changed, and keeps the search index.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import Table, bindparam, delete, insert, select, update
+
+from baobab.storage.database import Unit
+from baobab.storage.tables import Instant
+from baobab.tools.core.services import Services
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.search_index import index_rows
+from baobab.tools.substrate.tables import PREFIX
+
+NOTICE = "substrate"
+"""The topic of the notice that rows of a substrate have changed; its subject is the organisation."""
+
+Row = dict[str, Any]
+Operation = Literal["insert", "update", "delete"]
+_TICK = timedelta(microseconds=1)
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """One row as it was, and as it shall be; None where it is not there."""
+
+    table: Table
+    id: str
+    before: Row | None
+    after: Row | None
+
+    @property
+    def operation(self) -> Operation:
+        if self.before is None:
+            return "insert"
+        # An entity that is merged into another is gone from the lists.
+        merged = self.table is tables.entities and self.after is not None
+        if self.after is None or (merged and self.after["merged_into"] and not self.before["merged_into"]):
+            return "delete"
+        return "update"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The substrate of one organisation within a transaction that holds its lock. Use `open_ledger`."""
+
+    unit: Unit
+    services: Services
+    organisation_id: str
+    settings: Any
+    _last_at: datetime
+    _told: list[Row] = field(default_factory=list)
+
+    def stamp(self) -> datetime:
+        """The present, later than every moment that any row of this substrate has been given before."""
+        self._last_at = max(self.services.clock.now(), self._last_at + _TICK)
+        return self._last_at
+
+    def new_id(self, prefix: str) -> str:
+        return f"{prefix}_{self.services.ids.ulid(self.services.clock.time())}"
+
+    def tell(self, table: Table, operation: Operation, row_id: str) -> None:
+        """Tells the stream of a change that is made by other means than `apply`."""
+        self._tell(table, operation, row_id, None, None)
+
+    def _tell(self, table: Table, operation: Operation, row_id: str, action_id: str | None, before: Row | None) -> None:
+        name = table.name.removeprefix(PREFIX)
+        self._told.append({"tbl": name, "op": operation, "row_id": row_id, "action_id": action_id, "before": before})
+
+    async def get(self, table: Table, row_id: str) -> Row | None:
+        """A row by its id."""
+        found = await self.load(table, [row_id])
+        return found.get(row_id)
+
+    async def load(self, table: Table, ids: Iterable[str]) -> dict[str, Row]:
+        """The rows of some ids, by id."""
+        wanted = sorted(set(ids))
+        found: dict[str, Row] = {}
+        for start in range(0, len(wanted), _AT_ONCE):
+            which = table.c.id.in_(wanted[start : start + _AT_ONCE])
+            rows = await self.unit.execute(select(table).where(table.c.organisation_id == self.organisation_id, which))
+            found |= {row["id"]: dict(row) for row in rows.mappings()}
+        return found
+
+    async def apply(self, action_id: str, changes: Sequence[RowChange]) -> None:
+        """Makes the changes of an action, and keeps what undoes them."""
+        for table in dict.fromkeys(change.table for change in changes):
+            of_table = [change for change in changes if change.table is table]
+            await self._write(table, of_table)
+        for change in changes:
+            before = None if change.before is None else encode_row(change.table, change.before)
+            self._tell(change.table, change.operation, change.id, action_id, before)
+
+    async def _write(self, table: Table, changes: Sequence[RowChange]) -> None:
+        ours = table.c.organisation_id == self.organisation_id
+        gone = [change.id for change in changes if change.after is None]
+        for start in range(0, len(gone), _AT_ONCE):
+            await self.unit.execute(delete(table).where(ours, table.c.id.in_(gone[start : start + _AT_ONCE])))
+        fresh = [change.after for change in changes if change.before is None and change.after is not None]
+        if fresh:
+            await self.unit.execute(insert(table), [{**row, "organisation_id": self.organisation_id} for row in fresh])
+        changed = [change.after for change in changes if change.before is not None and change.after is not None]
+        if changed:
+            columns = [column.name for column in table.c if column.name not in ("organisation_id", "id")]
+            statement = update(table).where(ours, table.c.id == bindparam("of_id"))
+            statement = statement.values({name: bindparam(f"to_{name}") for name in columns})
+            values = [{"of_id": row["id"], **{f"to_{name}": row[name] for name in columns}} for row in changed]
+            for value in values:
+                await self.unit.execute(statement, value)
+        await index_rows(self.unit, self.organisation_id, table, [*fresh, *changed], gone)
+
+    async def close(self) -> None:
+        """Writes down what has changed; the end of all work with the ledger in this transaction."""
+        if not self._told:
+            return
+        now, last = self._last_at, self.settings.last_seq
+        rows = [
+            {**told, "organisation_id": self.organisation_id, "seq": last + number, "created_at": now}
+            for number, told in enumerate(self._told, 1)
+        ]
+        await self.unit.execute(insert(tables.changes), rows)
+        ours = tables.settings.c.organisation_id == self.organisation_id
+        await self.unit.execute(
+            update(tables.settings).where(ours).values(last_seq=last + len(rows), last_at=self._last_at)
+        )
+        await self.services.notices.publish(self.unit, NOTICE, self.organisation_id)
+        self._told = []
+
+
+@asynccontextmanager
+async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> AsyncIterator[Ledger]:
+    """Yields the ledger of an organisation, whose lock the unit then holds. The first use makes its substrate.
+
+    Only one may be open in a transaction at a time.
+    """
+    await unit.hold(organisation_id)
+    ours = tables.settings.c.organisation_id == organisation_id
+    query = select(tables.settings).where(ours)
+    settings: Any = (await unit.execute(query)).first()
+    is_new = settings is None
+    if is_new:
+        await _provision(unit, services, organisation_id)
+        settings = (await unit.execute(query)).one()
+    ledger = Ledger(unit, services, organisation_id, settings, settings.last_at)
+    if is_new:
+        ledger.tell(tables.entities, "insert", settings.self_entity_id)
+    yield ledger
+    await ledger.close()
+
+
+async def _provision(unit: Unit, services: Services, organisation_id: str) -> None:
+    """Makes the substrate of an organisation, with the entity that stands for the organisation itself."""
+    now, self_id = services.clock.now(), f"ent_{services.ids.ulid(services.clock.time())}"
+    row = {"organisation_id": organisation_id, "yolo_mode": False, "self_entity_id": self_id, "provisioned_at": now}
+    await unit.execute(insert(tables.settings), {**row, "updated_at": now, "last_seq": 0, "last_at": now})
+    entity: Row = {"id": self_id, "organisation_id": organisation_id, "type": "self", "display_name": None}
+    entity |= {"search_name": "", "canonical_keys": {}, "attrs": {}, "action_id": "", "from_strangers": False}
+    await unit.execute(insert(tables.entities), {**entity, "created_at": now, "updated_at": now})
+
+
+def encode_row(table: Table, row: Mapping[str, Any]) -> Row:
+    """A row as JSON; `decode_row` is the way back."""
+    encoded = {name: value for name, value in row.items() if name != "organisation_id"}
+    for column in table.columns:
+        if isinstance(column.type, Instant) and isinstance(encoded.get(column.name), datetime):
+            encoded[column.name] = encoded[column.name].isoformat()
+    return encoded
+
+
+def decode_row(table: Table, encoded: Mapping[str, Any]) -> Row:
+    row = {column.name: None for column in table.columns if column.name != "organisation_id"} | dict(encoded)
+    for column in table.columns:
+        if isinstance(column.type, Instant) and isinstance(row.get(column.name), str):
+            row[column.name] = datetime.fromisoformat(row[column.name])
+    return row

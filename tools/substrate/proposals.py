@@ -1,0 +1,177 @@
+"""Proposals: an action is proposed, judged, and done at once or when a person has approved it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from baobab.storage.database import Unit
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.services import Services
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.access import Proposer
+from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, find_capability
+from baobab.tools.substrate.errors import ActionNotFound, WrongStatus
+from baobab.tools.substrate.ledger import Ledger, Row, open_ledger
+from baobab.tools.substrate.outbox import deliver_executed
+from baobab.tools.substrate.policy import judge
+from baobab.tools.substrate.schemas import Proposal
+
+_ledger = tables.action_ledger
+
+
+async def propose(
+    unit: Unit,
+    services: Services,
+    organisation_id: str,
+    proposer: Proposer,
+    capability: str,
+    payload: Mapping[str, Any],
+    *,
+    idempotency_key: str | None = None,
+    skip_approval: bool = False,
+) -> Proposal:
+    """Proposes an action in a transaction, and does it where the policy lets it.
+
+    Raises UnknownCapability, InvalidPayload, SkipNotAllowed, and what the capability's plan raises; then nothing has
+    changed and nothing is in the ledger.
+    """
+    async with open_ledger(unit, services, organisation_id) as ledger:
+        return await propose_in(
+            ledger, proposer, capability, payload, idempotency_key=idempotency_key, skip_approval=skip_approval
+        )
+
+
+async def propose_in(
+    ledger: Ledger,
+    proposer: Proposer,
+    capability: str,
+    payload: Mapping[str, Any],
+    *,
+    idempotency_key: str | None = None,
+    skip_approval: bool = False,
+) -> Proposal:
+    """As `propose`, with a ledger that is open."""
+    if idempotency_key is not None:
+        prior = await _find_by_key(ledger, idempotency_key)
+        if prior is not None:
+            return _replay(prior)
+    found = find_capability(capability)
+    validated = found.validate(payload)
+    at = ledger.stamp()
+    action = ActionContext(
+        id=ledger.new_id("act"),
+        at=at,
+        kind=proposer.kind,
+        app_id=proposer.app_id,
+        entity_id=proposer.entity_id or (ledger.settings.self_entity_id if proposer.kind == "human" else None),
+        from_strangers=proposer.from_strangers,
+    )
+    # Also where it will wait: what cannot be done is refused at once.
+    plan = await found.plan(ledger, validated, action)
+    verdict = await judge(ledger, found, proposer, skip_approval=skip_approval)
+    row: Row = {
+        "organisation_id": ledger.organisation_id,
+        "id": action.id,
+        "capability": found.name,
+        "status": "executed" if verdict.is_approved else "proposed",
+        "payload": validated.model_dump(mode="json", exclude_unset=True),
+        "result": plan.result if verdict.is_approved else None,
+        "idempotency_key": idempotency_key,
+        "verdict": verdict.result,
+        "verdict_reason": verdict.reason,
+        "reversible": found.is_reversible,
+        "reverted_by_action_id": None,
+        "proposed_by_kind": proposer.kind,
+        "proposed_by": proposer.name,
+        "proposed_by_entity_id": action.entity_id,
+        "source_app_id": proposer.app_id,
+        "source_rule_id": proposer.rule_id,
+        "trigger_context": None if proposer.trigger_context is None else dict(proposer.trigger_context),
+        "from_strangers": proposer.from_strangers,
+        "links": plan.links or None,
+        "proposed_at": at,
+        "executed_at": at if verdict.is_approved else None,
+        "created_at": at,
+        "updated_at": at,
+    }
+    await ledger.unit.execute(insert(_ledger), row)
+    ledger.tell(_ledger, "insert", action.id)
+    if verdict.is_approved:
+        await _carry_out(ledger, row, plan)
+    return {
+        "action_id": action.id,
+        "verdict": {"result": verdict.result, "reason": verdict.reason, "conflicts": list(verdict.conflicts)},
+        "requires_approval": not verdict.is_approved,
+        "result": row["result"],
+    }
+
+
+async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
+    """Carries out an action that waits. Where it cannot be done any more, its status is `failed` and says why."""
+    row = await _require_proposed(ledger, action_id)
+    found = find_capability(row["capability"])
+    at = ledger.stamp()
+    proposer = (row["proposed_by_kind"], row["source_app_id"], row["proposed_by_entity_id"], row["from_strangers"])
+    action = ActionContext(action_id, at, *proposer)
+    row |= {"decided_at": at, "decided_by": decided_by, "approved_by_kind": "human", "updated_at": at}
+    try:
+        # A plan only reads: what it refuses has changed nothing.
+        plan = await found.plan(ledger, found.validate(row["payload"]), action)
+    except BaobabError as error:
+        row |= {"status": "failed", "result": {"error": {"code": error.code, "message": error.message}}}
+        await _update(ledger, row)
+        return row
+    row |= {"status": "executed", "result": plan.result, "executed_at": at, "links": plan.links or None}
+    await _update(ledger, row)
+    await _carry_out(ledger, row, plan)
+    return row
+
+
+async def reject(ledger: Ledger, action_id: str, decided_by: str, reason: str | None) -> Row:
+    """Rejects an action that waits."""
+    row, at = await _require_proposed(ledger, action_id), ledger.stamp()
+    row |= {"status": "rejected", "decided_at": at, "decided_by": decided_by}
+    row |= {"reject_reason": reason, "updated_at": at}
+    await _update(ledger, row)
+    return row
+
+
+async def _carry_out(ledger: Ledger, row: Row, plan: Plan) -> None:
+    await ledger.apply(row["id"], plan.changes)
+    await deliver_executed(ledger, row)
+
+
+async def _require_proposed(ledger: Ledger, action_id: str) -> Row:
+    row = await ledger.get(_ledger, action_id)
+    if row is None:
+        raise ActionNotFound
+    if row["status"] != "proposed":
+        raise WrongStatus(f"The action is {row['status']}.", details={"status": row["status"]})
+    return row
+
+
+async def _update(ledger: Ledger, row: Row) -> None:
+    """Writes a row of the ledger whose status has changed."""
+    names: tuple[str, ...] = ("status", "result", "links", "executed_at")
+    names += ("decided_at", "decided_by", "approved_by_kind", "reject_reason", "updated_at")
+    which = (_ledger.c.organisation_id == ledger.organisation_id, _ledger.c.id == row["id"])
+    values = {name: row[name] for name in names}
+    await ledger.unit.execute(update(_ledger).where(*which).values(values))
+    ledger.tell(_ledger, "update", row["id"])
+
+
+async def _find_by_key(ledger: Ledger, key: str) -> Any:
+    which = (_ledger.c.organisation_id == ledger.organisation_id, _ledger.c.idempotency_key == key)
+    return (await ledger.unit.execute(select(_ledger).where(*which))).first()
+
+
+def _replay(row: Any) -> Proposal:
+    """The answer to a proposal whose key was used before: what became of the action since."""
+    return {
+        "action_id": row.id,
+        "verdict": {"result": row.verdict, "reason": row.verdict_reason, "conflicts": []},
+        "requires_approval": row.status == "proposed",
+        "result": row.result,
+        "replay": True,
+    }

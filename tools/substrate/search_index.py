@@ -1,0 +1,118 @@
+"""What searches find: the row of each memory in `substrate_memory`, and the keys of each entity.
+
+Both are made from the rows of the other tables, whenever the ledger writes one of these.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Table, delete, insert
+
+from baobab.storage.database import Unit
+from baobab.storage.tables import build_upsert
+from baobab.tools.substrate import tables
+
+Row = Mapping[str, Any]
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+"""A word; of scripts without spaces, each character is one."""
+_MOST_WORDS = 20_000
+_WORD_LENGTH = 100
+_AT_ONCE = 500
+
+
+def normalise(text: str) -> str:
+    """A text without case, accents and look-alike forms of letters (Unicode's NFKD)."""
+    decomposed = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text as searches compare them. Both databases index these, so that both find the same."""
+    return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text))[:_MOST_WORDS]]
+
+
+async def index_rows(unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]) -> None:
+    """Brings the index up to date with rows that were written, and others that were deleted."""
+    if table is tables.entities:
+        await _index_entities(unit, organisation_id, rows, gone)
+    elif table in _MEMORIES:
+        await _index_memories(unit, organisation_id, table, rows, gone)
+
+
+async def _index_entities(unit: Unit, organisation_id: str, rows: Sequence[Row], gone: Sequence[str]) -> None:
+    keys = tables.entity_keys
+    changed = [*gone, *(row["id"] for row in rows)]
+    for start in range(0, len(changed), _AT_ONCE):
+        which = keys.c.entity_id.in_(changed[start : start + _AT_ONCE])
+        await unit.execute(delete(keys).where(keys.c.organisation_id == organisation_id, which))
+    fresh = [
+        {"organisation_id": organisation_id, "entity_id": row["id"], "type": row["type"], "name": name, "value": value}
+        for row in rows
+        for name, value in (row["canonical_keys"] or {}).items()
+    ]
+    if fresh:
+        await unit.execute(insert(keys), fresh)
+
+
+async def _index_memories(
+    unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]
+) -> None:
+    memory = tables.memory
+    for start in range(0, len(gone), _AT_ONCE):
+        which = memory.c.id.in_(gone[start : start + _AT_ONCE])
+        await unit.execute(delete(memory).where(memory.c.organisation_id == organisation_id, which))
+    if not rows:
+        return
+    written = build_upsert(unit.database.dialect, memory)
+    changing = {name: written.excluded[name] for name in _WRITTEN if name not in ("organisation_id", "id")}
+    written = written.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
+    for row in rows:
+        await unit.execute(written, {**_MEMORIES[table](row), "id": row["id"], "organisation_id": organisation_id})
+
+
+_WRITTEN = [column.name for column in tables.memory.c if column.name != "number"]
+
+
+def _remember(row: Row, kind: str, title: str, *texts: str | None, further: str | None = None) -> dict[str, Any]:
+    body = "\n\n".join(text for text in texts if text)
+    return {
+        "kind": kind,
+        "title": title,
+        "body_text": body,
+        "words": " ".join(split_words("\n".join((title, body, further or "")))),
+        "status": row.get("status"),
+        "supersedes": row.get("supersedes"),
+        "source_artifact_id": row.get("source_artifact_id"),
+        "from_strangers": row["from_strangers"],
+        "updated_at": row["updated_at"],
+    }
+
+
+def _remember_decision(row: Row) -> dict[str, Any]:
+    return _remember(row, "decision", row["title"], row["rationale"])
+
+
+def _remember_commitment(row: Row) -> dict[str, Any]:
+    description: str = row["description"]
+    title = description if len(description) <= _TITLE else description[: _TITLE - 1] + "…"
+    parties = " ".join(name for name in (row["from_entity"], row["to_entity"]) if name)
+    return _remember(row, "commitment", title, description, further=parties)
+
+
+def _remember_learning(row: Row) -> dict[str, Any]:
+    return _remember(row, "learning", row["title"], row["description"], row["resolution_taken"])
+
+
+def _remember_artifact(row: Row) -> dict[str, Any]:
+    return _remember(row, "source_artifact", row["title"], row["summary"], further=row["content"])
+
+
+_TITLE = 200
+_MEMORIES = {
+    tables.decisions: _remember_decision,
+    tables.commitments: _remember_commitment,
+    tables.learnings: _remember_learning,
+    tables.source_artifacts: _remember_artifact,
+}

@@ -1,0 +1,288 @@
+"""The rows of substrates. Each organisation has one, and every key and every question begins with `organisation_id`.
+
+What people see of a table is its name without the prefix `substrate_`: `entities`, `action_ledger`, ...
+"""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Date, Float, ForeignKey, Index, Integer, String, Table, Text, text
+
+from baobab.storage.tables import Instant, Json, metadata
+
+PREFIX = "substrate_"
+STREAMED = frozenset(
+    (
+        "entities",
+        "action_ledger",
+        "decisions",
+        "commitments",
+        "learnings",
+        "attention_rules",
+        "attention_rule_firings",
+    )
+)
+"""The tables of whose changes the stream tells, by their short names."""
+
+_ID = String(64)
+_ORGANISATION = String(36)
+
+
+def substrate_table(name: str, *columns: Any) -> Table:
+    """Builds a table whose rows belong to an organisation and have an id of their own within it."""
+    return Table(
+        PREFIX + name,
+        metadata,
+        Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+        Column("id", _ID, primary_key=True),
+        Column("created_at", Instant, nullable=False),
+        Column("updated_at", Instant, nullable=False),
+        *columns,
+    )
+
+
+def _provenance() -> tuple[Column[Any], ...]:
+    return (
+        # The action that wrote the row last: only the last one can be undone.
+        Column("action_id", _ID, nullable=False),
+        # Whether text of strangers may be in it.
+        Column("from_strangers", Boolean, nullable=False),
+    )
+
+
+settings = Table(
+    "substrate_settings",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    Column("yolo_mode", Boolean, nullable=False),
+    Column("self_entity_id", _ID, nullable=False),
+    Column("provisioned_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    # The number of the last row in `substrate_changes`, and the last moment that any row was given: each is later than
+    # the one before, so that a page that ends at a moment leaves nothing out.
+    Column("last_seq", BigInteger, nullable=False),
+    Column("last_at", Instant, nullable=False),
+)
+
+changes = Table(
+    "substrate_changes",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    # Without gaps, in the order in which they were made.
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    # `entities`, `decisions`, ..., and `insert`, `update` or `delete`.
+    Column("tbl", String(40), nullable=False),
+    Column("op", String(10), nullable=False),
+    Column("row_id", _ID, nullable=False),
+    # The action that changed the row, and the row as it was before. Both are null where nothing can be undone.
+    Column("action_id", _ID),
+    Column("before", Json),
+    Column("created_at", Instant, nullable=False),
+    Index("ix_substrate_changes_action_id", "organisation_id", "action_id"),
+    Index("ix_substrate_changes_row_id", "organisation_id", "row_id"),
+)
+
+action_ledger = substrate_table(
+    "action_ledger",
+    Column("capability", String(60), nullable=False),
+    # `proposed`, `executed`, `rejected`, `failed` or `reverted`.
+    Column("status", String(20), nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("result", Json),
+    Column("idempotency_key", String(200)),
+    Column("verdict", String(40), nullable=False),
+    Column("verdict_reason", String(500), nullable=False),
+    Column("reversible", Boolean, nullable=False),
+    Column("reverted_by_action_id", _ID),
+    # Who proposed it: `human` or `agent`, the credential, the entity, and the app or the rule if it was one of these.
+    Column("proposed_by_kind", String(10), nullable=False),
+    Column("proposed_by", String(100)),
+    Column("proposed_by_entity_id", _ID),
+    Column("source_app_id", String(36)),
+    Column("source_rule_id", _ID),
+    Column("trigger_context", Json),
+    Column("from_strangers", Boolean, nullable=False),
+    Column("approved_by_kind", String(10)),
+    Column("decided_by", String(100)),
+    Column("reject_reason", Text),
+    # The entities that it is about: `[{entity_id, kind}]`.
+    Column("links", Json),
+    Column("proposed_at", Instant, nullable=False),
+    Column("decided_at", Instant),
+    Column("executed_at", Instant),
+    Index("ix_substrate_action_ledger_proposed_at", "organisation_id", "proposed_at"),
+    Index("ix_substrate_action_ledger_status", "organisation_id", "status", "proposed_at"),
+    Index("ix_substrate_action_ledger_capability", "organisation_id", "capability", "executed_at"),
+)
+_HAS_KEY = action_ledger.c.idempotency_key.is_not(None)
+Index(
+    "uq_substrate_action_ledger_idempotency_key",
+    action_ledger.c.organisation_id,
+    action_ledger.c.idempotency_key,
+    unique=True,
+    sqlite_where=_HAS_KEY,
+    postgresql_where=_HAS_KEY,
+)
+
+entities = substrate_table(
+    "entities",
+    Column("type", String(20), nullable=False),
+    Column("display_name", String(500)),
+    # The display name as searches compare it: without case, accents and look-alike forms.
+    Column("search_name", String(500), nullable=False),
+    Column("primary_email", String(250)),
+    Column("canonical_keys", Json),
+    Column("linked_app_user_id", String(36)),
+    Column("linked_app_id", String(36)),
+    Column("attrs", Json, nullable=False),
+    Column("created_by_entity_id", _ID),
+    Column("created_by_kind", String(10)),
+    # The entity that this one was merged into. Such a row is an alias: it is in no list, and its keys find the other.
+    Column("merged_into", _ID),
+    *_provenance(),
+    Index("ix_substrate_entities_updated_at", "organisation_id", "updated_at"),
+    Index("ix_substrate_entities_merged_into", "organisation_id", "merged_into"),
+)
+_IS_LIVE = text("primary_email IS NOT NULL AND merged_into IS NULL")
+Index(
+    "uq_substrate_entities_primary_email",
+    entities.c.organisation_id,
+    entities.c.primary_email,
+    unique=True,
+    sqlite_where=_IS_LIVE,
+    postgresql_where=_IS_LIVE,
+)
+
+entity_keys = Table(
+    "substrate_entity_keys",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    Column("entity_id", _ID, primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("type", String(20), nullable=False),
+    Column("value", String(300), nullable=False),
+    Index("ix_substrate_entity_keys_value", "organisation_id", "name", "value"),
+)
+"""The canonical keys of entities one by one, by which an upsert finds them."""
+
+decisions = substrate_table(
+    "decisions",
+    Column("title", String(500), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("rationale", Text),
+    Column("salience", String(20), nullable=False),
+    # `active`, `superseded`, `reversed` or `expired`.
+    Column("status", String(20), nullable=False),
+    Column("supersedes", _ID),
+    Column("source_artifact_id", _ID),
+    # Of a principle that the policy holds actions to: to which, and what it says.
+    Column("applies_to", Json),
+    Column("constraint_spec", Json),
+    Column("retire_reason", Text),
+    *_provenance(),
+    Index("ix_substrate_decisions_kind", "organisation_id", "kind", "status"),
+    Index("ix_substrate_decisions_source_artifact_id", "organisation_id", "source_artifact_id"),
+)
+
+commitments = substrate_table(
+    "commitments",
+    Column("description", Text, nullable=False),
+    Column("status", String(20), nullable=False),
+    # The id of an entity, or its name in plain words.
+    Column("from_entity", String(500)),
+    Column("to_entity", String(500)),
+    Column("amount", Float),
+    Column("unit", String(50)),
+    Column("due_at", Instant),
+    Column("source_artifact_id", _ID),
+    Column("attrs", Json, nullable=False),
+    *_provenance(),
+    Index("ix_substrate_commitments_status", "organisation_id", "status", "due_at"),
+    Index("ix_substrate_commitments_source_artifact_id", "organisation_id", "source_artifact_id"),
+)
+
+learnings = substrate_table(
+    "learnings",
+    Column("title", String(500), nullable=False),
+    Column("description", Text, nullable=False),
+    Column("resolution_taken", Text),
+    Column("related_decision_id", _ID),
+    Column("source_artifact_id", _ID),
+    *_provenance(),
+    Index("ix_substrate_learnings_source_artifact_id", "organisation_id", "source_artifact_id"),
+)
+
+source_artifacts = substrate_table(
+    "source_artifacts",
+    Column("kind", String(100), nullable=False),
+    Column("external_system", String(100)),
+    Column("external_id", String(300)),
+    Column("title", String(500), nullable=False),
+    Column("summary", Text),
+    Column("content", Text),
+    Column("storage_object_id", String(100)),
+    Column("url", String(2000)),
+    Column("links", Json),
+    Column("attrs", Json, nullable=False),
+    Column("source_app_id", String(36)),
+    *_provenance(),
+    Index("ix_substrate_source_artifacts_updated_at", "organisation_id", "updated_at"),
+)
+_HAS_EXTERNAL = source_artifacts.c.external_id.is_not(None)
+Index(
+    "uq_substrate_source_artifacts_external_id",
+    source_artifacts.c.organisation_id,
+    source_artifacts.c.external_system,
+    source_artifacts.c.external_id,
+    unique=True,
+    sqlite_where=_HAS_EXTERNAL,
+    postgresql_where=_HAS_EXTERNAL,
+)
+
+memory = Table(
+    "substrate_memory",
+    metadata,
+    # One number for each row of all organisations, by which the full-text index of SQLite names it.
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False),
+    Column("id", _ID, nullable=False),
+    # `decision`, `commitment`, `learning` or `source_artifact`.
+    Column("kind", String(20), nullable=False),
+    Column("title", String(500), nullable=False),
+    Column("body_text", Text, nullable=False),
+    # The words of title, text and content as the full-text index has them, separated by spaces.
+    Column("words", Text, nullable=False),
+    Column("status", String(20)),
+    Column("supersedes", _ID),
+    Column("source_artifact_id", _ID),
+    Column("from_strangers", Boolean, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Index("uq_substrate_memory_id", "organisation_id", "id", unique=True),
+    Index("ix_substrate_memory_updated_at", "organisation_id", "updated_at"),
+    Index("ix_substrate_memory_source_artifact_id", "organisation_id", "source_artifact_id"),
+)
+"""What is remembered, of all four kinds: one row for each row of their tables, and made from it."""
+
+policy_conflicts = substrate_table(
+    "policy_conflicts",
+    Column("action_id", _ID, nullable=False),
+    Column("principle_id", _ID, nullable=False),
+    Column("constraint_type", String(30), nullable=False),
+    Column("message", String(500), nullable=False),
+    # `open` or `resolved`.
+    Column("status", String(20), nullable=False),
+    Column("resolution", String(30)),
+    Column("reason", Text),
+    Column("resolved_by", String(100)),
+    Column("resolved_at", Instant),
+    Index("ix_substrate_policy_conflicts_action_id", "organisation_id", "action_id"),
+)
+
+snapshots = Table(
+    "substrate_snapshots",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    Column("snapshot_date", Date, primary_key=True),
+    Column("counts", Json, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+"""How many things of each kind there were on a day."""

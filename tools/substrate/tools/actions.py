@@ -1,0 +1,189 @@
+"""/actions: propose, list, read, approve and reject actions."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import select
+
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.call import Call
+from baobab.tools.core.secret import NotSecret
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import JsonObject, Moment, Text
+from baobab.tools.substrate import proposals, tables
+from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, proposer_of, require_person
+from baobab.tools.substrate.capabilities import fields
+from baobab.tools.substrate.errors import (
+    OF_CAPABILITIES,
+    ActionNotFound,
+    AgentsDoNotDecide,
+    InvalidPayload,
+    SkipNotAllowed,
+    UnknownCapability,
+    WrongStatus,
+)
+from baobab.tools.substrate.ledger import open_ledger
+from baobab.tools.substrate.schemas import Action, Actions, Proposal
+from baobab.tools.substrate.toolset import substrate
+
+_rows = tables.action_ledger
+CapabilityName = Annotated[str, Text(60, min_length=1)]
+IdempotencyKey = Annotated[str, Text(200, min_length=1), NotSecret("a name of the caller's own")]
+ActionId = Annotated[fields.ActionId, Field(description="The action.", examples=["act_01KAVF3T9GQZ8RT3Q0M5W9YB7C"])]
+Status = Literal["proposed", "executed", "rejected", "failed", "reverted"]
+TriggerContext = Annotated[str, Text(2000)]
+
+
+@substrate.tool(
+    "POST /actions/propose",
+    access=CALLERS,
+    effect="write",
+    raises=(UnknownCapability, InvalidPayload, SkipNotAllowed, *OF_CAPABILITIES),
+    rest=Rest(
+        examples={
+            "capability": "record_commitment",
+            "payload": {"description": "Send Ada the contract by Friday", "status": "confirmed"},
+        },
+        from_headers={"trigger_context": "x-platform-trigger-context"},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "remember, record a decision, commitment, promise, learning, note for later, save to memory, contact, "
+            "entity, undo an action, draft an email; "
+            "merken, Entscheidung festhalten, rückgängig machen; "
+            "recordar, registrar una decisión, deshacer"
+        )
+    ),
+)
+async def substrate_propose(
+    call: Call,
+    capability: CapabilityName,
+    payload: JsonObject,
+    idempotency_key: IdempotencyKey | None = None,
+    dangerously_skip_approval: bool = False,
+    trigger_context: TriggerContext | None = None,
+) -> Proposal:
+    """Propose an action: record a decision, change an entity, undo something. It is done at once or waits for a person.
+
+    capability: what to do, such as `record_decision`; op:substrate_capabilities lists all with their payloads.
+    payload: what the capability needs.
+    idempotency_key: a second proposal with the same key answers what became of the first, however late it comes.
+    dangerously_skip_approval: do it without approval. For owners who are signed in; principles hold all the same.
+    trigger_context: what led to it, as JSON or text; kept with the action, and for people only.
+    """
+    return await proposals.propose(
+        call.unit,
+        call.services,
+        organisation_of(call),
+        proposer_of(call, _read_context(trigger_context)),
+        capability,
+        payload,
+        idempotency_key=idempotency_key,
+        skip_approval=dangerously_skip_approval,
+    )
+
+
+@substrate.tool(
+    "GET /actions",
+    access=CALLERS,
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords="what was done, history of actions, what waits for approval, ledger; "
+        "was wurde getan, was wartet; "
+        "qué se hizo, pendientes"
+    ),
+)
+async def substrate_actions(
+    call: Call,
+    status: Status | None = None,
+    capability: CapabilityName | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    before: Moment | None = None,
+    source_app_id: Annotated[str | None, Text(36)] = None,
+    source_rule_id: Annotated[str | None, Text(64)] = None,
+) -> Actions:
+    """List actions, the latest proposed first.
+
+    status: `proposed` for those that wait.
+    capability: only those of this capability.
+    limit: how many at most.
+    before: only those proposed before this moment; the `next_before` of the page before.
+    source_app_id: only those that this app proposed.
+    source_rule_id: only those that this attention rule proposed.
+    """
+    query = select(_rows).where(_rows.c.organisation_id == organisation_of(call))
+    wanted = {"status": status, "capability": capability}
+    wanted |= {"source_app_id": source_app_id, "source_rule_id": source_rule_id}
+    for name, value in wanted.items():
+        if value is not None:
+            query = query.where(_rows.c[name] == value)
+    if before is not None:
+        query = query.where(_rows.c.proposed_at < before)
+    found: Any = (await call.execute(query.order_by(_rows.c.proposed_at.desc()).limit(limit + 1))).mappings().all()
+    page = found[:limit]
+    more = page[-1]["proposed_at"] if len(found) > limit else None
+    return {"actions": [render_action(row) for row in page], "next_before": more}
+
+
+@substrate.tool("GET /actions/{action_id}", access=CALLERS, effect="read", raises=(ActionNotFound,), taints=True)
+async def substrate_action(call: Call, action_id: ActionId) -> Action:
+    """Read one action: what was proposed, what was decided and what came of it."""
+    which = (_rows.c.organisation_id == organisation_of(call), _rows.c.id == action_id)
+    row: Any = (await call.execute(select(_rows).where(*which))).mappings().first()
+    if row is None:
+        raise ActionNotFound
+    return render_action(row)
+
+
+@substrate.tool(
+    "POST /actions/{action_id}/approve",
+    access=DECIDERS,
+    effect="write",
+    raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide),
+)
+async def substrate_approve(call: Call, action_id: ActionId) -> Action:
+    """Approve an action that waits: it is done at once. A person's tool.
+
+    Where it cannot be done any more, its status is then `failed`, and `result.error` says why.
+    """
+    require_person(call)
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        return render_action(await proposals.approve(ledger, action_id, proposers.proposer_name(call.caller)))
+
+
+@substrate.tool(
+    "POST /actions/{action_id}/reject",
+    access=DECIDERS,
+    effect="write",
+    raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide),
+)
+async def substrate_reject(call: Call, action_id: ActionId, reason: Annotated[str | None, Text(2000)] = None) -> Action:
+    """Reject an action that waits: it is never done. A person's tool.
+
+    reason: kept with the action.
+    """
+    require_person(call)
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        row = await proposals.reject(ledger, action_id, proposers.proposer_name(call.caller), reason)
+        return render_action(row)
+
+
+def render_action(row: Any) -> Action:
+    """An action as callers read it."""
+    fields_shown = {name: row[name] for name in Action.__annotations__ if name != "requires_approval_reason"}
+    waits = row["verdict"] == "requires_approval"
+    shown: Any = {**fields_shown, "requires_approval_reason": row["verdict_reason"] if waits else None}
+    return shown  # type: ignore[no-any-return]
+
+
+def _read_context(text: str | None) -> dict[str, Any] | None:
+    """What led to a proposal, as an object."""
+    if text is None:
+        return None
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"text": text}
+    return told if isinstance(told, dict) else {"text": text}

@@ -1,0 +1,67 @@
+"""/settings: how much an organisation lets its substrate do by itself."""
+
+from sqlalchemy import select, update
+
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.widening import whatever_is_given
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
+from baobab.tools.substrate.errors import AgentsDoNotDecide
+from baobab.tools.substrate.ledger import open_ledger
+from baobab.tools.substrate.schemas import Settings
+from baobab.tools.substrate.toolset import substrate
+
+
+@substrate.tool(
+    "GET /settings",
+    access=CALLERS,
+    effect="read",
+    mcp=Mcp(keywords="yolo mode, auto approve; automatisch genehmigen; aprobar automáticamente"),
+)
+async def substrate_settings(call: Call) -> Settings:
+    """Read the settings of the substrate, such as yolo mode."""
+    return await _read_settings(call)
+
+
+async def _read_settings(call: Call) -> Settings:
+    organisation_id = organisation_of(call)
+    query = select(tables.settings).where(tables.settings.c.organisation_id == organisation_id)
+    row = (await call.execute(query)).first()
+    return {
+        "yolo_mode": False if row is None else row.yolo_mode,
+        "organization_id": organisation_id,
+        "self_entity_id": None if row is None else row.self_entity_id,
+        "provisioned_at": None if row is None else row.provisioned_at,
+        "updated_at": None if row is None else row.updated_at,
+    }
+
+
+@substrate.tool(
+    "PUT /settings/yolo",
+    access=DECIDERS,
+    effect="write",
+    raises=(AgentsDoNotDecide,),
+    rest=Rest(examples={"yolo_mode": True}),
+    guard=Guard(widens={"yolo_mode": whatever_is_given}),
+    mcp=Mcp(keywords="switch yolo mode, approve everything; alles genehmigen; aprobar todo"),
+)
+async def substrate_set_yolo(call: Call, yolo_mode: bool) -> Settings:
+    """Switch yolo mode on or off. While it is on, most of what a person proposes is done without approval.
+
+    yolo_mode: what agents, apps and rules propose, and what a principle speaks against, waits all the same.
+    """
+    require_person(call)
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        ours = tables.settings.c.organisation_id == ledger.organisation_id
+        changing = update(tables.settings).where(ours)
+        await call.execute(changing.values(yolo_mode=yolo_mode, updated_at=call.now))
+    return await _read_settings(call)
+
+
+@substrate.tool("POST /provision", access=CALLERS, effect="write", mcp=Mcp(keywords="set up the substrate"))
+async def substrate_provision(call: Call) -> Settings:
+    """Set the substrate up, with the entity `self`. The first proposal does so, too; a second time changes nothing."""
+    async with open_ledger(call.unit, call.services, organisation_of(call)):
+        pass
+    return await _read_settings(call)
