@@ -11,7 +11,7 @@ from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
-from baobab.http.request import LARGE, LargeBodyParser, Request, read_form, read_object
+from baobab.http.request import LARGE, LargeBodyParser, Request, read_form, read_object, stream_body
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decode_parameter
 from baobab.tools.core.auth.callers import Anonymous, Caller
@@ -71,7 +71,9 @@ class Endpoint:
             raise UpgradeRequired(headers={"upgrade": "websocket"})
         caller, arguments = await self._read_request(request)
         context = self._build_context(request, base_url)
-        if self._takes_body:
+        if self._rest.raw_body is not None:
+            arguments[self._rest.raw_body] = stream_body(receive, request)
+        elif self._takes_body:
             body = await self._read_body(request, receive, caller, arguments, context)
             if self._rest.form:
                 body = {name: value for name, value in body.items() if name in self._rest.body_parameters}

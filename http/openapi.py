@@ -94,7 +94,9 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     ]
     if parameters:
         operation["parameters"] = parameters
-    if rest.body_parameters:
+    if rest.raw_body is not None:
+        operation["requestBody"] = _build_raw_body(properties[rest.raw_body])
+    elif rest.body_parameters:
         operation["requestBody"] = _build_body(tool, rest, required)
     return operation
 
@@ -132,6 +134,11 @@ def _build_body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
     if example:
         content["example"] = example
     return {"required": bool(needed), "content": {"application/json": content}}
+
+
+def _build_raw_body(schema: Schema) -> Schema:
+    """Describes a body of any type."""
+    return {"required": True, "content": {"application/octet-stream": {"schema": schema}}}
 
 
 def _build_responses(tool: Tool, rest: RestBinding) -> Schema:

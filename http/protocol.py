@@ -4,10 +4,7 @@ uvicorn's parser takes 8 MiB of headers, any number of Host headers and clients 
 checked before the application sees it, and refused with the platform's error format. A request that arrives in one
 piece costs one look at its header names; timers and counters start only if a piece leaves something unfinished.
 
-    class Protocol(GuardedProtocol):
-        is_upload = staticmethod(lambda method, raw_path: raw_path.startswith(b"/v1/files/"))
-
-    uvicorn.Config(app, http=Protocol)
+    uvicorn.Config(app, http=FileProtocol)
 """
 
 import asyncio
@@ -209,7 +206,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._timed = cycle
             self._upload = self.is_upload(self.scope["method"], self.scope["raw_path"])
             self._set_deadline(self.upload_idle_seconds if self._upload else self.body_seconds)
-        elif self._upload:
+        elif self._upload and not cycle.response_complete:
             self._set_deadline(self.upload_idle_seconds)
         if self.flow.read_paused:
             self._held_back = True
@@ -387,6 +384,14 @@ class GuardedProtocol(HttpToolsProtocol):
         been sent. Such time does not count.
         """
         return self.flow.read_paused or (self._is_in_body() and self.cycle.waiting_for_100_continue)
+
+
+class FileProtocol(GuardedProtocol):
+    """The protocol of the server: the bytes of files take as long as they take, as long as some arrive."""
+
+    @staticmethod
+    def is_upload(method: str, raw_path: bytes) -> bool:
+        return method in ("PUT", "PATCH") and b"/storage/" in raw_path
 
 
 def _parse_reason(error: httptools.HttpParserError) -> BaobabError:

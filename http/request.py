@@ -4,7 +4,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,6 +16,7 @@ from baobab.http.trie import PathValues
 from baobab.runtime.fair_thread_pool import FairThreadPool
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BodyTooLarge, MalformedBody
+from baobab.tools.core.stream import Body, ClientGone
 
 Scope = MutableMapping[str, Any]
 
@@ -32,10 +33,6 @@ _NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 def new_request_id() -> str:
     return f"{_PROCESS}{next(_COUNTER):x}"
-
-
-class ClientGone(Exception):
-    """The client closed the connection before its request was complete."""
 
 
 class Request:
@@ -140,6 +137,24 @@ class LargeBodyParser:
         finally:
             ended = time.monotonic()
             self._next = ended + (ended - started)
+
+
+def stream_body(receive: Any, request: Request) -> Body:
+    """Returns the body of a request, of which nothing has been read yet."""
+    content_type = request.header(b"content-type") or b""
+    size = request.content_length
+    return Body(_iterate_body(receive), None if size < 0 else size, content_type.decode("latin-1"))
+
+
+async def _iterate_body(receive: Any) -> AsyncIterator[bytes]:
+    is_complete = False
+    while not is_complete:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        is_complete = not message.get("more_body", False)
+        if chunk := message.get("body", b""):
+            yield chunk
 
 
 async def read_object(receive: Any, request: Request, max_bytes: int, parser: LargeBodyParser) -> dict[str, Any]:

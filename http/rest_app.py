@@ -14,7 +14,7 @@ from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, platform_path
 from baobab.http.open_streams import OpenStreams, StreamLimits
 from baobab.http.origins import Origins
-from baobab.http.request import ClientGone, LargeBodyParser, Request, Scope
+from baobab.http.request import LargeBodyParser, Request, Scope
 from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, RouteTrie, decode_parameter
 from baobab.storage.database import DatabaseUnavailable
@@ -32,6 +32,7 @@ from baobab.tools.core.errors import (
     WrongHost,
 )
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.stream import ClientGone
 
 ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 

@@ -8,7 +8,8 @@ from baobab.http.answer import Headers, Send
 from baobab.tools.core.stream import Stream
 
 _STALLED_SECONDS = 60.0
-_HEADERS = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+_UNBUFFERED = (b"x-accel-buffering", b"no")
+_UNCACHED = (b"cache-control", b"no-store")
 
 
 async def send_stream(
@@ -18,7 +19,9 @@ async def send_stream(
 
     stalled: seconds that a client may leave a piece unread.
     """
-    headers += ((b"content-type", stream.media_type.encode()), *_HEADERS)
+    headers += ((b"content-type", stream.media_type.encode()), _UNBUFFERED)
+    if all(name != b"cache-control" for name, _ in headers):
+        headers.append(_UNCACHED)
     loop = asyncio.get_running_loop()
     sending: float | None = None
     timer: asyncio.TimerHandle | None = None

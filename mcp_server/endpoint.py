@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.http.answer import reply_to, send_error
 from baobab.http.hosts import Addresses
-from baobab.http.request import ClientGone, Request
+from baobab.http.request import Request
 from baobab.mcp_server.batches import MOST, ResponseCapture, is_batch, render_invalid_part
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.changes import ListChanges
@@ -46,6 +46,7 @@ from baobab.tools.core.errors import (
 from baobab.tools.core.limits import CALLER_REQUESTS
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.stream import ClientGone
 
 Scope = MutableMapping[str, Any]
 

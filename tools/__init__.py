@@ -23,6 +23,7 @@ DOMAINS = (
     "suggestions",
     "mail",
     "substrate",
+    "files",
     "users",
 )
 """In the order in which catalogues show them."""

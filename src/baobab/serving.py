@@ -16,7 +16,7 @@ import uvloop
 from uvicorn.supervisors import Multiprocess
 
 from baobab import __version__, server
-from baobab.http.protocol import GuardedProtocol
+from baobab.http.protocol import FileProtocol
 from baobab.http.websockets import MOST_BYTES, QuietSocketProtocol
 from baobab.logs import configure
 from baobab.mcp_server.client_setup import render_client_lines
@@ -150,7 +150,7 @@ async def _run_first_start(asgi_server: "server.Server") -> None:
 
 def _uvicorn_options(settings: Settings) -> dict[str, Any]:
     return {
-        "http": GuardedProtocol,
+        "http": FileProtocol,
         "ws": QuietSocketProtocol,
         "ws_max_size": MOST_BYTES,
         "loop": "uvloop",

@@ -62,6 +62,7 @@ _CAPS = {
     "KV operations a second": "kv_ops_per_second",
     "KV bytes": "kv_bytes",
     "KV keys": "kv_keys",
+    "bytes of files": "file_bytes",
     "agents": "agents",
     "bytes of their graphs": "agent_bytes",
     "tool servers": "tool_servers",

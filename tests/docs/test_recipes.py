@@ -19,8 +19,9 @@ from tests.docs.shell import check_order, run_shell, set_variables
 from tests.docs.test_first_steps import wait_until_it_answers
 from tests.ports import free_port
 
-REFUSED, LEAKED, PUBLIC, BUDGETS = (
-    (ROOT / "docs" / page).read_text() for page in ("refused.md", "leaked-key.md", "public-page.md", "try-budgets.md")
+REFUSED, LEAKED, PUBLIC, BUDGETS, FILES = (
+    (ROOT / "docs" / page).read_text()
+    for page in ("refused.md", "leaked-key.md", "public-page.md", "try-budgets.md", "files.md")
 )
 
 
@@ -188,3 +189,11 @@ def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess
     check_order(printed, '"spent_usd":0.1005', '"model":"shop/parrot"')
     with open_client(server, server.key) as calls:
         assert not calls.get("/dashboard/billing/budgets").json()["budgets"]
+
+
+def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
+    _, variables = keep_variables(server)
+    upload, inline, settings = find_blocks(FILES, "sh")
+    # The server names the address that it was started with, as it does behind a proxy.
+    commands = f"cd {tmp_path}\n{variables}{upload}{inline}{settings}"
+    check_order(run_shell(commands), "Baobabs store water.", "today.md", "Baobabs store water.", '"maxFileSizeMb":50')

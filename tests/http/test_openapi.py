@@ -94,9 +94,10 @@ async def test_path_parameters_are_those_of_the_path(document: Any) -> None:
 
 async def test_bodies_are_closed_objects_whose_fields_are_described(document: Any) -> None:
     for _, path, operation in iterate_operations(document):
-        if "requestBody" not in operation:
+        body = operation.get("requestBody")
+        # The bytes of a file are no object.
+        if body is None or "application/octet-stream" in body["content"]:
             continue
-        body = operation["requestBody"]
         schema = body["content"]["application/json"]["schema"]
         assert schema["additionalProperties"] is False, path
         assert body["required"] is bool(schema.get("required")), path
@@ -176,7 +177,7 @@ async def test_operations_whose_body_has_required_fields_show_an_example(documen
         operation["operationId"]
         for *_, operation in iterate_operations(document)
         if operation.get("requestBody", {}).get("required")
-        and "example" not in operation["requestBody"]["content"]["application/json"]
+        and "example" not in operation["requestBody"]["content"].get("application/json", {"example": "bytes"})
     ]
     assert set(without) <= {"organisations_set_role"}
 
@@ -215,6 +216,8 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
         headers = ada.headers if name.startswith(by_account) else baobab.owner
         answer = await baobab.client.request(method, filled, content=text, headers=headers)
         assert answer.is_success, f"{name}: {answer.text}"
+        if name == "config_pause":
+            await baobab.client.patch(filled, json={"paused": False}, headers=headers)
         assert str(answer.status_code) in operation["responses"], name
         tried += 1
     assert tried >= 25

@@ -221,7 +221,7 @@ async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Instal
     assert (preflight.status, preflight.content) == (204, b"")
     assert preflight.headers[CORS] == origin
     assert preflight.headers["access-control-allow-credentials"] == "true"
-    assert preflight.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+    assert preflight.headers["access-control-allow-methods"] == "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
     allowed = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
     assert {"content-type", "authorization", "x-organization-id", "x-platform-as-user", "apikey"} <= allowed
     for method, path, status in [

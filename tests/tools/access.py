@@ -162,6 +162,8 @@ class World:
         if tool in ("config_secure", "config_access_mode"):
             path = f"/v1/{self.app}/config/access-mode"
             await self.request("PATCH", path, self.owner.headers, access_mode="public")
+        if tool == "config_pause":
+            await self.request("PATCH", f"/v1/{self.app}/config/pause", self.owner.headers, paused=False)
         # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
         # 302: to a provider's sign-in. 400: back from one, by a browser that has not begun there.
         if answer.status_code == 302 or (tool.startswith("auth_oauth_callback") and answer.status_code == 400):

@@ -35,6 +35,8 @@ class RestBinding:
     """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
     repeats: frozenset[str] = frozenset()
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
+    raw_body: str | None = None
+    """The parameter that gets the body as its bytes arrive, a `Body` (tools/core/stream.py)."""
     also: tuple[str, ...] = ()
     """Further paths of the same parameters, which no document names: some clients write a part of a path themselves."""
 

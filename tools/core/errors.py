@@ -336,6 +336,16 @@ class Unavailable(BaobabError):
         super().__init__(message, retry_after=retry_after)
 
 
+class AppPaused(BaobabError):
+    code = "APP_PAUSED"
+    status = 503
+    summary = "The app is paused."
+    remediation = "Wait until those who run the app resume it, with op:config_pause."
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(details={"paused_reason": reason}, retry_after=60)
+
+
 class AppMigrating(Unavailable):
     code = "app_migrating"
     summary = "The app is being moved to another region; until it is there, its data can be read and not written."

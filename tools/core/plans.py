@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Plan:
     """Caps of one plan. Those of apps, requests, keys and values are the contract's (document 4, A4, B5 and F1).
 
+    file_bytes: the most that an app may be set to keep in files.
     apps, api_keys, model_servers and audit_rows: of one organisation. The others are for each app; agent_bytes are
     those of its agents' graphs.
     """
@@ -16,6 +17,7 @@ class Plan:
     kv_ops_per_second: int | None
     kv_bytes: int | None
     kv_keys: int | None
+    file_bytes: int | None = None
     apps: int | None = None
     agents: int | None = None
     agent_bytes: int | None = None
@@ -36,6 +38,7 @@ PLANS = {
             kv_ops_per_second=50,
             kv_bytes=10 * MB,
             kv_keys=100_000,
+            file_bytes=GB,
             apps=1,
             agents=50,
             agent_bytes=10 * MB,
@@ -50,6 +53,7 @@ PLANS = {
             kv_ops_per_second=1000,
             kv_bytes=GB,
             kv_keys=1_000_000,
+            file_bytes=50 * GB,
             apps=3,
             agents=500,
             agent_bytes=100 * MB,
@@ -64,6 +68,7 @@ PLANS = {
             kv_ops_per_second=1000,
             kv_bytes=GB,
             kv_keys=1_000_000,
+            file_bytes=100 * GB,
             apps=10,
             agents=500,
             agent_bytes=100 * MB,

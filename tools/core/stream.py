@@ -1,7 +1,12 @@
-"""Streams: results that come piece by piece, over doors that can pass them on."""
+"""Streams: results that go out piece by piece, and bodies that come in so, over doors that can pass them on."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +19,31 @@ class Stream:
     """What it tells about, such as a run, where it may stay open for long: then there are bounds of how many are open,
     and whoever reads it is asked for the right to it again and again.
     """
+    is_part: bool = False
+    """Whether it is only the part that was asked for of something larger."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a request as its bytes arrive, for tools that take a file instead of JSON.
+
+    `chunks` may be read once. It raises ClientGone where the connection breaks before the body is complete.
+    """
+
+    chunks: AsyncIterator[bytes]
+    size: int | None
+    """Bytes that the client has announced; None if it has not."""
+    content_type: str
+    """As it was sent; empty if it was not."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.is_instance_schema(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "format": "binary", "maxLength": 2**40}

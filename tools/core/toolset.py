@@ -46,6 +46,7 @@ class Rest:
     also: further paths below the family's base, for clients that write a part of the path themselves.
     form: browsers come here from other sites: a body may be a form, fields and parameters that are not known are left
     out, and the origin of the page is not looked at.
+    raw_body: the parameter of the type `Body` that gets the body as it arrives, of any type and length.
     socket: its result is a Stream, whose pieces are the frames of a WebSocket.
     examples: of fields of the body, by name.
     """
@@ -60,6 +61,7 @@ class Rest:
     repeats: Sequence[str] = ()
     also: Sequence[str] = ()
     form: bool = False
+    raw_body: str | None = None
     socket: bool = False
     examples: Mapping[str, Any] = field(default_factory=dict)
 
@@ -371,7 +373,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
     in_path = tuple(m[1] for m in _PARAMETER.finditer(path))
     # On the wire a parameter has its alias, where it has one (`from` cannot be a name in Python).
     known = tuple(info.alias or name for name, info in arguments.model_fields.items())
-    for parameter in (*in_path, *rest.query):
+    for parameter in (*in_path, *rest.query, *filter(None, [rest.raw_body])):
         if parameter not in known:
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
     # What a header gives, whoever sends a browser here with a form or a query must not.
@@ -388,7 +390,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         statuses=tuple(rest.statuses) if callable(status) or rest.statuses else (status,),
         path_parameters=in_path,
         query_parameters=in_query,
-        body_parameters=tuple(p for p in others if p not in in_query),
+        body_parameters=tuple(p for p in others if p not in in_query and p != rest.raw_body),
         media_type=rest.media_type,
         max_body=rest.max_body,
         headers=rest.headers,
@@ -396,5 +398,6 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         form=rest.form,
         socket=rest.socket,
         repeats=frozenset(rest.repeats),
+        raw_body=rest.raw_body,
         also=tuple(base + path for path in rest.also),
     )

@@ -1,6 +1,7 @@
 """The directory: what every call needs to know of apps, keys and members, cached in memory."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -41,6 +42,8 @@ class App:
     """How long the access tokens of the app's users live."""
     session_days: int
     """How long a session of a user lives after its last refresh."""
+    storage_config: Mapping[str, Any]
+    """How its files are stored (PATCH config/storage)."""
     user_tools: frozenset[str] = frozenset()
     """The tools that its users may call over MCP. While there are none, users cannot sign in over MCP."""
 
@@ -145,6 +148,7 @@ class Directory:
             plan=PLANS[row.plan],
             access_token_seconds=_TOKEN_SECONDS[row.jwt_config.get("accessTokenTtl", "1h")],
             session_days=row.jwt_config.get("refreshTokenTtlDays", 7),
+            storage_config=row.storage_config,
             user_tools=frozenset(row.user_tools),
         )
 

@@ -1,0 +1,52 @@
+"""Who may call the tools of files, and with which arguments (tests/tools/access.py)."""
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.tools.access import PUBLIC, Caller, World
+
+USERS = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
+"""Those who run the app, and its users: files of their own, which the arguments below make."""
+
+POLICY = {
+    "files_upload": USERS,
+    "files_list": USERS,
+    "files_download": USERS,
+    "files_delete": USERS,
+    "files_put": USERS,
+    "files_read": USERS,
+    # The signed address is what counts.
+    "files_store": PUBLIC,
+    "files_content": PUBLIC,
+}
+
+
+async def _make_file(world: World, caller: Caller) -> dict[str, Any]:
+    """A file that the caller may see, if it may see any."""
+    by = world.callers["user" if caller.name == "user" else "owner"].headers
+    body = {"filename": "a.txt", "contentType": "text/plain", "content": "hello"}
+    made = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
+    return {"app_id": world.app, "object_id": made["id"]}
+
+
+for_files_download = for_files_delete = for_files_read = _make_file
+
+
+async def for_files_content(world: World, caller: Caller) -> dict[str, Any]:
+    made = await _make_file(world, caller)
+    by = world.callers["user" if caller.name == "user" else "owner"].headers
+    path = f"/storage/{world.app}/download/{made['object_id']}"
+    answer = await world.baobab.client.get(path, headers=by)
+    return {**made, **_read_query(answer.json()["downloadUrl"])}
+
+
+async def for_files_store(world: World, caller: Caller) -> dict[str, Any]:
+    # The matrix sends an empty object as the body, and no type.
+    body = {"filename": "a.bin", "contentType": "application/octet-stream", "sizeBytes": len("{}")}
+    by = world.callers["owner"].headers
+    made = await world.request("POST", f"/storage/{world.app}/upload", by, **body)
+    return {"app_id": world.app, "object_id": made["objectId"], **_read_query(made["uploadUrl"])}
+
+
+def _read_query(url: str) -> dict[str, Any]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}

@@ -1,0 +1,92 @@
+"""An installation for each module, with a clock that stands still; its tests use apps of their own."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from baobab.storage.objects.store import ObjectStore
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import open_installation
+
+ANN, BEN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+
+
+@dataclass
+class FilesApp:
+    """An app, and the calls of its owner or of a user of it."""
+
+    baobab: Baobab
+    clock: FixedClock
+    id: str
+
+    async def headers(self, user: str | None) -> dict[str, str]:
+        return self.baobab.owner if user is None else await self.baobab.user_headers(self.id, user)
+
+    async def request(self, method: str, path: str, user: str | None = None, **options: Any) -> httpx.Response:
+        path = f"/storage/{self.id}{path}"
+        return await self.baobab.client.request(method, path, headers=await self.headers(user), **options)
+
+    async def announce(self, size: int, user: str | None = None, **fields: Any) -> httpx.Response:
+        body = {"filename": "a.bin", "contentType": "application/octet-stream", "sizeBytes": size, **fields}
+        return await self.request("POST", "/upload", user, json=body)
+
+    async def send(self, url: str, content: Any, content_type: str = "application/octet-stream") -> httpx.Response:
+        return await self.baobab.client.put(url, content=content, headers={"content-type": content_type})
+
+    async def store(self, content: bytes, user: str | None = None, **fields: Any) -> str:
+        """Uploads a file and returns its id."""
+        announced = (await self.announce(len(content), user, **fields)).json()
+        content_type = fields.get("contentType", "application/octet-stream")
+        stored = await self.send(announced["uploadUrl"], content, content_type)
+        assert stored.status_code == 200, stored.text
+        return str(announced["objectId"])
+
+    async def fetch(self, file_id: str, user: str | None = None, **headers: str) -> httpx.Response:
+        """Downloads a file, or answers why its address is not given."""
+        answer = await self.request("GET", f"/download/{file_id}", user)
+        if answer.status_code != 200:
+            return answer
+        return await self.baobab.client.get(answer.json()["downloadUrl"], headers=headers)
+
+    async def list_ids(self, user: str | None = None, query: str = "") -> list[str]:
+        return [row["id"] for row in (await self.request("GET", f"/objects{query}", user)).json()]
+
+    async def set_storage(self, **settings: Any) -> None:
+        path = f"/v1/{self.id}/config/storage"
+        changed = await self.baobab.client.patch(path, json=settings, headers=self.baobab.owner)
+        assert changed.status_code == 200, changed.text
+
+    async def read_usage(self) -> dict[str, Any]:
+        """What an upload answers about the app's files; it takes itself back."""
+        announced = (await self.announce(0)).json()
+        assert (await self.request("DELETE", f"/{announced['objectId']}")).status_code == 204
+        usage: dict[str, Any] = announced["_meta"]["resource_info"]
+        return usage
+
+    @property
+    def objects(self) -> ObjectStore:
+        return self.baobab.application.services.regions["local"].objects
+
+    async def read_keys(self) -> list[str]:
+        return list(await self.objects.list(f"{self.id}/", "", 1000))
+
+
+@pytest.fixture(scope="module")
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_baobab(tmp_path_factory: pytest.TempPathFactory, clock: FixedClock) -> AsyncIterator[Baobab]:
+    async with open_installation(tmp_path_factory.mktemp("files"), clock=clock) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def app(shared_baobab: Baobab, clock: FixedClock) -> FilesApp:
+    return FilesApp(shared_baobab, clock, await shared_baobab.create_app())

@@ -1,0 +1,101 @@
+"""Addresses of files: good for one thing, one file, one type, one length, and a while."""
+
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from tests.tools.files.conftest import ANN, FilesApp
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def change(url: str, **changes: Any) -> str:
+    parts = urlsplit(url)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()} | changes
+    return parts._replace(query=urlencode({name: value for name, value in query.items() if value is not None})).geturl()
+
+
+async def test_an_upload_address_that_was_changed_in_any_part_is_refused(app: FilesApp) -> None:
+    url = (await app.announce(5, ANN)).json()["uploadUrl"]
+    other = await app.baobab.create_app()
+    other_file = (await app.announce(5, ANN)).json()["objectId"]
+    own_file = urlsplit(url).path.rpartition("/")[2]
+    expires = int(parse_qs(urlsplit(url).query)["expires"][0])
+    forged = [
+        change(url, expires=expires + 1),
+        change(url, expires=None),
+        change(url, size=6),
+        change(url, size=None),
+        change(url, type="text/html"),
+        change(url, signature="A" * 43),
+        change(url, signature=""),
+        change(url, signature=None),
+        change(url, signature="é"),
+        url.replace(app.id, other),
+        url.replace(own_file, other_file),
+    ]
+    for address in forged:
+        refused = await app.send(address, b"hello")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FILE_URL_INVALID"), address
+    # One that opens an upload opens no download, and the other way round.
+    read = await app.baobab.client.get(change(url, type=None, size=None))
+    assert (read.status_code, read.json()["error"]["code"]) == (403, "FILE_URL_INVALID")
+    assert (await app.send(url, b"hello")).status_code == 200
+    download = (await app.request("GET", f"/download/{own_file}")).json()["downloadUrl"]
+    assert (await app.send(download, b"hello")).status_code == 403
+    assert (await app.baobab.client.get(download.replace(own_file, other_file))).status_code == 403
+    assert (await app.baobab.client.get(download.replace(app.id, other))).status_code == 403
+
+
+async def test_addresses_expire(app: FilesApp) -> None:
+    upload = (await app.announce(1)).json()["uploadUrl"]
+    file_id = await app.store(b"x")
+    download = (await app.request("GET", f"/download/{file_id}")).json()["downloadUrl"]
+    app.clock.advance(299)
+    assert (await app.baobab.client.get(download)).status_code == 200
+    app.clock.advance(1)
+    refused = await app.send(upload, b"x")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FILE_URL_EXPIRED")
+    app.clock.advance(3299)
+    assert (await app.baobab.client.get(download)).status_code == 200
+    app.clock.advance(1)
+    assert (await app.baobab.client.get(download)).status_code == 403
+
+
+@pytest.mark.parametrize("content", [b"", b"four", b"longer"])
+async def test_a_body_of_another_length_is_refused_and_leaves_nothing(app: FilesApp, content: bytes) -> None:
+    async def in_chunks() -> Any:
+        yield content
+
+    announced = (await app.announce(5)).json()
+    for body in (content, in_chunks()):
+        refused = await app.send(announced["uploadUrl"], body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+    assert await app.read_keys() == []
+    # It is still good for what was announced.
+    assert (await app.send(announced["uploadUrl"], b"hello")).status_code == 200
+
+
+async def test_a_body_of_another_type_is_refused(app: FilesApp) -> None:
+    url = (await app.announce(5, contentType="Image/PNG; a=b")).json()["uploadUrl"]
+    for content_type in ("text/html", "image/png", ""):
+        refused = await app.send(url, b"hello", content_type)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
+    assert (await app.send(url, b"hello", "image/png;a=b")).status_code == 200
+
+
+async def test_an_address_stores_bytes_once(app: FilesApp) -> None:
+    announced = (await app.announce(5)).json()
+    assert (await app.send(announced["uploadUrl"], b"first")).status_code == 200
+    replayed = await app.send(announced["uploadUrl"], b"other")
+    assert (replayed.status_code, replayed.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
+    assert (await app.fetch(announced["objectId"])).content == b"first"
+    assert len(await app.read_keys()) == 1
+
+
+async def test_the_address_of_a_deleted_upload_stores_nothing(app: FilesApp) -> None:
+    announced = (await app.announce(5)).json()
+    assert (await app.request("DELETE", f"/{announced['objectId']}")).status_code == 204
+    assert (await app.send(announced["uploadUrl"], b"hello")).status_code == 404
+    assert await app.read_keys() == []

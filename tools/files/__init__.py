@@ -1,0 +1,14 @@
+"""Files of an app and of its users, whose bytes are in the object store of the app's region."""
+
+from baobab.tools.files import jobs
+from baobab.tools.files.tools import content, objects, texts
+from baobab.tools.files.toolset import files
+
+TOOLSETS = (files,)
+MODULES = (
+    objects,
+    content,
+    texts,
+    jobs,
+)
+"""Importing these registers the tools and jobs of the toolset."""

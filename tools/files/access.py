@@ -1,0 +1,84 @@
+"""Who may do what with files.
+
+Accounts of the app's organisation and keys of the app see every file. A user of the app sees its own files, and may
+download those that are open to every user. What a caller may not see is answered as if it were not there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement
+
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.auth.callers import Caller, EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound, AppPaused, BaobabError
+from baobab.tools.files.errors import UrlExpired, UrlRefused
+from baobab.tools.files.signed_urls import Method, require_signature
+from baobab.tools.files.tables import files_table
+
+_columns = files_table.c
+
+
+@dataclass(frozen=True, slots=True)
+class OfRunningApp:
+    """As OfApp, while the app is not paused."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = OF_APP.description
+    raises: tuple[type[BaobabError], ...] = (*OF_APP.raises, AppPaused)
+
+    def admits(self, caller: Caller) -> bool:
+        return OF_APP.admits(caller)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        await OF_APP.authorise(call, arguments)
+        _require_running(call)
+
+
+@dataclass(frozen=True, slots=True)
+class BySignedUrl:
+    """Whoever has an address that this server has signed, with or without a credential."""
+
+    method: Method
+    anonymous: bool = True
+    credential: bool = False
+    description: str = "Whoever has the signed address; no credential."
+    raises: tuple[type[BaobabError], ...] = (AppNotFound, UrlRefused, UrlExpired, AppPaused)
+
+    def admits(self, caller: Caller) -> bool:
+        return True
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        require_signature(call, self.method, arguments)
+        _require_running(call)
+
+
+OF_RUNNING_APP = OfRunningApp()
+BY_UPLOAD_URL, BY_DOWNLOAD_URL = BySignedUrl("PUT"), BySignedUrl("GET")
+
+
+def owner_of(caller: Caller) -> str | None:
+    """Returns the user whose file a caller uploads; None for a file of the app itself."""
+    return caller.user_id if isinstance(caller, EndUser) else None
+
+
+def is_own(caller: Caller) -> list[ColumnElement[bool]]:
+    """The conditions for files that a caller may list and delete."""
+    return [_columns.user_id == caller.user_id] if isinstance(caller, EndUser) else []
+
+
+def is_readable(call: Call) -> list[ColumnElement[bool]]:
+    """The conditions for files that a caller may download."""
+    caller = call.caller
+    if not isinstance(caller, EndUser) or call.require_app().storage_config.get("publicReadEnabled", False):
+        return []
+    return [(_columns.user_id == caller.user_id) | _columns.public]
+
+
+def _require_running(call: Call) -> None:
+    app = call.require_app()
+    if app.paused:
+        raise AppPaused(app.paused_reason)

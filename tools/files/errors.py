@@ -1,0 +1,95 @@
+"""The errors of files, in the contract's codes."""
+
+from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Forbidden, InvalidType, NotFound
+
+
+class FileNotFound(NotFound):
+    """Also answered for a file that the caller may not see."""
+
+    summary = "There is no such file."
+    remediation = "List the files that you may see with op:files_list. A file is listed when its bytes have arrived."
+
+
+class ContentTypeRefused(InvalidType):
+    summary = "The app takes no files of this content type."
+    remediation = "Send a type of details.allowed_types, or add this one with op:config_storage."
+
+
+class FileTooLarge(BaobabError):
+    code = "QUOTA_FILE_SIZE_EXCEEDED"
+    status = 413
+    summary = "The file is larger than the app allows."
+    remediation = "Send a smaller file, or raise maxFileSizeMb with op:config_storage."
+
+
+class QuotaExceeded(BaobabError):
+    code = "QUOTA_STORAGE_EXCEEDED"
+    status = 402
+    summary = "The file does not fit into what the app may store."
+    remediation = "Delete files with op:files_delete, or raise storageLimitBytes with op:config_storage."
+
+
+class TooManyUploads(BaobabError):
+    code = "FILES_UPLOADS_OPEN"
+    status = 429
+    summary = "Too many uploads have been begun whose bytes have not arrived."
+    remediation = (
+        "Send the bytes of those, or wait until their addresses have expired, five minutes after they were made."
+    )
+
+
+class StoreFailed(BaobabError):
+    code = "S3_ERROR"
+    status = 502
+    summary = "The object store does not answer."
+    remediation = "Try again in a few seconds."
+
+
+class UrlRefused(Forbidden):
+    code = "FILE_URL_INVALID"
+    summary = "This address was not signed by this server for this file and method."
+    remediation = "Use the address exactly as op:files_upload or op:files_download answered it."
+
+
+class UrlExpired(Forbidden):
+    code = "FILE_URL_EXPIRED"
+    summary = "This address has expired."
+    remediation = "Ask for another one with op:files_upload or op:files_download."
+
+
+class ContentTypeDiffers(InvalidType):
+    summary = "The Content-Type is not the one that the upload was announced with."
+    remediation = "Send the contentType of the upload as the Content-Type header, or announce another upload."
+
+
+class LengthDiffers(BadRequest):
+    summary = "The body is not as long as the upload was announced."
+    remediation = "Send exactly details.expected_bytes, or announce another upload with the right sizeBytes."
+
+
+class AlreadyStored(AlreadyExists):
+    summary = "The bytes of this file have arrived already."
+    remediation = "Nothing is left to do. Announce another upload for other bytes."
+
+
+class UploadRunning(AlreadyExists):
+    code = "FILES_UPLOAD_RUNNING"
+    summary = "Another request is sending the bytes of this file at this moment."
+    remediation = "Wait until it has ended, then read with op:files_list whether the file is there."
+
+
+class RangeNotSatisfiable(BaobabError):
+    code = "RANGE_NOT_SATISFIABLE"
+    status = 416
+    summary = "The file has no bytes in this range."
+    remediation = "Ask for a range below the size that Content-Range names."
+
+
+class NotText(InvalidType):
+    summary = "The file is not text in UTF-8."
+    remediation = "Ask for its address with op:files_download and fetch the bytes."
+
+
+class ContentInvalid(BadRequest):
+    summary = "The content is not valid base64."
+    remediation = "Encode the bytes as base64 (RFC 4648), or send text with encoding `text`."

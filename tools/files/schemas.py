@@ -1,0 +1,93 @@
+"""The arguments and answers of files."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+from typing_extensions import TypedDict
+
+from baobab.tools.core.types import NameText, Text, Uuid
+
+MOST_INLINE = 2**20
+"""The most bytes of a file that a call itself may bring."""
+MOST_READ = 64 * 1024
+"""The most bytes of a file that a call itself answers."""
+
+
+def _check_segments(filename: str) -> str:
+    if "\\" in filename or any(segment.strip() in ("", ".", "..") for segment in filename.split("/")):
+        raise ValueError("must be a name, or names with single slashes between them, without backslashes, `.` and `..`")
+    return filename
+
+
+def normalise_type(content_type: str) -> str:
+    """Writes the type in lower case, and its parameters without spaces around them."""
+    kind, *parameters = (part.strip() for part in content_type.split(";"))
+    return ";".join((kind.lower(), *parameters))
+
+
+_WORD = r"[A-Za-z0-9!#$&^_.+-]{1,100}"
+Filename = Annotated[
+    str,
+    NameText(255, min_length=1),
+    AfterValidator(_check_segments),
+    Field(description="The file's name; slashes may divide it.", examples=["photos/baobab.png"]),
+]
+ContentType = Annotated[
+    str,
+    Text(200, pattern=rf'^{_WORD}/{_WORD}(; ?{_WORD}=("[ -!#-\[\]-~]*"|{_WORD}))*$'),
+    AfterValidator(normalise_type),
+    Field(description="The MIME type, which the upload must have too.", examples=["image/png"]),
+]
+SizeBytes = Annotated[int, Field(ge=0, le=2**40, description="The exact length of the file in bytes.")]
+FileId = Annotated[Uuid, Field(description="The file: the objectId that its upload answered.")]
+
+
+class ResourceInfo(TypedDict):
+    storage_used_bytes: int
+    storage_limit_bytes: int
+    storage_used_percent: float
+    files_count: int
+
+
+class UploadMeta(TypedDict):
+    resource_info: ResourceInfo
+
+
+class Upload(TypedDict):
+    uploadUrl: Annotated[str, Field(description="Where to send the bytes, with the announced type.")]
+    objectKey: str
+    objectId: str
+    expiresIn: Annotated[int, Field(description="Seconds within which the sending must begin.")]
+    _meta: UploadMeta
+
+
+class Download(TypedDict):
+    downloadUrl: Annotated[str, Field(description="Whoever has it may read the file there until it expires.")]
+    filename: str
+    expiresIn: Annotated[int, Field(description="Seconds until the address expires.")]
+
+
+class StoredFile(TypedDict):
+    id: str
+    user_id: Annotated[str | None, Field(description="The user that it belongs to; null: the app itself.")]
+    key: str
+    filename: str
+    content_type: str
+    size_bytes: int
+    public: Annotated[bool, Field(description="Whether every signed-in user may download it.")]
+    created_at: datetime
+
+
+class FileText(TypedDict):
+    id: str
+    filename: str
+    content_type: str
+    size_bytes: int
+    text: str
+    next_offset: Annotated[int | None, Field(description="The offset of the text that follows; null at the end.")]
+
+
+Encoding = Literal["text", "base64"]
+Bytes = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
+"""A stream; or for a caller that takes none, a text that says where the bytes are."""

@@ -1,0 +1,125 @@
+"""Answers the bytes of a file so that a browser cannot be made to run what is in it."""
+
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
+from baobab.storage.objects.store import ObjectStore
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import Damaged
+from baobab.tools.core.stream import Stream
+from baobab.tools.files.errors import RangeNotSatisfiable, StoreFailed
+from baobab.tools.files.tables import build_folder
+
+HEADERS = {
+    "accept-ranges": "bytes",
+    # Also where the type is one that browsers show, and whatever an old browser makes of it: no script, no origin.
+    "content-security-policy": "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; sandbox",
+}
+
+_SHOWN = frozenset(
+    [
+        "image/png",
+        "image/jpeg",
+        "image/gif",
+        "image/webp",
+        "image/avif",
+        "audio/mpeg",
+        "audio/mp4",
+        "audio/ogg",
+        "audio/wav",
+        "audio/webm",
+        "video/mp4",
+        "video/ogg",
+        "video/webm",
+        "text/plain",
+    ]
+)
+"""The types that a browser may show in its window. None can hold a script: not SVG, HTML, XML or PDF."""
+_RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
+_UNQUOTED = re.compile(r"[^ !#-\[\]-~]")
+
+
+async def serve(call: Call, row: Any, range_: str, if_range: str, *, lifetime: int) -> Stream:
+    """Returns the bytes of a file that is stored, or the part of them that is asked for.
+
+    lifetime: seconds for which a browser may keep them. Raises RangeNotSatisfiable, StoreFailed, Damaged.
+    """
+    objects, key, size = call.stores.objects, build_folder(row.app_id, row.id) + row.stored_as, row.size_bytes
+    with translate_errors():
+        info = await objects.head(key)
+    if info is None or info.size != size:
+        raise Damaged("The bytes of this file are missing.")
+    tag = f'"{row.sha256}"'
+    part = _parse_range(range_, size) if if_range in ("", tag) else None
+    start, end = part or (0, size)
+    headers = [
+        ("content-length", str(end - start)),
+        ("etag", tag),
+        ("content-disposition", _build_disposition(row)),
+        ("cache-control", f"private, max-age={max(lifetime, 0)}, immutable"),
+    ]
+    if part is not None:
+        headers.append(("content-range", f"bytes {start}-{end - 1}/{size}"))
+    call.headers = [*(call.headers or ()), *((name.encode(), value.encode()) for name, value in headers)]
+    pieces = read_bytes(objects, key, start, end if call.context.method != "HEAD" else start)
+    return Stream(pieces, _build_media_type(row.content_type), is_part=part is not None)
+
+
+def _parse_range(text: str, size: int) -> tuple[int, int] | None:
+    """Returns the first byte and the one after the last; None for the whole file. Raises RangeNotSatisfiable.
+
+    What is not a single range of bytes is ignored, as RFC 9110 allows.
+    """
+    match = _RANGE.fullmatch(text)
+    if match is None or not (match[1] or match[2]):
+        return None
+    if match[1]:
+        start, end = int(match[1]), int(match[2]) + 1 if match[2] else size
+        if match[2] and end <= start:
+            return None
+    else:
+        start, end = max(size - int(match[2]), 0), size
+    if start >= size:
+        raise RangeNotSatisfiable(details={"size_bytes": size}, headers={"content-range": f"bytes */{size}"})
+    return start, min(end, size)
+
+
+def _build_disposition(row: Any) -> str:
+    kind = "inline" if row.content_type.partition(";")[0] in _SHOWN else "attachment"
+    name = row.filename.rpartition("/")[2]
+    plain = _UNQUOTED.sub("_", name)
+    return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _build_media_type(content_type: str) -> str:
+    # Without a charset, a browser guesses that of a text.
+    return f"{content_type};charset=utf-8" if content_type == "text/plain" else content_type
+
+
+async def read_bytes(objects: ObjectStore, key: str, start: int, end: int) -> AsyncGenerator[bytes, None]:
+    # Opened with the first piece, so that an unread stream has nothing to close.
+    if start == end:
+        return
+    with translate_errors():
+        reader = await objects.get(key, start=start, end=end)
+    if reader is None:
+        raise Damaged("The bytes of this file are missing.")
+    async with contextlib.aclosing(reader):
+        with translate_errors():
+            async for piece in reader:
+                yield piece
+
+
+@contextlib.contextmanager
+def translate_errors() -> Iterator[None]:
+    """Turns the errors of the object store into those of the contract."""
+    try:
+        yield
+    except StoreUnavailable as exc:
+        raise StoreFailed from exc
+    except ObjectDamaged as exc:
+        raise Damaged("The bytes of this file are damaged.") from exc

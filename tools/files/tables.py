@@ -1,0 +1,62 @@
+"""The rows of files, in the database of the app's region. Their bytes are in the region's object store."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, String, Table
+
+from baobab.storage.clock import Ids
+from baobab.storage.tables import Instant, metadata
+from baobab.tools.core.app_data import AppTable
+from baobab.tools.core.app_freezes import Freezes
+
+FREEZES = Freezes("files")
+
+files_table = Table(
+    "files",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    # Begins with the time at which it was made, so that the key is the order of a list.
+    Column("id", String(36), primary_key=True),
+    # The user that it belongs to; null for a file of the app itself.
+    Column("user_id", String(36)),
+    Column("filename", String(255), nullable=False),
+    Column("content_type", String(255), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    # Whether every signed-in user may download it.
+    Column("public", Boolean, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    # Until then a file without bytes holds its room in the app's quota.
+    Column("reserved_until", Instant, nullable=False),
+    # The last segment of its key in the object store, which names the attempt that stored it; null without bytes.
+    Column("stored_as", String(36)),
+    Column("sha256", String(64)),
+    Column("stored_at", Instant),
+)
+_columns = files_table.c
+PENDING = _columns.stored_at.is_(None)
+"""The condition for files without bytes."""
+Index("ix_files_app_id_user_id_id", _columns.app_id, _columns.user_id, _columns.id)
+Index("ix_files_pending", _columns.app_id, _columns.reserved_until, sqlite_where=PENDING, postgresql_where=PENDING)
+
+file_usage = Table(
+    "file_usage",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    # Of the files that have bytes: changed in the transactions that store and delete them.
+    Column("used_bytes", BigInteger, nullable=False),
+    Column("files_count", BigInteger, nullable=False),
+)
+
+APP_TABLES = (AppTable(files_table), AppTable(file_usage))
+
+
+def build_file_id(ids: Ids, now: datetime) -> str:
+    """Builds a UUID of version 7: milliseconds since 1970, then random bits."""
+    random = ids.uuid()
+    moment = f"{int(now.timestamp() * 1000):012x}"
+    return f"{moment[:8]}-{moment[8:]}-7{random[15:]}"
+
+
+def build_folder(app_id: str, file_id: str) -> str:
+    """Returns the prefix of a file's bytes in the object store. It holds nothing that a caller has chosen."""
+    return f"{app_id}/files/{file_id}/"

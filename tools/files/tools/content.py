@@ -1,0 +1,119 @@
+"""/storage/{app_id}/content/{object_id}: the bytes of a file, at signed addresses."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AlreadyExists, Damaged
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.stream import Body
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.files.access import BY_DOWNLOAD_URL, BY_UPLOAD_URL
+from baobab.tools.files.errors import (
+    AlreadyStored,
+    ContentTypeDiffers,
+    FileNotFound,
+    LengthDiffers,
+    QuotaExceeded,
+    RangeNotSatisfiable,
+    StoreFailed,
+    UploadRunning,
+)
+from baobab.tools.files.schemas import Bytes, FileId, SizeBytes, StoredFile, normalise_type
+from baobab.tools.files.serving import HEADERS, serve
+from baobab.tools.files.storing import describe, find_row, receive
+from baobab.tools.files.tables import PENDING
+from baobab.tools.files.toolset import files
+
+Expires = Annotated[int, Field(ge=0, le=2**40, description="When the address expires, in seconds since 1970.")]
+Signature = Annotated[str, Secret(100), Field(description="What makes the address valid.")]
+RangeHeader = Annotated[str, Text(200), Field(description="One range of bytes, such as `bytes=0-1023`.")]
+EntityTags = Annotated[str, Text(500), Field(description="Entity tags, as an earlier answer gave them in ETag.")]
+
+# An address counts by itself, so that nobody spends what the app's other calls need.
+_UPLOADS, _DOWNLOADS = PerAddress(600, 60, per_app=True), PerAddress(3000, 60, per_app=True)
+STORING = (FileNotFound, AlreadyStored, UploadRunning, AlreadyExists, LengthDiffers, QuotaExceeded, StoreFailed)
+
+
+@files.tool(
+    "PUT /content/{object_id}",
+    access=BY_UPLOAD_URL,
+    effect="write",
+    raises=(ContentTypeDiffers, *STORING),
+    limit=_UPLOADS,
+    audit=Audit("storage.store", category="storage", action="create", resource="file"),
+    rest=Rest(raw_body="content", query=("type", "size", "expires", "signature")),
+    mcp=Mcp(offered=False),
+)
+async def files_store(
+    call: Call,
+    app_id: AppId,
+    object_id: FileId,
+    content: Body,
+    type: Annotated[str, Text(255)] = "",
+    size: SizeBytes = 0,
+    expires: Expires = 0,
+    signature: Signature = "",
+) -> StoredFile:
+    """Send the bytes of a file to the address that op:files_upload answered, once.
+
+    The type and the length must be those that were announced. If the connection breaks before the last byte, nothing is
+    stored, and the same address can be used again until it expires.
+
+    content: the bytes.
+    type: the announced content type.
+    size: the announced length in bytes.
+    """
+    if normalise_type(content.content_type or "application/octet-stream") != type:
+        raise ContentTypeDiffers(details={"expected_type": type, "received_type": content.content_type[:200]})
+    if content.size is not None and content.size != size:
+        raise LengthDiffers(details={"expected_bytes": size, "received_bytes": content.size})
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id)
+    if row is None:
+        raise FileNotFound
+    if row.stored_at is not None:
+        raise AlreadyStored
+    await receive(call, row, content.chunks)
+    call.audit.resource_id = object_id
+    call.audit.actor, call.audit.actor_id = "signed_url", row.user_id
+    return describe(row)
+
+
+@files.tool(
+    "GET /content/{object_id}",
+    access=BY_DOWNLOAD_URL,
+    effect="read",
+    raises=(FileNotFound, RangeNotSatisfiable, StoreFailed, Damaged),
+    limit=_DOWNLOADS,
+    rest=Rest(
+        status=lambda stream: 206 if stream.is_part else 200,
+        statuses=(200, 206),
+        media_type="application/octet-stream",
+        headers=HEADERS,
+        from_headers={"range": "range", "if_range": "if-range"},
+    ),
+    mcp=Mcp(offered=False),
+)
+async def files_content(
+    call: Call,
+    app_id: AppId,
+    object_id: FileId,
+    expires: Expires = 0,
+    signature: Signature = "",
+    range: RangeHeader = "",
+    if_range: EntityTags = "",
+) -> Bytes:
+    """Read the bytes of a file at the address that op:files_download answered, whole or one range of them.
+
+    Images, sound, video and plain text may be shown by a browser; all else is saved, whatever its type says.
+    """
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, ~PENDING)
+    if row is None:
+        raise FileNotFound
+    return await serve(call, row, range, if_range, lifetime=expires - int(call.services.clock.time()))

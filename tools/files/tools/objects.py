@@ -1,0 +1,171 @@
+"""/storage/{app_id}: announce an upload, list files, ask for their addresses, delete them."""
+
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import delete, select
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId
+from baobab.tools.core.widening import one_of
+from baobab.tools.files import quota
+from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable, owner_of
+from baobab.tools.files.errors import ContentTypeRefused, FileNotFound, FileTooLarge, QuotaExceeded, TooManyUploads
+from baobab.tools.files.jobs import request_erasure
+from baobab.tools.files.schemas import ContentType, Download, FileId, Filename, SizeBytes, StoredFile, Upload
+from baobab.tools.files.signed_urls import DOWNLOAD_SECONDS, UPLOAD_SECONDS, build_download_url, build_upload_url
+from baobab.tools.files.storing import build_object_key, describe, find_row, is_file, reserve
+from baobab.tools.files.tables import FREEZES, PENDING, files_table
+from baobab.tools.files.toolset import files
+
+_columns = files_table.c
+RESERVING = (ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads)
+
+
+@files.tool(
+    "POST /upload",
+    access=OF_RUNNING_APP,
+    effect="write",
+    raises=RESERVING,
+    audit=Audit("storage.upload", category="storage", action="create", resource="file"),
+    rest=Rest(examples={"filename": "baobab.png", "contentType": "image/png", "sizeBytes": 2048}),
+    guard=Guard(widens={"public": one_of([True])}),
+    mcp=Mcp(
+        keywords=(
+            "upload, store, save a large or binary file, image, photo, video, PDF, document, attachment, presigned "
+            "URL, bucket; "
+            "Datei hochladen, Bild speichern, Anhang; "
+            "subir archivo, imagen, documento"
+        )
+    ),
+)
+async def files_upload(
+    call: Call,
+    app_id: AppId,
+    filename: Filename,
+    contentType: ContentType,
+    sizeBytes: SizeBytes,
+    public: bool = False,
+) -> Upload:
+    """Announce a file of any size, to send its bytes to the address that this answers.
+
+    The request there has the method `put`, this Content-Type and exactly this many bytes, and begins within five
+    minutes. The file is listed once they have arrived. A user's file belongs to that user; with a key of the app, the
+    file is the app's own. Up to 1 MiB is easier with op:files_put, which takes the content itself.
+
+    public: whether every signed-in user of the app may download it.
+    """
+    async with FREEZES.writing(call) as unit:
+        row, usage = await reserve(
+            call,
+            unit,
+            user_id=owner_of(call.caller),
+            filename=filename,
+            content_type=contentType,
+            size=sizeBytes,
+            public=public,
+        )
+    call.audit.resource_id = row.id
+    call.audit.data |= {"filename": filename, "size_bytes": sizeBytes, "public": public}
+    return {
+        "uploadUrl": build_upload_url(call, app_id, row.id, contentType, sizeBytes),
+        "objectKey": build_object_key(row),
+        "objectId": row.id,
+        "expiresIn": UPLOAD_SECONDS,
+        "_meta": {"resource_info": quota.describe_usage(call.require_app(), usage)},
+    }
+
+
+@files.tool(
+    "GET /objects",
+    access=OF_RUNNING_APP,
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "list, show, browse uploaded files, documents, images, storage, bucket; "
+            "Dateien auflisten, anzeigen; "
+            "listar archivos, ver documentos"
+        )
+    ),
+)
+async def files_list(
+    call: Call,
+    app_id: AppId,
+    limit: Annotated[int, Field(ge=1, le=100)] = 100,
+    cursor: FileId | None = None,
+) -> list[StoredFile]:
+    """List the files that you may see, newest first: with a key of the app all of them, as a user your own.
+
+    limit: how many at most.
+    cursor: the id of the last file of the page before, to go on after it.
+    """
+    conditions = [_columns.app_id == app_id, ~PENDING, *is_own(call.caller)]
+    if cursor is not None:
+        conditions.append(_columns.id < cursor)
+    query = select(files_table).where(*conditions).order_by(_columns.id.desc()).limit(limit)
+    async with call.reading() as execute:
+        rows = (await execute(query)).all()
+    return [describe(row) for row in rows]
+
+
+@files.tool(
+    "GET /download/{object_id}",
+    access=OF_RUNNING_APP,
+    effect="read",
+    raises=(FileNotFound,),
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "download, get, fetch, share link of a file, presigned URL, show image; "
+            "Datei herunterladen, Link; "
+            "descargar archivo, enlace"
+        )
+    ),
+)
+async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Download:
+    """Get an address at which anybody can read a file for an hour, whole or in ranges."""
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, ~PENDING, *is_readable(call))
+    if row is None:
+        raise FileNotFound
+    return {
+        "downloadUrl": build_download_url(call, app_id, object_id),
+        "filename": row.filename,
+        "expiresIn": DOWNLOAD_SECONDS,
+    }
+
+
+async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, *is_own(call.caller))
+    if row is None:
+        raise FileNotFound
+    return f"Deletes the file {escape_name(row.filename)} of {row.size_bytes} bytes for ever."
+
+
+@files.tool(
+    "DELETE /{object_id}",
+    access=OF_RUNNING_APP,
+    effect="destructive",
+    raises=(FileNotFound,),
+    audit=Audit("storage.delete", category="storage", action="delete", resource="file"),
+    rest=Rest(status=204, also=("/objects/{object_id}",)),
+    guard=Guard(preview=_preview_deletion),
+    mcp=Mcp(keywords="remove, erase a file, free space; Datei löschen, entfernen; borrar, eliminar archivo"),
+)
+async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:
+    """Delete a file for ever, or take back an upload that has not arrived. Its room is free at once."""
+    async with FREEZES.writing(call) as unit:
+        row = await find_row(unit.execute, app_id, object_id, *is_own(call.caller))
+        if row is None:
+            raise FileNotFound
+        await unit.execute(delete(files_table).where(*is_file(app_id, object_id)))
+        if row.stored_at is not None:
+            await quota.count_file(unit, app_id, -row.size_bytes, -1)
+        await request_erasure(call.services, unit, app_id, object_id, call.require_app().organisation_id)
+    call.audit.resource_id = object_id
+    call.audit.data |= {"filename": row.filename, "size_bytes": row.size_bytes}

@@ -1,0 +1,164 @@
+"""/storage/{app_id}/texts: small files as a part of the call, for models and for scripts."""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from pydantic import Field
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import Damaged
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.widening import one_of
+from baobab.tools.files.access import OF_RUNNING_APP, is_readable, owner_of
+from baobab.tools.files.errors import ContentInvalid, FileNotFound, FileTooLarge, NotText, StoreFailed
+from baobab.tools.files.schemas import (
+    MOST_INLINE,
+    MOST_READ,
+    ContentType,
+    Encoding,
+    FileId,
+    Filename,
+    FileText,
+    StoredFile,
+)
+from baobab.tools.files.serving import read_bytes
+from baobab.tools.files.storing import describe, find_row, receive, reserve
+from baobab.tools.files.tables import FREEZES, PENDING, build_folder
+from baobab.tools.files.tools.content import STORING
+from baobab.tools.files.tools.objects import RESERVING
+from baobab.tools.files.toolset import files
+
+# Base64 takes four characters for three bytes.
+_LONGEST = 4 * (MOST_INLINE // 3 + 1)
+Content = Annotated[str, Text(_LONGEST), Field(description="The content: text, or bytes as base64.")]
+
+
+@files.tool(
+    "POST /objects",
+    access=OF_RUNNING_APP,
+    effect="write",
+    raises=(*RESERVING, ContentInvalid, *STORING),
+    audit=Audit("storage.put", category="storage", action="create", resource="file"),
+    rest=Rest(
+        status=201,
+        max_body=2 * _LONGEST,
+        examples={"filename": "notes/today.md", "contentType": "text/markdown", "content": "# Today"},
+    ),
+    guard=Guard(widens={"public": one_of([True])}),
+    mcp=Mcp(
+        keywords=(
+            "write, create, save a small file, text, note, markdown, CSV, JSON, report, export; "
+            "Datei schreiben, anlegen, Text speichern; "
+            "crear, escribir, guardar archivo de texto"
+        )
+    ),
+)
+async def files_put(
+    call: Call,
+    app_id: AppId,
+    filename: Filename,
+    contentType: ContentType,
+    content: Content,
+    encoding: Encoding = "text",
+    public: bool = False,
+) -> StoredFile:
+    """Store a file of up to 1 MiB whose content is in the call. Larger ones go through op:files_upload.
+
+    encoding: `text` stores the content as UTF-8; `base64` decodes it first.
+    public: whether every signed-in user of the app may download it.
+    """
+    raw = _decode(content, encoding)
+    # Committed before the bytes are stored: whatever happens then, the sweep finds what is left of them.
+    async with call.stores.database.writing_unit(lock=app_id) as unit:
+        await FREEZES.require_thawed(unit.execute, app_id)
+        row, _ = await reserve(
+            call,
+            unit,
+            user_id=owner_of(call.caller),
+            filename=filename,
+            content_type=contentType,
+            size=len(raw),
+            public=public,
+        )
+    await receive(call, row, _iterate(raw))
+    call.audit.resource_id = row.id
+    call.audit.data |= {"filename": filename, "size_bytes": len(raw), "public": public}
+    return describe(row)
+
+
+@files.tool(
+    "GET /objects/{object_id}/text",
+    access=OF_RUNNING_APP,
+    effect="read",
+    raises=(FileNotFound, NotText, StoreFailed, Damaged),
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "read, open, show, view the content of a text file, document, CSV, markdown, JSON, log; "
+            "Datei lesen, öffnen, Inhalt anzeigen; "
+            "leer archivo, abrir, ver contenido"
+        )
+    ),
+)
+async def files_read(
+    call: Call,
+    app_id: AppId,
+    object_id: FileId,
+    offset: Annotated[int, Field(ge=0, le=2**40)] = 0,
+    limit: Annotated[int, Field(ge=4, le=MOST_READ)] = MOST_READ,
+) -> FileText:
+    """Read a text file in UTF-8, at most 64 KiB at a time.
+
+    offset: the byte at which to begin; go on with the next_offset of the part before.
+    limit: the most bytes to read.
+    """
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, ~PENDING, *is_readable(call))
+    if row is None:
+        raise FileNotFound
+    end = min(offset + limit, row.size_bytes)
+    key = build_folder(row.app_id, row.id) + row.stored_as
+    raw = b"".join([piece async for piece in read_bytes(call.stores.objects, key, min(offset, end), end)])
+    text, length = _decode_text(raw, is_end=end >= row.size_bytes)
+    following = offset + length
+    return {
+        "id": row.id,
+        "filename": row.filename,
+        "content_type": row.content_type,
+        "size_bytes": row.size_bytes,
+        "text": text,
+        "next_offset": following if following < row.size_bytes else None,
+    }
+
+
+def _decode(content: str, encoding: Encoding) -> bytes:
+    """Raises ContentInvalid, FileTooLarge."""
+    try:
+        raw = content.encode() if encoding == "text" else base64.b64decode(content, validate=True)
+    except (ValueError, binascii.Error) as exc:
+        raise ContentInvalid from exc
+    if len(raw) > MOST_INLINE:
+        raise FileTooLarge(
+            f"The content has {len(raw)} bytes; a call takes up to {MOST_INLINE}.",
+            remediation="Announce the file with op:files_upload and send its bytes to the address.",
+            details={"file_size_bytes": len(raw), "max_file_size_bytes": MOST_INLINE},
+        )
+    return raw
+
+
+async def _iterate(raw: bytes) -> AsyncIterator[bytes]:
+    yield raw
+
+
+def _decode_text(raw: bytes, *, is_end: bool) -> tuple[str, int]:
+    """Returns the text and its length in bytes, without a character that the part cuts off. Raises NotText."""
+    try:
+        return raw.decode(), len(raw)
+    except UnicodeDecodeError as exc:
+        if is_end or exc.start < len(raw) - 3 or exc.reason != "unexpected end of data":
+            raise NotText from exc
+        return raw[: exc.start].decode(), exc.start
