@@ -2,6 +2,7 @@
 
 import pkgutil
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ from baobab.http.answer import ON_STOP, reply_to
 from baobab.http.console import pages
 from baobab.http.console.cookies import Cookies, require_csrf, require_own_page
 from baobab.http.console.live import Changes, Watch
-from baobab.http.console.page import Form, Page
+from baobab.http.console.page import Feed, Form, Page
 from baobab.http.console.rendering import build_environment, render_page
 from baobab.http.console.visit import Visit
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
@@ -63,8 +64,12 @@ class Console:
         found = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]
         self._pages: list[Page] = [page for module in found for page in getattr(module, "PAGES", ())]
         self._forms: list[Form] = [form for module in found for form in getattr(module, "FORMS", ())]
-        # The inbox is first, whatever the names of the modules are.
-        self._menu = sorted((page for page in self._pages if page.menu is not None), key=lambda page: page.path != "")
+        self._feeds: list[Feed] = [feed for module in found for feed in getattr(module, "FEEDS", ())]
+        self._feeds.append(Feed("/events", self._open_changes))
+        ranked = sorted(self._pages, key=lambda page: page.rank)
+        self._menu = [page for page in ranked if page.menu is not None and not page.of_account]
+        self._account_menu = [page for page in ranked if page.menu is not None and page.of_account]
+        self._tabs = [page for page in ranked if page.tab is not None]
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
         rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)
@@ -80,8 +85,8 @@ class Console:
         if not rest_request.path.startswith("/console"):
             # An app's own host has no console.
             answer = self._render_error(RouteNotFound())
-        elif path == "/events" and request.method == "GET":
-            await self._stream(request, scope, receive, respond, rest_request)
+        elif request.method == "GET" and (feed := self._find_feed(path)) is not None:
+            await self._send_feed(feed, path, request, receive, respond, context)
             return
         else:
             answer = await self._answer(request, path, context)
@@ -131,7 +136,10 @@ class Console:
             parts = form.match(path)
             if parts is not None:
                 visit = Visit(self._registry, session, context, parts, dict(request.query_params), fields)
-                return RedirectResponse(self._prefix + await form.act(visit), 303, _HEADERS)
+                done = await form.act(visit)
+                if isinstance(done, str):
+                    return RedirectResponse(self._prefix + done, 303, _HEADERS)
+                return self._render(form.template, done, session)
         raise RouteNotFound
 
     async def _sign_in(self, request: Request, context: RequestContext) -> Response:
@@ -164,28 +172,41 @@ class Console:
         self._cookies.clear(answer)
         return answer
 
-    async def _stream(
-        self, request: Request, scope: Scope, receive: Any, respond: Any, rest_request: RestRequest
+    def _find_feed(self, path: str) -> Feed | None:
+        return next((feed for feed in self._feeds if feed.match(path) is not None), None)
+
+    async def _send_feed(
+        self, feed: Feed, path: str, request: Request, receive: Any, respond: Any, context: RequestContext
     ) -> None:
         secret = self._cookies.read(request)
+
+        async def check() -> None:
+            await find_session(self._services, secret)
+
         try:
             session = await find_session(self._services, secret)
-            context = RequestContext("console", rest_request.id, rest_request.ip)
-            own = await Visit(self._registry, session, context).list_organisations()
-            organisations = frozenset(row["id"] for row in own)
-
-            async def check() -> None:
-                await find_session(self._services, secret)
-
-            watch = Watch(organisations, session.caller.account_id)
-            pieces = stream_while_allowed(self._changes.follow(watch), check)
-            with self._streams.hold_place(session.caller, rest_request.ip, session.id):
-                scope[ON_STOP] = watch.end
-                await send_stream(Stream(pieces), 200, [], receive, respond)
+            query = dict(request.query_params)
+            if last := request.headers.get("last-event-id"):
+                query["last_event_id"] = last
+            visit = Visit(self._registry, session, context, feed.match(path) or {}, query)
+            with self._streams.hold_place(session.caller, context.ip, session.id):
+                stream = await feed.open(visit)
+                if stream.on_stop is not None:
+                    request.scope[ON_STOP] = stream.on_stop
+                headers: list[tuple[bytes, bytes]] = [(b"x-content-type-options", b"nosniff")]
+                if feed.file_name is not None:
+                    headers.append((b"content-disposition", b'attachment; filename="%s"' % feed.file_name.encode()))
+                checked = replace(stream, pieces=stream_while_allowed(stream.pieces, check))
+                await send_stream(checked, 200, headers, receive, respond)
         except BaobabError as error:
-            await Response(status_code=error.status, headers=_HEADERS)(scope, receive, respond)
+            await Response(status_code=error.status, headers=_HEADERS)(request.scope, receive, respond)
         except DatabaseUnavailable:
-            await Response(status_code=503, headers=_HEADERS)(scope, receive, respond)
+            await Response(status_code=503, headers=_HEADERS)(request.scope, receive, respond)
+
+    async def _open_changes(self, visit: Visit) -> Stream:
+        organisations = frozenset(row["id"] for row in await visit.list_organisations())
+        watch = Watch(organisations, visit.session.caller.account_id)
+        return Stream(self._changes.follow(watch), on_stop=watch.end)
 
     def _render(
         self, template: str, values: Mapping[str, Any], session: LiveSession | None = None, status: int = 200
@@ -194,6 +215,10 @@ class Console:
             "root": self._prefix,
             "session": session,
             "menu": self._menu,
+            "account_menu": self._account_menu,
+            "tabs": self._tabs,
+            "feed": "/events",
+            "base_url": self._services.options.base_url,
             "stamps": self._stamps,
             "page": None,
             "now": self._services.clock.now(),

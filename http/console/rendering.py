@@ -28,6 +28,10 @@ def build_environment() -> Environment:
         "plain_json": partial(escape_json, indent=2),
         "editable_json": partial(json.dumps, indent=2, ensure_ascii=True),
         "moment": render_moment,
+        "clock": lambda moment: f"{moment.astimezone(UTC):%H:%M:%S}",
+        "usd": say_dollars,
+        "milliseconds": say_milliseconds,
+        "state_words": lambda state: str(state).replace("_", " "),
         "iso": lambda moment: moment.astimezone(UTC).isoformat(timespec="seconds"),
     }
     environment.tests["several_lines"] = lambda text: "\n" in text or len(text) > 80
@@ -56,3 +60,15 @@ def say_duration(seconds: float) -> str:
             number = int(seconds // size)
             return f"{number} {unit}{'' if number == 1 else 's'}"
     return "less than a minute"
+
+
+def say_dollars(amount: float | str | None) -> str:
+    """An amount with at least two places, and with as many more as a small one needs."""
+    number = float(amount or 0)
+    return f"${number:,.2f}" if number == 0 or number >= 1 else f"${number:.{4 if number >= 0.01 else 6}f}"
+
+
+def say_milliseconds(milliseconds: float) -> str:
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else f"{milliseconds / 60_000:.1f} min"

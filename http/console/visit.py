@@ -1,14 +1,17 @@
 """A visit: one request to a page of the console, by somebody who is signed in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from baobab.http.open_streams import stream_while_allowed
 from baobab.tools.console.sessions import LiveSession
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.stream import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,13 @@ class Visit:
         if organisation_id is not None and caller.key_id is None:
             caller = Account(caller.account_id, organisation_id)
         return await self.registry.call(tool, arguments, caller, self.context)
+
+    async def follow(self, tool: str, /, **arguments: Any) -> Stream:
+        """Opens a stream of a tool, which ends when the person loses the right to it."""
+        found = self.registry.find(tool)
+        stream, call = await self.registry.run(found, arguments, self.session.caller, self.context)
+        assert isinstance(stream, Stream)
+        return replace(stream, pieces=stream_while_allowed(stream.pieces, partial(self.registry.recheck, call)))
 
     async def list_organisations(self) -> Sequence[Mapping[str, Any]]:
         found: Sequence[Mapping[str, Any]] = (await self.call("platform_me"))["organizations"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -180,6 +181,7 @@ class RunToolbox:
             request["response_format"] = {"type": "json_schema", "json_schema": shape}
         context = RequestContext("agent", f"{self.run.id}:{step}", base_url=self.base_url, spender=self.charges.spender)
         paying = AppKey(self.run.app_id, getattr(self.caller, "key_id", None) or self.run.agent_id)
+        began_at = time.monotonic()
         try:
             chat_tool = self.registry.find("ai_chat")
             text = LiveText(node_id, step, is_output=is_output(self.spec, node))
@@ -193,7 +195,7 @@ class RunToolbox:
             if isinstance(exc, BudgetExhausted) and exc.budget.subject == "agent":
                 raise RunFailed("daily_budget_usd", OUT_OF_BUDGET) from exc
             raise RunFailed("model_failed", exc.message, quotes=True) from exc
-        self._record_usage(answer, call, step, request["model"])
+        self._record_usage(answer, call, step, request["model"], round((time.monotonic() - began_at) * 1000))
         return ModelAnswer(_parse_message(answer))
 
     async def _run_with_waits(
@@ -277,7 +279,9 @@ class RunToolbox:
             return True
         return tainted and self.run.taint_checks and tool.effect != "read"
 
-    def _record_usage(self, answer: Mapping[str, Any], call: Call, step: int, requested_model: str | None) -> None:
+    def _record_usage(
+        self, answer: Mapping[str, Any], call: Call, step: int, requested_model: str | None, milliseconds: int
+    ) -> None:
         usage = answer.get("usage") or {}
         prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
         self.event_log.add_usage(cost=call.cost, prompt_tokens=prompt, completion_tokens=completion)
@@ -287,6 +291,7 @@ class RunToolbox:
             # As requested, with the provider's name; where the app's default was used, only the answer names it.
             "model": requested_model or answer.get("model"),
             "cost_usd": usd(call.cost),
+            "duration_ms": milliseconds,
             "step": step,
         }
         self.event_log.emit_event("llm_token_usage", payload, f"usage {step}")

@@ -1,6 +1,6 @@
 """Streams: results that go out piece by piece, and bodies that come in so, over doors that can pass them on."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ class Stream:
     """What it tells about, such as a run, where it may stay open for long: then there are bounds of how many are open,
     and whoever reads it is asked for the right to it again and again.
     """
+    on_stop: Callable[[], None] | None = None
+    """Ends it where the server is stopped; without one, it is closed as any answer that takes too long."""
     is_part: bool = False
     """Whether it is only the part that was asked for of something larger."""
 

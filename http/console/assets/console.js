@@ -31,6 +31,7 @@ async function refresh() {
 		const links = [...main().querySelectorAll("a.open")];
 		const target = (key && document.getElementById(key)?.querySelector("a")) || (id && document.getElementById(id)) || (place >= 0 && links[Math.min(place, links.length - 1)]);
 		if (target) target.focus({ preventScroll: true });
+		showText();
 		say(`Updated. ${links.length ? `${links.length} waiting.` : ""}`);
 	} catch {
 		say("The server does not answer; the page shows what was.");
@@ -79,10 +80,42 @@ document.addEventListener("submit", (event) => {
 });
 window.addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
 
+/** What the model of a run is writing; the page shows it until the step is in the timeline. */
+const writing = { step: 0, text: "" };
+
+function showText() {
+	const part = document.getElementById("live-text");
+	if (!part) return;
+	part.hidden = !writing.text;
+	part.querySelector("pre").textContent = writing.text;
+}
+
+let rests = false;
+let missed = false;
+
+/** Asks for the page again soon, and not more often than every two seconds: each page is several calls of the app. */
+function follow() {
+	if (rests) { missed = true; return; }
+	[rests, missed] = [true, false];
+	setTimeout(refresh, 100);
+	setTimeout(() => { rests = false; if (missed) follow(); }, 2000);
+}
+
 if ("live" in document.body.dataset) {
-	const source = new EventSource(`${root}/events`);
+	const source = new EventSource(document.body.dataset.live);
 	source.addEventListener("changed", refresh);
 	// Also at the first time: something may have changed since the page was made.
 	source.addEventListener("open", refresh);
 	source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) refresh(); });
+	for (const type of ["run_start", "node_start", "node_end", "tool_call_start", "tool_call_end", "run_paused", "run_resumed"]) source.addEventListener(type, follow);
+	for (const type of ["run_end", "run_failed", "run_cancelled"]) source.addEventListener(type, () => { source.close(); writing.text = ""; refresh(); });
+	source.addEventListener("llm_token_usage", () => { writing.text = ""; showText(); follow(); });
+	source.addEventListener("llm_delta", (event) => {
+		const { step, offset, text } = JSON.parse(event.data);
+		if (step !== writing.step) { writing.step = step; writing.text = ""; }
+		writing.text = [...writing.text].slice(0, offset).join("") + text;
+		showText();
+	});
 }
+
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

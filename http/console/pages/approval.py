@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from difflib import SequenceMatcher
 from typing import Any
 
+from baobab.http.console.compare import compare_texts
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_duration
 from baobab.http.console.visit import Visit
@@ -14,8 +14,6 @@ from baobab.tools.core.escaping import escape_json
 _QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
 _MOST_ALIKE = 50
 _MOST_PAGES = 10
-_LARGEST_DIFF = 4000
-"""Lines on each side, beyond which both sides stand below each other."""
 
 
 async def show_approval(visit: Visit) -> Context:
@@ -174,22 +172,6 @@ async def show_edit(visit: Visit) -> Context:
         "rows": compare_texts(escape_json(asked, indent=2), escape_json(given, indent=2)),
         "is_same": given == asked,
     }
-
-
-def compare_texts(before: str, after: str) -> list[tuple[str, str]]:
-    """The lines of two texts, each with `-`, `+` or a space before it."""
-    old, new = before.split("\n"), after.split("\n")
-    if max(len(old), len(new)) > _LARGEST_DIFF:
-        return [*(("-", line) for line in old), *(("+", line) for line in new)]
-    rows: list[tuple[str, str]] = []
-    # Without `autojunk`, which finds no common lines in long texts that repeat themselves.
-    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            rows += [(" ", line) for line in old[i:j]]
-        else:
-            rows += [("-", line) for line in old[i:j]]
-            rows += [("+", line) for line in new[k:m]]
-    return rows
 
 
 def _parse(text: str) -> Any:

@@ -65,5 +65,5 @@ async def deny_all(visit: Visit) -> str:
     return ""
 
 
-PAGES = (Page("", "Inbox", "inbox.html", show_inbox, menu="Inbox"),)
+PAGES = (Page("", "Inbox", "inbox.html", show_inbox, menu="Inbox", rank=0),)
 FORMS = (Form("/approvals/deny-all", deny_all),)

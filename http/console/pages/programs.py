@@ -24,5 +24,5 @@ async def revoke(visit: Visit) -> str:
     return "/programs"
 
 
-PAGES = (Page("/programs", "Connected programs", "programs.html", show_programs, menu="Programs"),)
+PAGES = (Page("/programs", "Connected programs", "programs.html", show_programs, menu="Programs", of_account=True),)
 FORMS = (Form("/programs/{id}/revoke", revoke),)

@@ -33,5 +33,5 @@ async def revoke(visit: Visit) -> str:
     return "/sessions"
 
 
-PAGES = (Page("/sessions", "Sessions", TEMPLATE, show_sessions, menu="Sessions"),)
+PAGES = (Page("/sessions", "Sessions", TEMPLATE, show_sessions, menu="Sessions", of_account=True),)
 FORMS = (Form("/sessions/{id}/revoke", revoke),)

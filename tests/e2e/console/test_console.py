@@ -13,7 +13,7 @@ DONE: dict[str, Any] = {"type": "end", "output_template": "{{ state }}"}
 
 def call_tool(name: str, output_key: str | None = None, **arguments: Any) -> dict[str, Any]:
     ref = {"source": "builtin", "name": name}
-    if name != "interrupt":
+    if name not in ("interrupt", "kv_exists"):
         ref["mode_override"] = "read_write"
     node: dict[str, Any] = {"type": "tool", "tool_ref": ref, "args_template": arguments}
     return node if output_key is None else {**node, "output_key": output_key}
@@ -172,10 +172,54 @@ async def test_what_others_wrote_stays_text(office: Office) -> None:
         await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
 
 
+async def make_pages_of_app(office: Office, app: str) -> list[str]:
+    """The pages of an app with an agent, of which one run has ended, one has failed and one waits."""
+    test = {"==": [{"var": "input.name"}, "fails"]}
+    nodes: dict[str, Any] = {
+        "look": call_tool("kv_exists", "seen", key="a"),
+        "again": call_tool("kv_exists", "other", key="b"),
+    }
+    nodes |= {"put": call_tool("kv_put", "had", key="c", value=1), "done": DONE}
+    graph: dict[str, Any] = {"spec_version": 1, "entry": "look", "nodes": nodes}
+    graph["edges"] = [
+        {"from": "look", "to": "again"},
+        {"from": "again", "to": "look", "when": test},
+        {"from": "again", "to": "put", "when": {"==": [{"var": "input.name"}, "waits"]}},
+        {"from": "again", "to": "done"},
+        {"from": "put", "to": "done"},
+    ]
+    graph["tools"], graph["limits"] = {"builtin": ["kv_exists", "kv_put"]}, {"max_steps": 7}
+    agent = {"name": "looker", "graph_spec": graph, "description": HOSTILE, "dedupe_window_seconds": 0}
+    await office.ask("POST", f"/v1/{app}/agents", agent)
+    runs: dict[str, str] = {}
+    for name in ("ends", "fails", "waits"):
+        body = {"input": {"name": name, "text": HOSTILE}}
+        runs[name] = (await office.ask("POST", f"/v1/{app}/agents/looker/runs", body))["run_id"]
+        await office.wait_for_run(f"/v1/{app}/agents/looker/runs/{runs[name]}", "completed", "failed", "paused")
+    of_app, of_runs = f"/console/apps/{app}", f"/console/apps/{app}/runs/looker"
+    return [
+        "/console/apps",
+        of_app,
+        f"{of_app}/runs",
+        f"{of_app}/agents",
+        f"{of_app}/agents/looker",
+        *(f"{of_runs}/{run}#{name}" for name, run in runs.items()),
+        f"{of_runs}/{runs['ends']}/fork?step=1",
+        f"{of_runs}/{runs['ends']}/compare?with={runs['fails']}",
+        f"{of_runs}/{runs['ends']}/events/1",
+    ]
+
+
+def name_page(path: str) -> str:
+    """The end of a path, for the name of a screenshot."""
+    last = path.partition("?")[0].rpartition("/")[2]
+    return last.partition("#")[2] or ("app" if last.startswith("app_") else last)
+
+
 @pytest.mark.parametrize("look", [{**DESKTOP, "color_scheme": "light"}, {**DESKTOP, "color_scheme": "dark"}, PHONE])
 async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str, Any]) -> None:
     name = f"{look['viewport']['width']}-{look['color_scheme']}"
-    app, key = await office.create_app("pages"), await office.create_asking_key("Claude on my laptop")
+    app, key = await office.create_app(f"pages-{name}"), await office.create_asking_key("Claude on my laptop")
     operations = [{"op": "set", "key": f"k{number}", "value": number} for number in range(5)]
     proposed = [
         await office.ask("PUT", f"/v1/{app}/kv/greeting", {"value": {"text": HOSTILE}}, key),
@@ -194,14 +238,15 @@ async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str,
             "/console/programs",
             "/console/sessions",
             "/console/no",
+            *await make_pages_of_app(office, app),
         ):
             await person.page.goto(path)
-            shown = "approval" if "/approvals/" in path else path.rpartition("/")[2]
+            shown = "approval" if "/approvals/" in path else name_page(path)
             await person.photograph(f"{shown}-{name}")
             await person.check_accessibility()
             assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), path
         await person.page.goto("/console")
-        await person.page.get_by_role("button", name="Deny all 2 of").first.click()
+        await person.page.get_by_role("button", name="Deny all 2 of").filter(has_text="Claude").click()
         await person.page.wait_for_url("**/console")
         for found in proposed:
             decided = await office.ask("GET", f"/v1/approvals/{found['approval_id']}")

@@ -478,3 +478,29 @@ async def test_runs_are_listed_by_pages_and_by_what_is_asked_for(app: App) -> No
     assert len((await app.ask("GET", "/agents/greeter/runs?thread_id=a&status=completed")).json()["runs"]) == 2
     assert (await app.ask("GET", f"/agents/greeter/runs?parent_run_id={listed[0]}")).json()["runs"] == []
     assert (await app.ask("GET", "/agents/greeter/runs?cursor=x")).status_code == 400
+
+
+async def test_the_runs_of_all_agents_are_listed_for_those_who_run_the_app(app: App) -> None:
+    for name in ("one", "two"):
+        await app.create_agent(name, GREET, visibility="authenticated", dedupe_window_seconds=0)
+        await app.ask("POST", f"/agents/{name}/runs", {"input": {"name": "Ada"}})
+    await app.run_due_jobs()
+    assert [run["agent"] for run in (await app.ask("GET", "/agents/_/runs")).json()["runs"]] == ["two", "one"]
+    user = await app.baobab.user_headers(app.id, "ada")
+    refused = await app.baobab.client.get(f"/v1/{app.id}/agents/_/runs", headers=user)
+    assert refused.status_code == 403
+
+
+async def test_a_run_is_read_with_the_graph_that_it_runs(app: App) -> None:
+    await app.create_agent("greeter", GREET)
+    run_id = (await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}})).json()["run_id"]
+    await app.run_due_jobs()
+    await app.ask("PATCH", "/agents/greeter", {"graph_spec": GREET | {"limits": {"max_steps": 9}}})
+    path = f"/agents/greeter/runs/{run_id}"
+    assert "graph_spec" not in (await app.ask("GET", path)).json()
+    found = (await app.ask("GET", f"{path}?with_graph=true")).json()
+    assert found["graph_spec"] == GREET
+    events = (await app.ask("GET", f"{path}/events.json")).json()["events"]
+    assert events[-1]["seq"] == found["run"]["last_seq"]
+    (usage,) = [event["payload"] for event in events if event["type"] == "llm_token_usage"]
+    assert usage["duration_ms"] >= 0

@@ -141,6 +141,7 @@ class Run(TypedDict):
     webhook_delivery: Annotated[Delivery | None, Field(description="How telling that URL went, once it was tried.")]
     idempotency_key: str | None
     payload_hash: str
+    last_seq: Annotated[int, Field(description="The seq of its latest event.")]
     created_at: datetime
     started_at: datetime | None
     paused_until: Annotated[datetime | None, Field(description="Until when a person can decide.")]
@@ -149,6 +150,7 @@ class Run(TypedDict):
 
 class OneRun(TypedDict):
     run: Run
+    graph_spec: NotRequired[Annotated[dict[str, Any], Field(description="The run's graph, if it was asked for.")]]
 
 
 class RunState(TypedDict):

@@ -35,10 +35,21 @@ from baobab.tools.agents.fields import (
     UserId,
     WebhookUrl,
 )
+from baobab.tools.agents.redaction import is_outsider
 from baobab.tools.agents.run_creation import RunRequest, start_run
 from baobab.tools.agents.run_events import list_events, stream_events
 from baobab.tools.agents.run_ownership import caller_subject, get_run_row, is_agent_available
-from baobab.tools.agents.schemas.agents import Events, Name, OneRun, Runs, RunState, RunStatus, Started, run_of
+from baobab.tools.agents.schemas.agents import (
+    Events,
+    Name,
+    NameOrNone,
+    OneRun,
+    Runs,
+    RunState,
+    RunStatus,
+    Started,
+    run_of,
+)
 from baobab.tools.agents.tools.agents import agent_meaning, describe_agent, get_agent_row
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.approvals import EditsTakeOne
@@ -131,7 +142,7 @@ async def agents_run(
 async def agents_runs_list(
     call: Call,
     app_id: AppId,
-    name: Name,
+    name: NameOrNone,
     status: RunStatus | None = None,
     thread_id: ThreadId | None = None,
     caller_user_id: UserId | None = None,
@@ -141,15 +152,20 @@ async def agents_runs_list(
 ) -> Runs:
     """List an agent's runs, newest first; a user of the app sees its own.
 
+    name: the agent; `_` for the runs of all agents, for those who run the app.
     status: only those that stand so.
     caller_user_id: only those of this user of the app.
     limit: how many at most.
     parent_run_id: only those that are steps of this run.
     """
-    agent = await get_agent_row(call, app_id, name)
-    if not is_agent_available(agent.visibility, call.caller):
-        raise NotYourRun
-    query = select(rows).where(rows.c.app_id == app_id, rows.c.agent == name)
+    query = select(rows).where(rows.c.app_id == app_id)
+    if name != "_":
+        agent = await get_agent_row(call, app_id, name)
+        if not is_agent_available(agent.visibility, call.caller):
+            raise NotYourRun
+        query = query.where(rows.c.agent == name)
+    elif is_outsider(call.caller):
+        raise NotYourRun("Only those who run the app list the runs of all agents. Name one agent.")
     if isinstance(call.caller, EndUser):
         query = query.where(rows.c.subject == caller_subject(call.caller, ""))
     wanted = {"status": status, "thread_id": thread_id, "caller_user_id": caller_user_id}
@@ -182,10 +198,16 @@ async def agents_runs_list(
         )
     ),
 )
-async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:
-    """Read a run: where it stands, what it has used, what came of it."""
+async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with_graph: bool = False) -> OneRun:
+    """Read a run: where it stands, what it has used, what came of it.
+
+    with_graph: also the graph that it runs, as the agent had it when the run was started; for those who run the app.
+    """
     row = await get_run_row(call, app_id, id, name)
-    return {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
+    answer: OneRun = {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
+    if with_graph and not is_outsider(call.caller):
+        answer["graph_spec"] = row.graph_spec
+    return answer
 
 
 async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> str:

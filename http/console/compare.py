@@ -1,0 +1,22 @@
+"""Compares texts line by line."""
+
+from difflib import SequenceMatcher
+
+_LARGEST_DIFF = 4000
+"""Lines on each side, beyond which both sides stand below each other."""
+
+
+def compare_texts(before: str, after: str) -> list[tuple[str, str]]:
+    """The lines of two texts, each with `-`, `+` or a space before it."""
+    old, new = before.split("\n"), after.split("\n")
+    if max(len(old), len(new)) > _LARGEST_DIFF:
+        return [*(("-", line) for line in old), *(("+", line) for line in new)]
+    rows: list[tuple[str, str]] = []
+    # Without `autojunk`, which finds no common lines in long texts that repeat themselves.
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            rows += [(" ", line) for line in old[i:j]]
+        else:
+            rows += [("-", line) for line in old[i:j]]
+            rows += [("+", line) for line in new[k:m]]
+    return rows

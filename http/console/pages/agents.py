@@ -1,0 +1,36 @@
+"""/console/apps/{app}/agents: the agents of an app, and one of them with its graph."""
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.graph_drawing import draw_graph
+from baobab.http.console.page import Context, Page
+from baobab.http.console.pages.runs import describe_run
+from baobab.http.console.visit import Visit
+from baobab.tools.core.escaping import escape_json
+
+_RUNS = 5
+
+
+async def show_agents(visit: Visit) -> Context:
+    app = await read_app(visit)
+    found = await visit.call("agents_list", app_id=app["id"])
+    return {"app": app, "agents": found["agents"]}
+
+
+async def show_agent(visit: Visit) -> Context:
+    app, name = await read_app(visit), visit.parts["agent"]
+    agent = (await visit.call("agents_get", app_id=app["id"], name=name))["agent"]
+    lately = await visit.call("agents_runs_list", app_id=app["id"], name=name, limit=_RUNS)
+    return {
+        "app": app,
+        "title": name,
+        "agent": agent,
+        "drawing": draw_graph(agent["graph_spec"]),
+        "graph_text": escape_json(agent["graph_spec"], indent=2),
+        "runs": [describe_run(run) for run in lately["runs"]],
+    }
+
+
+PAGES = (
+    Page("/apps/{app}/agents", "Agents", "agents.html", show_agents, tab="Agents", rank=20),
+    Page("/apps/{app}/agents/{agent}", "Agent", "agent.html", show_agent),
+)

@@ -1,0 +1,65 @@
+"""/console/apps: the apps of a person's organisations, and one of them with its settings."""
+
+from typing import Any
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+
+PATH = "/apps/{app}"
+
+
+async def show_apps(visit: Visit) -> Context:
+    """Shows the first apps of each organisation, or more of the one that the query names."""
+    wanted = visit.query.get("of")
+    found: list[dict[str, Any]] = []
+    for organisation in await visit.list_organisations():
+        if wanted is not None and organisation["id"] != wanted:
+            continue
+        asked = {} if wanted is None or "after" not in visit.query else {"cursor": visit.query["after"]}
+        page = await visit.call("apps_list", org_id=organisation["id"], limit=100, **asked)
+        found.append({"name": organisation["name"], "id": organisation["id"], **page})
+    return {"organisations": found, "address": visit.registry.services.options.base_url}
+
+
+async def create_app(visit: Visit) -> str:
+    """Makes an app in the organisation that the form names."""
+    given = {"organization_id": visit.form["of"]} if visit.form.get("of") else {}
+    made = await visit.call("apps_init", name=visit.form.get("name", "").strip(), **given)
+    return PATH.format(app=made["app_id"])
+
+
+async def show_app(visit: Visit) -> Context:
+    app = await read_app(visit)
+    address = visit.registry.services.options.base_url
+    return {"app": app, "title": app["name"], "address": f"{address}/v1/{app['id']}", "saved": "saved" in visit.query}
+
+
+async def set_access(visit: Visit) -> str:
+    mode = visit.form.get("access_mode", "")
+    await visit.call("config_access_mode", app_id=visit.parts["app"], access_mode=mode)
+    return PATH.format(**visit.parts) + "?saved=1"
+
+
+async def set_visibility(visit: Visit) -> str:
+    visibility, listed = visit.form.get("visibility", ""), "listed" in visit.form
+    await visit.call("config_visibility", app_id=visit.parts["app"], visibility=visibility, listed=listed)
+    return PATH.format(**visit.parts) + "?saved=1"
+
+
+async def pause(visit: Visit) -> str:
+    paused = visit.form.get("paused") == "yes"
+    await visit.call("config_pause", app_id=visit.parts["app"], paused=paused)
+    return PATH.format(**visit.parts) + "?saved=1"
+
+
+PAGES = (
+    Page("/apps", "Apps", "apps.html", show_apps, menu="Apps", rank=10),
+    Page(PATH, "App", "app_overview.html", show_app, tab="Overview", rank=0),
+)
+FORMS = (
+    Form("/apps/create", create_app),
+    Form(PATH + "/access-mode", set_access),
+    Form(PATH + "/visibility", set_visibility),
+    Form(PATH + "/pause", pause),
+)

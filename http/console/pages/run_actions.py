@@ -1,0 +1,115 @@
+"""What a person does with a run: cancel it, start one that goes on from a step of it, compare it with another."""
+
+import json
+from itertools import zip_longest
+from typing import Any
+from uuid import uuid4
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.compare import compare_texts
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.pages.runs import PATH, read_events, read_run
+from baobab.http.console.run_view import build_timeline, say_steps
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
+
+_COMPARED = 500
+"""The events of each run that are compared."""
+
+
+async def cancel(visit: Visit) -> str:
+    names = {"app_id": visit.parts["app"], "name": visit.parts["agent"], "id": visit.parts["run"]}
+    await visit.call("agents_runs_cancel", **names)
+    return PATH.format(**visit.parts)
+
+
+async def show_fork(visit: Visit) -> Context:
+    """Asks with what the new run goes on. Its key makes one run of a form that is sent twice."""
+    app, found = await read_app(visit), await read_run(visit)
+    step = visit.query.get("step", "")
+    return {
+        "app": app,
+        "run": found["run"],
+        "step": step if step.isdecimal() and len(step) < 4 else "",
+        "input_text": json.dumps(found["run"]["input"], indent=2, ensure_ascii=True),
+        "keys": sorted({node["output_key"] for node in found["graph_spec"]["nodes"].values() if "output_key" in node}),
+        "once": uuid4().hex,
+        "path": PATH.format(**visit.parts),
+    }
+
+
+async def fork(visit: Visit) -> str:
+    run = (await read_run(visit))["run"]
+    given: dict[str, Any] = {"idempotency_key": visit.form.get("once", "")[:64] or uuid4().hex}
+    if step := visit.form.get("step", "").strip():
+        if not step.isdecimal():
+            raise BadRequest("The step is a number.")
+        given["step"] = int(step)
+    changed = _parse_object(visit.form.get("input", ""), "input")
+    if changed is not None and changed != run["input"]:
+        given["input"] = changed
+    if state := _parse_object(visit.form.get("state", ""), "state"):
+        given["state"] = state
+    started = await visit.call("agents_runs_fork", app_id=run["app_id"], name=run["agent"], id=run["id"], **given)
+    return PATH.format(app=run["app_id"], agent=run["agent"], run=started["run_id"])
+
+
+def _parse_object(text: str, name: str) -> dict[str, Any] | None:
+    if not text.strip():
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise BadRequest(f"The {name} is not JSON.") from exc
+    if not isinstance(value, dict):
+        raise BadRequest(f"The {name} must be a JSON object.")
+    return value
+
+
+async def show_comparison(visit: Visit) -> Context:
+    """Shows the steps of two runs of an agent beside each other."""
+    app, one = await read_app(visit), await read_run(visit)
+    names = {"app_id": app["id"], "name": visit.parts["agent"]}
+    others = (await visit.call("agents_runs_list", **names, limit=50))["runs"]
+    values = {
+        "app": app,
+        "path": PATH.format(**visit.parts),
+        "run": one["run"],
+        "others": [row for row in others if row["id"] != one["run"]["id"]],
+        "other": None,
+        "rows": [],
+    }
+    if wanted := visit.query.get("with", "")[:36]:
+        other = await read_run(visit, wanted)
+        texts = [
+            "\n".join(
+                say_steps(build_timeline(await read_events(visit, each["run"], 0, _COMPARED), each["graph_spec"]))
+            )
+            for each in (one, other)
+        ]
+        values |= {"other": other["run"], "rows": _set_beside(compare_texts(*texts))}
+    return values
+
+
+def _set_beside(lines: list[tuple[str, str]]) -> list[tuple[str | None, str | None, bool]]:
+    """The lines of a comparison in two columns, and whether both are the same."""
+    rows: list[tuple[str | None, str | None, bool]] = []
+    gone: list[str] = []
+    new: list[str] = []
+    for sign, line in [*lines, (" ", "")]:
+        if sign == "-":
+            gone.append(line)
+        elif sign == "+":
+            new.append(line)
+        else:
+            rows += [(left, right, False) for left, right in zip_longest(gone, new)]
+            gone, new = [], []
+            rows.append((line, line, True))
+    return rows[:-1]
+
+
+PAGES = (
+    Page(PATH + "/fork", "Go on from a step", "fork.html", show_fork),
+    Page(PATH + "/compare", "Compare runs", "compare.html", show_comparison),
+)
+FORMS = (Form(PATH + "/cancel", cancel), Form(PATH + "/fork", fork))

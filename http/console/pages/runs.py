@@ -1,0 +1,167 @@
+"""/console/apps/{app}/runs: the runs of an app's agents, and one of them as it goes on."""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.graph_drawing import draw_graph
+from baobab.http.console.page import Context, Feed, Page
+from baobab.http.console.rendering import say_duration
+from baobab.http.console.run_view import ENDED, REMEDIES, STATUSES, build_timeline, find_states
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import RouteNotFound
+from baobab.tools.core.escaping import escape_json, escape_text
+from baobab.tools.core.stream import Stream
+
+_SHOWN = 50
+_WINDOW = 300
+"""The events that one page of a run shows."""
+_READ = 500
+PATH = "/apps/{app}/runs/{agent}/{run}"
+
+
+async def show_runs(visit: Visit) -> Context:
+    """Shows the runs of one agent, or of all."""
+    app = await read_app(visit)
+    asked = {name: visit.query[name] for name in ("agent", "status", "cursor") if visit.query.get(name)}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if name != "agent"}
+    name = asked.get("agent", "_")
+    found = await visit.call("agents_runs_list", app_id=app["id"], name=name, limit=_SHOWN, **given)
+    agents = await visit.call("agents_list", app_id=app["id"])
+    return {
+        "app": app,
+        "runs": [describe_run(row) for row in found["runs"]],
+        "following": found.get("next_cursor"),
+        "names": [agent["name"] for agent in agents["agents"]],
+        "statuses": STATUSES,
+        "asked": asked,
+    }
+
+
+def describe_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run with how long it took, or takes so far, in words."""
+    took = None
+    if run["started_at"] is not None and run["finished_at"] is not None:
+        seconds = (run["finished_at"] - run["started_at"]).total_seconds()
+        took = f"{seconds:.1f} s" if seconds < 60 else say_duration(seconds)
+    return {**run, "took": took, "has_ended": run["status"] in ENDED}
+
+
+async def read_run(visit: Visit, run_id: str | None = None) -> Mapping[str, Any]:
+    """The run that the path names, or another of its agent, with its graph."""
+    names = {"app_id": visit.parts["app"], "name": visit.parts["agent"], "id": run_id or visit.parts["run"]}
+    found: Mapping[str, Any] = await visit.call("agents_runs_get", **names, with_graph=True)
+    return found
+
+
+async def read_events(visit: Visit, run: Mapping[str, Any], since: int, limit: int = _READ) -> list[dict[str, Any]]:
+    names = {"app_id": run["app_id"], "name": run["agent"], "id": run["id"]}
+    found = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=limit)
+    events: list[dict[str, Any]] = found["events"]
+    return events
+
+
+async def show_run(visit: Visit) -> Context:
+    """Shows the newest events of a run, or those before the one that the query names."""
+    app, found = await read_app(visit), await read_run(visit)
+    run, graph = found["run"], found["graph_spec"]
+    before = visit.query.get("before", "")
+    end = min(int(before), run["last_seq"]) if before.isdecimal() and len(before) < 10 else run["last_seq"]
+    since = max(0, end - _WINDOW)
+    # A run that goes on may have new ones by now, of the newest page.
+    events = await read_events(visit, run, since, end - since if before else _READ) if end > since else []
+    has_ended = run["status"] in ENDED
+    latest = events[-1]["seq"] if events else since
+    path = PATH.format(**visit.parts)
+    states = find_states(run, events)
+    active = [escape_text(node_id) for node_id, state in states.items() if state in ("active", "waiting")]
+    return {
+        "app": app,
+        "title": f"Run of {run['agent']}",
+        "run": describe_run(run),
+        "path": path,
+        "entries": build_timeline(events, graph),
+        "drawing": draw_graph(graph, states),
+        "now_in": f", now in {active[0]}" if active else "",
+        "remedy": REMEDIES.get((run["error"] or {}).get("type", "")),
+        "input_text": escape_json(run["input"], indent=2),
+        "output_text": None if run["output"] is None else _say_output(run["output"]),
+        "waiting": _list_waiting(run, events),
+        "earlier": since if since > 0 else None,
+        "before": before,
+        "latest": latest,
+        "feed": "/events" if has_ended or before else f"{path}/live?since={latest}",
+        "is_live": not has_ended and not before,
+    }
+
+
+def _say_output(output: Any) -> str:
+    return output if isinstance(output, str) else escape_json(output, indent=2)
+
+
+def _list_waiting(run: Mapping[str, Any], events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the run waits for: its own calls, and those of the runs below it."""
+    asked = {event["payload"]["approval_id"]: event["payload"] for event in events if event["type"] == "run_paused"}
+    for event in events:
+        if event["type"] == "run_resumed":
+            asked.pop(event["payload"]["approval_id"], None)
+    if run["status"] != "paused":
+        own: list[dict[str, Any]] = []
+    else:
+        own = [{"approval_id": one, "tool": payload["tool_name"]} for one, payload in asked.items()]
+    below = [decision for awaited in run.get("waiting_for", []) for decision in awaited["decisions"]]
+    known = {one["approval_id"] for one in own}
+    return [*own, *(one for one in below if one["approval_id"] not in known)]
+
+
+async def show_event(visit: Visit) -> Context:
+    """Shows one event with all that it says."""
+    app, found = await read_app(visit), await read_run(visit)
+    seq = visit.parts["seq"]
+    if not seq.isdecimal() or not 0 < int(seq) <= found["run"]["last_seq"]:
+        raise RouteNotFound
+    (event,) = await read_events(visit, found["run"], int(seq) - 1, 1)
+    text = escape_json({name: value for name, value in event["payload"].items() if name != "payload"}, indent=2)
+    return {"app": app, "title": event["type"], "event": event, "text": text, "path": PATH.format(**visit.parts)}
+
+
+async def open_live(visit: Visit) -> Stream:
+    """The events of a run as they happen, and the text that its model writes."""
+    since = visit.query.get("since", "0")
+    asked = {"since_seq": int(since)} if since.isdecimal() and len(since) < 10 else {}
+    names = {"app_id": visit.parts["app"], "name": visit.parts["agent"], "id": visit.parts["run"]}
+    if last := visit.query.get("last_event_id", "")[:20]:
+        names["last_event_id"] = last
+    return await visit.follow("agents_runs_events", **names, **asked)
+
+
+async def open_download(visit: Visit) -> Stream:
+    """The run, its graph and all its events, as one JSON object."""
+    found = await read_run(visit)
+
+    async def write() -> AsyncGenerator[bytes, None]:
+        yield b'{"run": %s,\n"graph_spec": %s,\n"events": [' % (to_json(found["run"]), to_json(found["graph_spec"]))
+        since, comma = 0, b"\n"
+        while events := await read_events(visit, found["run"], since):
+            for event in events:
+                yield comma + to_json(event)
+                comma = b",\n"
+            since = events[-1]["seq"]
+            if len(events) < _READ:
+                break
+        yield b"\n]}\n"
+
+    return Stream(write(), "application/json")
+
+
+PAGES = (
+    Page("/apps/{app}/runs", "Runs", "runs.html", show_runs, tab="Runs", rank=10),
+    Page(PATH, "Run", "run.html", show_run),
+    Page(PATH + "/events/{seq}", "Event", "event.html", show_event),
+)
+FEEDS = (
+    Feed(PATH + "/live", open_live),
+    Feed(PATH + "/run.json", open_download, file_name="run.json"),
+)
