@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.runtime.agents.conditions import Condition, ConditionError, EvaluationContext
+from baobab.runtime.agents.conditions import Condition
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.spec import GraphSpec
+from baobab.runtime.json_logic.context import EvaluationContext, RuleError
 
 
 class Edges:
@@ -32,6 +33,6 @@ class Edges:
             try:
                 if condition is None or condition.is_met(context):
                     return name
-            except ConditionError as exc:
+            except RuleError as exc:
                 raise RunFailed("invalid_condition", f"{node_id}: {exc}") from exc
         raise RunFailed("no_edge", f"No edge leads on from {node_id}: none of its conditions holds.")

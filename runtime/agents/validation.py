@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from baobab.runtime.agents.answer_schema import find_schema_error
 from baobab.runtime.agents.bounds import MAX_SCHEMA_VALUES, count_values, find_violations
-from baobab.runtime.agents.conditions import Condition, ConditionInvalid
+from baobab.runtime.agents.conditions import Condition
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quote_name
 from baobab.runtime.agents.shape import read_shape
 from baobab.runtime.agents.spec import (
@@ -29,6 +29,7 @@ from baobab.runtime.agents.spec import (
 )
 from baobab.runtime.agents.templates import Template, TemplateInvalid
 from baobab.runtime.agents.wiring import find_wiring_issues, writable_before, written_keys
+from baobab.runtime.json_logic.context import RuleInvalid
 
 _MOST_COMPARED = 50
 """The most names that a wrong name is compared with for a suggestion, because comparing takes time."""
@@ -251,7 +252,7 @@ def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
         where = ("edges", index, "when")
         try:
             condition = Condition(edge.when)
-        except ConditionInvalid as exc:
+        except RuleInvalid as exc:
             yield Issue((*where, *exc.path), str(exc))
             continue
         keys = before[edge.from_] | written_keys(spec.nodes[edge.from_])

@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.runtime.agents.conditions import (
-    Condition,
-    ConditionError,
-    ConditionFailed,
-    ConditionInvalid,
-    EvaluationContext,
-)
+from baobab.runtime.agents.conditions import Condition
+from baobab.runtime.json_logic.context import EvaluationContext, RuleError, RuleFailed, RuleInvalid
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()
 
@@ -127,6 +122,20 @@ GONE, LIST, OBJECT, LARGE = ({"var": f"state.{name}"} for name in ("gone", "list
         ({"cat": [WORD, "-", N, None, True, 1.5, [1], OBJECT]}, 'tree-5true1.5[1]{"a":1}'),
         ({"merge": [1, [2, [3]], GONE]}, [1, 2, [3], None]),
         ({"merge": []}, []),
+        ({"missing_some": [1, ["state.gone", "state.n"]]}, []),
+        ({"missing_some": [{"+": [1, 1]}, ["state.gone", "state.n"]]}, ["state.gone"]),
+        ({"?:": [N, "yes", "no"]}, "yes"),
+        ({"substr": [WORD, -2]}, "ee"),
+        ({"substr": [WORD, 1, -1]}, "re"),
+        ({"map": [LIST, {"var": "id"}]}, [None, None, None, 7]),
+        ({"map": [LIST, {"==": [{"var": {"cat": ["i", "d"]}}, 7]}]}, [False, False, False, True]),
+        ({"filter": [[1, 2, 3], {">": [{"var": ""}, 1]}]}, [2, 3]),
+        ({"filter": [GONE, True]}, []),
+        ({"reduce": [[1, 2, 3], {"+": [{"var": "accumulator"}, {"var": "current"}]}, N]}, 11),
+        ({"all": [[1, 2], {"<": [{"var": ""}, 3]}]}, True),
+        ({"all": [[], True]}, False),
+        ({"some": [LIST, {"==": [{"var": ""}, "b"]}]}, True),
+        ({"none": [GONE, True]}, True),
     ],
     ids=json.dumps,
 )
@@ -138,7 +147,7 @@ def test_an_operation_means_what_the_page_says(rule: Any, expected: Any) -> None
 def test_the_page_names_the_operations_that_there_are() -> None:
     table = PAGE.partition("## Conditions")[2].partition("\n\n|")[2].partition("\n\n")[0]
     on_page = {name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
-    with pytest.raises(ConditionInvalid) as refused:
+    with pytest.raises(RuleInvalid) as refused:
         Condition({"no": 1})
     assert on_page == set(str(refused.value).partition("there are ")[2].split(", "))
 
@@ -171,7 +180,7 @@ def test_a_condition_tells_what_it_asks_for() -> None:
         ([N], (), "must be an object with one operation"),
         ({}, (), "an operation is an object with one key"),
         ({"==": [1, {"a": 1, "b": 2}]}, ("==", 1), "an operation is an object with one key"),
-        ({"!": [[{"map": []}]]}, ("!", 0, 0, "map"), "there is no such operation"),
+        ({"!": [[{"fold": []}]]}, ("!", 0, 0, "fold"), "there is no such operation"),
         ({"log": "x"}, ("log",), "there is no such operation"),
         ({"__import__": "os"}, ("__import__",), "there is no such operation"),
         ({"!": []}, ("!",), "takes 1 argument, not 0"),
@@ -186,10 +195,13 @@ def test_a_condition_tells_what_it_asks_for() -> None:
         ({"missing": [{"merge": []}]}, ("missing",), "takes names as text"),
         ({"or": [1] * 1000}, (), "must have at most 1000 values"),
         ({"missing": ["state.x"] * 1000}, (), "must have at most 1000 values"),
+        ({"map": [LIST]}, ("map",), "takes 2 arguments, not 1"),
+        ({"missing_some": [1, "state.x"]}, ("missing_some",), "takes a number and a list of names"),
+        ({"missing_some": [1, ["x"]]}, ("missing_some", 1), 'a name begins with "state" or "input"'),
     ],
 )
 def test_what_is_no_rule_is_refused_before_it_is_needed(rule: Any, path: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ConditionInvalid) as refused:
+    with pytest.raises(RuleInvalid) as refused:
         Condition(rule)
     assert refused.value.path == path
     assert str(refused.value).startswith(message)
@@ -199,7 +211,7 @@ def test_a_rule_has_a_depth() -> None:
     rule: Any = N
     for _ in range(5000):
         rule = {"!": [rule]}
-    with pytest.raises(ConditionInvalid, match="at most 32 deep"):
+    with pytest.raises(RuleInvalid, match="at most 32 deep"):
         Condition(rule)
 
 
@@ -218,15 +230,15 @@ def test_a_rule_has_a_depth() -> None:
     ],
 )
 def test_what_cannot_be_worked_out_fails_and_says_why(rule: Any, message: str) -> None:
-    with pytest.raises(ConditionFailed, match=f"^{message}$"):
+    with pytest.raises(RuleFailed, match=f"^{message}$"):
         evaluate(rule)
 
 
 def test_results_have_a_bound() -> None:
     data = {"state": {"text": "x" * 60_000, "list": [0] * 6000}, "input": {}}
-    with pytest.raises(ConditionFailed, match="more than 100000 characters"):
+    with pytest.raises(RuleFailed, match="more than 100000 characters"):
         Condition({"cat": [{"var": "state.text"}] * 2}).evaluate(data)
-    with pytest.raises(ConditionFailed, match="more than 10000 items"):
+    with pytest.raises(RuleFailed, match="more than 10000 items"):
         Condition({"merge": [{"var": "state.list"}] * 2}).evaluate(data)
 
 
@@ -244,11 +256,11 @@ def test_results_have_a_bound() -> None:
 def test_rules_that_see_the_same_go_through_a_bounded_part_of_it(operation: Any, data: Any) -> None:
     values = {"state": {"rows": data}, "input": {"rows": data}}
     assert Condition({"!": [operation]}).evaluate(values) in (True, False)
-    with pytest.raises(ConditionFailed, match="more than 250000 values"):
+    with pytest.raises(RuleFailed, match="more than 250000 values"):
         Condition({"!": [[operation] * 8]}).evaluate(values)
     sight, most = EvaluationContext(values), Condition({"!": [[operation] * 2]})
     most.evaluate(sight)
-    with pytest.raises(ConditionFailed, match="more than 250000 values"):
+    with pytest.raises(RuleFailed, match="more than 250000 values"):
         Condition({"!": [[operation] * 4]}).evaluate(sight)
 
 
@@ -259,7 +271,7 @@ def test_values_that_are_nested_too_deeply_fail() -> None:
             value = [value]
         return value
 
-    with pytest.raises(ConditionFailed, match="nested too deeply"):
+    with pytest.raises(RuleFailed, match="nested too deeply"):
         Condition({"==": [{"var": "state.a"}, {"var": "state.b"}]}).evaluate({"state": {"a": deep(), "b": deep()}})
 
 
@@ -282,6 +294,13 @@ OPERATIONS = [
     "min",
     "cat",
     "merge",
+    "substr",
+    "map",
+    "filter",
+    "reduce",
+    "all",
+    "some",
+    "none",
 ]
 RULES = st.recursive(
     st.none()
@@ -301,7 +320,7 @@ def test_any_rule_has_a_value_or_says_why_not(rule: Any) -> None:
     before = json.dumps(DATA)
     try:
         result = Condition(rule).evaluate(DATA)
-    except ConditionError as exc:
+    except RuleError as exc:
         result = str(exc)
         if not result:
             raise
@@ -313,7 +332,7 @@ def test_any_rule_has_a_value_or_says_why_not(rule: Any) -> None:
 def test_a_rule_and_its_double_negation_agree(rule: Any) -> None:
     try:
         holds = Condition(rule).is_met(DATA)
-    except ConditionError:
+    except RuleError:
         return
     assert evaluate({"!!": [rule]}) is holds
     assert evaluate({"!": [{"!": [rule]}]}) is holds

@@ -417,7 +417,7 @@ def test_of_several_overrides_the_narrowest_counts() -> None:
         (("nodes", "other", "input_template"), {"a": "{{ state.x }}"}, ("a",), "no node writes state.x"),
         (("nodes", "end", "output_template"), {"a": ["{{ x }}"]}, ("a", 0), "{{ at character 1 does not begin"),
         (("nodes", "ask", "output_schema"), {"$ref": "http://x.test"}, ("$ref",), "must refer to the schema itself"),
-        (("edges", 0, "when"), {"run": ["rm"]}, ("run",), "there is no such operation; there are var, missing, =="),
+        (("edges", 0, "when"), {"run": ["rm"]}, ("run",), "there is no such operation; there are var, missing, "),
         (("edges", 0, "when"), {"!": [{"==": [1]}]}, ("!", 0, "=="), "takes 2 arguments, not 1"),
         (("edges", 0, "when"), {"!": {"var": "item.x"}}, ("!", "var"), 'a name begins with "state" or "input"'),
         (("edges", 0, "when"), {"!": {"var": "state.told"}}, (), "state.told is not written yet"),

@@ -1,0 +1,1 @@
+"""JSON-Logic (jsonlogic.com): rules written as JSON, checked when parsed, evaluated in bounded time. No code is run."""
