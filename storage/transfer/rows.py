@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sqlalchemy import Select, Table, func, insert, inspect, select, text
@@ -14,6 +15,8 @@ from baobab.storage.transfer.errors import TransferRefused
 
 _BATCH = 200
 _BOOKKEEPING = {"alembic_version"}
+_FULL_TEXT = re.compile(r"_fts(_\w+)?$")
+"""Full-text indexes of SQLite, which triggers fill from the tables that they belong to."""
 
 
 async def survey(database: Database) -> dict[str, Digest]:
@@ -25,7 +28,7 @@ async def find_unknown_tables(database: Database) -> list[str]:
     """Returns the names of tables that this version does not know and that are not copied."""
     async with database.reading() as connection:
         names = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
-    return sorted(set(names) - set(metadata.tables) - _BOOKKEEPING)
+    return sorted(name for name in set(names) - set(metadata.tables) - _BOOKKEEPING if not _FULL_TEXT.search(name))
 
 
 async def find_occupied_table(connection: DatabaseConnection) -> str | None:

@@ -153,10 +153,7 @@ async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: P
         "draining_cells",
         "agent_live_texts",
         "user_mcp_codes",
-        "substrate_entity_keys",
-        "substrate_policy_conflicts",
         "substrate_snapshots",
-        "substrate_source_artifacts",
     }
 
 

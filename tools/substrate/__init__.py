@@ -1,13 +1,18 @@
 """The substrate: the memory and the action ledger of an organisation."""
 
+from baobab.tools.substrate import jobs
 from baobab.tools.substrate.capabilities import MODULES as CAPABILITIES
-from baobab.tools.substrate.tools import actions, settings
+from baobab.tools.substrate.tools import actions, entities, memory, policy, settings
 from baobab.tools.substrate.toolset import substrate
 
 TOOLSETS = (substrate,)
 """The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     actions,
+    entities,
+    jobs,
+    memory,
+    policy,
     settings,
     *CAPABILITIES,
 )

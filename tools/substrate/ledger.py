@@ -90,7 +90,13 @@ class Ledger:
         return found
 
     async def apply(self, action_id: str, changes: Sequence[RowChange]) -> None:
-        """Makes the changes of an action, and keeps what undoes them."""
+        """Makes the changes of an action, and keeps what undoes them.
+
+        Each row gets a moment of its own as `updated_at`, so that a page that ends at a moment leaves nothing out.
+        """
+        for change in changes:
+            if change.after is not None:
+                change.after["updated_at"] = self.stamp()
         for table in dict.fromkeys(change.table for change in changes):
             of_table = [change for change in changes if change.table is table]
             await self._write(table, of_table)
@@ -107,6 +113,12 @@ class Ledger:
         if fresh:
             await self.unit.execute(insert(table), [{**row, "organisation_id": self.organisation_id} for row in fresh])
         changed = [change.after for change in changes if change.before is not None and change.after is not None]
+        if table is tables.entities and len(changed) > 1:
+            # Two entities may exchange their addresses, which are unique at every moment.
+            held = [row["id"] for row in changed]
+            for start in range(0, len(held), _AT_ONCE):
+                which = table.c.id.in_(held[start : start + _AT_ONCE])
+                await self.unit.execute(update(table).where(ours, which).values(primary_email=None))
         if changed:
             columns = [column.name for column in table.c if column.name not in ("organisation_id", "id")]
             statement = update(table).where(ours, table.c.id == bindparam("of_id"))

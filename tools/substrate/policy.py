@@ -1,32 +1,50 @@
 """The policy: what is done at once, and what waits for a person."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
+from sqlalchemy import func, insert, select, update
+
+from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import Capability
-from baobab.tools.substrate.errors import SkipNotAllowed
-from baobab.tools.substrate.ledger import Ledger
-from baobab.tools.substrate.schemas import PolicyConflict
+from baobab.tools.substrate.errors import ForbiddenByPrinciple, SkipNotAllowed
+from baobab.tools.substrate.ledger import Ledger, Row
+from baobab.tools.substrate.schemas import PolicyConflictBrief
 
 VerdictWord = Literal["auto_approved", "auto_approved_yolo", "requires_approval", "rejected"]
+_WINDOWS = {"max_per_week": timedelta(days=7), "max_per_day": timedelta(days=1)}
+_MOST_PRINCIPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     result: VerdictWord
     reason: str
-    conflicts: tuple[PolicyConflict, ...] = ()
+    conflicts: tuple[PolicyConflictBrief, ...] = ()
 
     @property
     def is_approved(self) -> bool:
         return self.result != "requires_approval"
 
 
-async def judge(ledger: Ledger, found: Capability, proposer: Proposer, *, skip_approval: bool = False) -> Verdict:
+async def judge(
+    ledger: Ledger,
+    found: Capability,
+    payload: Mapping[str, Any],
+    proposer: Proposer,
+    at: datetime,
+    *,
+    skip_approval: bool = False,
+) -> Verdict:
     """Says whether an action is done at once. A principle comes before the owner's word, and that before yolo mode."""
     if skip_approval and not proposer.may_skip:
         raise SkipNotAllowed
+    conflicts = await _find_conflicts(ledger, found, payload, at)
+    if conflicts:
+        return Verdict("requires_approval", f"principle: {conflicts[0]['message']}"[:500], tuple(conflicts))
     if skip_approval:
         return Verdict("auto_approved", "an owner has skipped the approval")
     if proposer.kind == "agent" and found.has_side_effect:
@@ -37,3 +55,109 @@ async def judge(ledger: Ledger, found: Capability, proposer: Proposer, *, skip_a
     if found.needs_approval:
         return Verdict("requires_approval", "capability default = approval_required")
     return Verdict("auto_approved", "capability default = auto")
+
+
+async def _find_conflicts(
+    ledger: Ledger, found: Capability, payload: Mapping[str, Any], at: datetime
+) -> list[PolicyConflictBrief]:
+    """The principles in force that speak against an action."""
+    decisions = tables.decisions.c
+    query = select(decisions.id, decisions.title, decisions.applies_to, decisions.constraint_spec).where(
+        decisions.organisation_id == ledger.organisation_id,
+        decisions.kind == "principle",
+        decisions.status == "active",
+        decisions.constraint_spec.is_not(None),
+    )
+    conflicts: list[PolicyConflictBrief] = []
+    for principle in await ledger.unit.execute(query.order_by(decisions.id).limit(_MOST_PRINCIPLES)):
+        applies_to, constraint = principle.applies_to, principle.constraint_spec
+        role = applies_to.get("target_role")
+        if applies_to["capability"] not in ("*", found.name) or (role and payload.get("target_role") != role):
+            continue
+        message = await _find_fault(ledger, found, applies_to, constraint, at)
+        if message is not None:
+            conflicts.append(
+                {
+                    "conflict_id": ledger.new_id("con"),
+                    "principle_id": principle.id,
+                    "type": constraint["type"],
+                    "message": f"“{principle.title[:200]}”: {message}",
+                }
+            )
+    return conflicts
+
+
+async def _find_fault(
+    ledger: Ledger, found: Capability, applies_to: Mapping[str, Any], constraint: Mapping[str, Any], at: datetime
+) -> str | None:
+    """What a principle that applies to an action has against it; None for nothing."""
+    window = _WINDOWS.get(constraint["type"])
+    if window is None:
+        word = "forbids" if constraint["type"] == "forbid" else "asks for the approval of"
+        return f"{word} {found.name}"
+    columns, most = tables.action_ledger.c, constraint["params"]["n"]
+    query = select(func.count()).where(
+        columns.organisation_id == ledger.organisation_id,
+        columns.status == "executed",
+        columns.executed_at > at - window,
+    )
+    if applies_to["capability"] != "*":
+        query = query.where(columns.capability == found.name)
+    role = applies_to.get("target_role")
+    if role is not None:
+        query = query.where(columns.payload["target_role"].as_string() == role)
+    done = (await ledger.unit.execute(query)).scalar_one()
+    period = "week" if constraint["type"] == "max_per_week" else "day"
+    return f"at most {most} in a {period}, and {done} were done" if done >= most else None
+
+
+async def record_conflicts(ledger: Ledger, action_id: str, conflicts: Sequence[PolicyConflictBrief]) -> None:
+    """Keeps what speaks against an action that waits."""
+    if not conflicts:
+        return
+    now = ledger.stamp()
+    rows = [
+        {
+            "organisation_id": ledger.organisation_id,
+            "id": conflict["conflict_id"],
+            "action_id": action_id,
+            "principle_id": conflict["principle_id"],
+            "constraint_type": conflict["type"],
+            "message": conflict["message"][:500],
+            "status": "open",
+            "created_at": now,
+            "updated_at": now,
+        }
+        for conflict in conflicts
+    ]
+    await ledger.unit.execute(insert(tables.policy_conflicts), rows)
+
+
+async def settle_conflicts(ledger: Ledger, action_id: str, resolution: str, decided_by: str) -> None:
+    """Closes the conflicts of an action that is decided. ForbiddenByPrinciple while one that forbids it is open."""
+    columns = tables.policy_conflicts.c
+    which = (
+        columns.organisation_id == ledger.organisation_id,
+        columns.action_id == action_id,
+        columns.status == "open",
+    )
+    if resolution == "approved":
+        query = select(columns.id).where(*which, columns.constraint_type == "forbid").order_by(columns.id)
+        forbidding = list((await ledger.unit.execute(query)).scalars())
+        if forbidding:
+            raise ForbiddenByPrinciple(details={"conflict_ids": forbidding})
+    now = ledger.stamp()
+    settled = {"status": "resolved", "resolution": resolution, "resolved_by": decided_by}
+    settled |= {"resolved_at": now, "updated_at": now}  # type: ignore[dict-item]
+    await ledger.unit.execute(update(tables.policy_conflicts).where(*which).values(settled))
+
+
+async def resolve_conflict(ledger: Ledger, row: Row, resolution: str, reason: str | None, decided_by: str) -> Row:
+    """Closes one conflict as a person has decided."""
+    now = ledger.stamp()
+    values: Row = {"status": "resolved", "resolution": resolution, "reason": reason, "resolved_by": decided_by}
+    values |= {"resolved_at": now, "updated_at": now}
+    columns = tables.policy_conflicts.c
+    which = (columns.organisation_id == ledger.organisation_id, columns.id == row["id"])
+    await ledger.unit.execute(update(tables.policy_conflicts).where(*which).values(values))
+    return {**row, **values}

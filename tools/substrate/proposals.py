@@ -1,6 +1,6 @@
 """Proposals: an action is proposed, judged, and done at once or when a person has approved it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import insert, select, update
@@ -14,10 +14,11 @@ from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, 
 from baobab.tools.substrate.errors import ActionNotFound, WrongStatus
 from baobab.tools.substrate.ledger import Ledger, Row, open_ledger
 from baobab.tools.substrate.outbox import deliver_executed
-from baobab.tools.substrate.policy import judge
+from baobab.tools.substrate.policy import judge, record_conflicts, settle_conflicts
 from baobab.tools.substrate.schemas import Proposal
 
 _ledger = tables.action_ledger
+_AT_ONCE = 500
 
 
 async def propose(
@@ -69,13 +70,14 @@ async def propose_in(
     )
     # Also where it will wait: what cannot be done is refused at once.
     plan = await found.plan(ledger, validated, action)
-    verdict = await judge(ledger, found, proposer, skip_approval=skip_approval)
+    sent = validated.model_dump(mode="json", exclude_unset=True)
+    verdict = await judge(ledger, found, sent, proposer, at, skip_approval=skip_approval)
     row: Row = {
         "organisation_id": ledger.organisation_id,
         "id": action.id,
         "capability": found.name,
         "status": "executed" if verdict.is_approved else "proposed",
-        "payload": validated.model_dump(mode="json", exclude_unset=True),
+        "payload": sent,
         "result": plan.result if verdict.is_approved else None,
         "idempotency_key": idempotency_key,
         "verdict": verdict.result,
@@ -97,6 +99,7 @@ async def propose_in(
     }
     await ledger.unit.execute(insert(_ledger), row)
     ledger.tell(_ledger, "insert", action.id)
+    await record_conflicts(ledger, action.id, verdict.conflicts)
     if verdict.is_approved:
         await _carry_out(ledger, row, plan)
     return {
@@ -110,6 +113,7 @@ async def propose_in(
 async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
     """Carries out an action that waits. Where it cannot be done any more, its status is `failed` and says why."""
     row = await _require_proposed(ledger, action_id)
+    await settle_conflicts(ledger, action_id, "approved", decided_by)
     found = find_capability(row["capability"])
     at = ledger.stamp()
     proposer = (row["proposed_by_kind"], row["source_app_id"], row["proposed_by_entity_id"], row["from_strangers"])
@@ -134,12 +138,25 @@ async def reject(ledger: Ledger, action_id: str, decided_by: str, reason: str | 
     row |= {"status": "rejected", "decided_at": at, "decided_by": decided_by}
     row |= {"reject_reason": reason, "updated_at": at}
     await _update(ledger, row)
+    await settle_conflicts(ledger, action_id, "rejected", decided_by)
     return row
 
 
 async def _carry_out(ledger: Ledger, row: Row, plan: Plan) -> None:
     await ledger.apply(row["id"], plan.changes)
+    await _mark_reverted(ledger, row, plan.reverted)
     await deliver_executed(ledger, row)
+
+
+async def _mark_reverted(ledger: Ledger, row: Row, action_ids: Sequence[str]) -> None:
+    """Notes that an action has undone others."""
+    ours = _ledger.c.organisation_id == ledger.organisation_id
+    values = {"status": "reverted", "reverted_by_action_id": row["id"], "updated_at": row["updated_at"]}
+    for start in range(0, len(action_ids), _AT_ONCE):
+        some = action_ids[start : start + _AT_ONCE]
+        await ledger.unit.execute(update(_ledger).where(ours, _ledger.c.id.in_(some)).values(values))
+    for action_id in action_ids:
+        ledger.tell(_ledger, "update", action_id)
 
 
 async def _require_proposed(ledger: Ledger, action_id: str) -> Row:

@@ -1,8 +1,9 @@
 """The answers of the substrate's tools."""
 
-from datetime import datetime
-from typing import Any, Literal, NotRequired
+from datetime import date, datetime
+from typing import Annotated, Any, Literal, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 ActionStatus = Literal["proposed", "executed", "rejected", "failed", "reverted"]
@@ -16,7 +17,7 @@ class Settings(TypedDict):
     updated_at: datetime | None
 
 
-class PolicyConflict(TypedDict):
+class PolicyConflictBrief(TypedDict):
     conflict_id: str
     principle_id: str
     type: str
@@ -26,7 +27,7 @@ class PolicyConflict(TypedDict):
 class VerdictAnswer(TypedDict):
     result: str
     reason: str
-    conflicts: list[PolicyConflict]
+    conflicts: list[PolicyConflictBrief]
 
 
 class Proposal(TypedDict):
@@ -72,3 +73,150 @@ class Action(TypedDict):
 class Actions(TypedDict):
     actions: list[Action]
     next_before: datetime | None
+
+
+class PolicyConflict(TypedDict):
+    id: str
+    action_id: str
+    principle_id: str
+    type: str
+    message: str
+    status: Literal["open", "resolved"]
+    resolution: str | None
+    reason: str | None
+    resolved_at: datetime | None
+    created_at: datetime
+
+
+class PolicyConflicts(TypedDict):
+    conflicts: list[PolicyConflict]
+
+
+class CapabilityRow(TypedDict):
+    name: str
+    description: str
+    default_policy: Literal["auto", "approval_required"]
+    reversible: bool
+    yolo_eligible: bool
+    payload_schema: dict[str, Any]
+
+
+class Capabilities(TypedDict):
+    capabilities: list[CapabilityRow]
+
+
+class Principle(TypedDict):
+    id: str
+    title: str
+    status: str
+    rationale: str | None
+    salience: str
+    applies_to: dict[str, Any] | None
+    constraint_spec: dict[str, Any] | None
+    retire_reason: str | None
+    from_strangers: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+class Principles(TypedDict):
+    principles: list[Principle]
+
+
+class Entity(TypedDict):
+    id: str
+    organization_id: str
+    type: str
+    display_name: str | None
+    primary_email: str | None
+    canonical_keys: dict[str, str] | None
+    linked_app_user_id: str | None
+    linked_app_id: str | None
+    attrs: dict[str, Any]
+    created_by_entity_id: str | None
+    created_by_kind: str | None
+    from_strangers: bool
+    created_at: datetime
+    updated_at: datetime
+    merged_from: NotRequired[str]
+    aliases: NotRequired[list[str]]
+    sim: NotRequired[Annotated[float, Field(alias="_sim")]]
+
+
+class Entities(TypedDict):
+    entities: list[Entity]
+    total: NotRequired[int]
+    next_cursor: str | None
+
+
+class Links(TypedDict):
+    entity_ids: NotRequired[list[str]]
+    project_tags: NotRequired[list[str]]
+
+
+class Artifact(TypedDict):
+    id: str
+    kind: str
+    external_system: str | None
+    external_id: str | None
+    title: str
+    summary: str | None
+    url: str | None
+    storage_object_id: str | None
+    links: Links | None
+    attrs: dict[str, Any]
+    source_app_id: str | None
+    from_strangers: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+class ArtifactDetail(Artifact):
+    content: str | None
+
+
+class Artifacts(TypedDict):
+    artifacts: list[Artifact]
+    total: NotRequired[int]
+
+
+class MemoryRow(TypedDict):
+    id: str
+    kind: Literal["decision", "commitment", "learning", "source_artifact"]
+    title: str
+    body_text: str
+    rank: float | None
+    updated_at: datetime
+    source_artifact_id: str | None
+    supersedes: str | None
+    status: str | None
+    from_strangers: bool
+
+
+class MemoryResults(TypedDict):
+    results: list[MemoryRow]
+
+
+class MemoryPage(TypedDict):
+    results: list[MemoryRow]
+    next_before: datetime | None
+
+
+class Snapshot(TypedDict):
+    snapshot_date: date
+    entity_count: int
+    decision_count: int
+    decision_count_24h: int
+    commitment_count: int
+    open_commitments: int
+    overdue_commitments: int
+    learning_count: int
+    artifact_count: int
+    artifact_count_24h: int
+    pending_actions: int
+    executed_actions_24h: int
+    entities_by_type: dict[str, int]
+
+
+class Snapshots(TypedDict):
+    snapshots: list[Snapshot]

@@ -17,7 +17,9 @@ from baobab.tools.substrate import tables
 Row = Mapping[str, Any]
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 """A word; of scripts without spaces, each character is one."""
-_MOST_WORDS = 20_000
+_MOST_WORDS = 16_000
+"""Postgres counts the positions of a text's words no further."""
+_MOST_CHARACTERS = 200_000
 _WORD_LENGTH = 100
 _AT_ONCE = 500
 
@@ -30,7 +32,7 @@ def normalise(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """The words of a text as searches compare them. Both databases index these, so that both find the same."""
-    return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text))[:_MOST_WORDS]]
+    return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text[:_MOST_CHARACTERS]))[:_MOST_WORDS]]
 
 
 async def index_rows(unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]) -> None:

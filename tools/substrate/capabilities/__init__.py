@@ -1,5 +1,5 @@
 """The capabilities: what can be proposed to a substrate. Importing this registers them."""
 
-from baobab.tools.substrate.capabilities import decisions
+from baobab.tools.substrate.capabilities import artifacts, decisions, entities, messages, principles, reverts
 
-MODULES = (decisions,)
+MODULES = (artifacts, decisions, entities, messages, principles, reverts)

@@ -4,7 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from baobab.tools.core.types import Email, JsonObject, Moment, NameText, Text, encode_json
+from baobab.tools.core.types import AppId, Email, JsonObject, Moment, NameText, Text, Uuid, encode_json
+
+__all__ = ["AppId", "Email", "Uuid"]
 
 DecisionKind = Literal["operational", "strategic", "mission", "vision", "principle", "policy_decision"]
 Salience = Literal["ambient", "normal", "archival"]
@@ -47,4 +49,8 @@ CanonicalKeys = Annotated[
 ]
 """Names of an entity in other systems, such as `{"crm": "4711"}`."""
 
-__all__ = ["Email"]
+ExternalId = Annotated[str, Text(300, min_length=1)]
+EntityIds = Annotated[list[EntityId], Field(max_length=200)]
+ActionIds = Annotated[list[ActionId], Field(min_length=1, max_length=200)]
+Tags = Annotated[list[Word], Field(max_length=100)]
+Most = Annotated[int, Field(ge=0, le=1_000_000)]

@@ -1,0 +1,104 @@
+"""Entities: found again, changed, merged and taken apart."""
+
+import pytest
+
+from baobab.tools.core.errors import BaobabError
+from tests.tools.substrate.conftest import Substrate
+
+
+async def test_an_upsert_finds_an_entity_by_its_keys_and_then_by_its_address(substrate: Substrate) -> None:
+    first = await substrate.do(
+        "upsert_entity", type="person", display_name="Ada", primary_email="Ada@Example.com", canonical_keys={"crm": "1"}
+    )
+    assert (first["was_insert"], first["before"]) == (True, None)
+    by_key = await substrate.do(
+        "upsert_entity", type="person", display_name="Ada L.", canonical_keys={"crm": "1"}, attrs={"role": "cto"}
+    )
+    by_mail = await substrate.do(
+        "upsert_entity", type="person", display_name="Ada", primary_email="ada@example.com", canonical_keys={"x": "9"}
+    )
+    assert [result["entity_id"] for result in (by_key, by_mail)] == [first["entity_id"]] * 2
+    assert by_mail["before"]["display_name"] == "Ada L."
+    entity = await substrate.call("entity", entity_id=first["entity_id"])
+    assert entity["canonical_keys"] == {"crm": "1", "email": "ada@example.com", "x": "9"}
+    assert (entity["attrs"], entity["primary_email"]) == ({"role": "cto"}, "ada@example.com")
+    other = await substrate.do("upsert_entity", type="company", display_name="Ada", canonical_keys={"crm": "1"})
+    assert other["was_insert"] is True
+
+
+async def test_a_patch_is_a_merge_patch_and_refused_when_the_entity_has_changed_since(substrate: Substrate) -> None:
+    made = await substrate.do("upsert_entity", type="person", display_name="Ada", attrs={"a": 1, "b": {"c": 2, "d": 3}})
+    entity = await substrate.call("entity", entity_id=made["entity_id"])
+    asked = {"entity_id": made["entity_id"], "attrs": {"a": None, "b": {"c": 4}}}
+    seen = entity["updated_at"].isoformat()
+    patched = await substrate.call("update_entity", **asked, if_updated_at=seen)
+    assert patched["result"] == {"entity_id": made["entity_id"]}
+    assert (await substrate.call("entity", entity_id=made["entity_id"]))["attrs"] == {"b": {"c": 4, "d": 3}}
+    with pytest.raises(BaobabError) as refused:
+        await substrate.call("update_entity", **asked, if_updated_at=seen)
+    assert (refused.value.code, refused.value.status) == ("precondition_failed", 409)
+
+
+async def test_a_merged_entity_is_found_by_all_its_names_until_it_is_taken_apart(substrate: Substrate) -> None:
+    ids = [
+        (await substrate.do("upsert_entity", type="person", display_name=name, primary_email=f"{name}@example.com"))[
+            "entity_id"
+        ]
+        for name in ("ann", "anna", "hannah")
+    ]
+    for loser, winner in (ids[:2], ids[1:]):
+        await substrate.do("merge_entities", loser_id=loser, winner_id=winner, reason="one person")
+    found = await substrate.call("entity", entity_id=ids[0])
+    assert (found["id"], found["merged_from"], found["aliases"]) == (ids[2], ids[0], [ids[1]])
+    again = await substrate.do("upsert_entity", type="person", display_name="Ann", primary_email="ann@example.com")
+    assert (again["entity_id"], again["was_insert"]) == (ids[2], False)
+    assert (await substrate.call("entity", entity_id=ids[2]))["primary_email"] == "hannah@example.com"
+    with pytest.raises(BaobabError):
+        await substrate.do("merge_entities", loser_id=ids[2], winner_id=ids[0], reason="a circle")
+    await substrate.do("unmerge_entities", entity_id=ids[1], reason="two after all")
+    assert (await substrate.call("entity", entity_id=ids[0]))["id"] == ids[1]
+    listed = await substrate.call("entities", type="person", count=True)
+    assert (listed["total"], {row["id"] for row in listed["entities"]}) == (2, set(ids[1:]))
+
+
+async def test_names_are_found_without_case_and_accents_the_most_similar_first(substrate: Substrate) -> None:
+    for name in ("José Álvarez", "Josefine", "Bob", "50% off_"):
+        await substrate.do("upsert_entity", type="person", display_name=name)
+    found = (await substrate.call("entities", q="jose"))["entities"]
+    assert [row["display_name"] for row in found] == ["José Álvarez", "Josefine"]
+    assert found[0]["sim"] > found[1]["sim"] > 0
+    assert [row["display_name"] for row in (await substrate.call("entities", q="%"))["entities"]] == ["50% off_"]
+
+
+async def test_pages_of_entities_go_on_at_the_cursor(substrate: Substrate) -> None:
+    ids = [
+        (await substrate.do("upsert_entity", type="company", display_name=str(number)))["entity_id"]
+        for number in range(5)
+    ]
+    found, cursor = [], None
+    while True:
+        page = await substrate.call("entities", type="company", limit=2, cursor=cursor)
+        found += [row["id"] for row in page["entities"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == ids[::-1]
+
+
+@pytest.mark.parametrize("capability", ["update_entity", "patch_entity"])
+async def test_two_entities_never_have_one_address(substrate: Substrate, capability: str) -> None:
+    await substrate.do("upsert_entity", type="person", display_name="A", primary_email="a@example.com")
+    other = await substrate.do("upsert_entity", type="person", display_name="B")
+    with pytest.raises(BaobabError) as refused:
+        await substrate.do(capability, id=other["entity_id"], primary_email="a@example.com")
+    assert refused.value.code == "email_taken"
+
+
+async def test_a_deleted_entity_is_gone_with_what_was_merged_into_it(substrate: Substrate) -> None:
+    ids = [(await substrate.do("upsert_entity", type="person", display_name=name))["entity_id"] for name in ("a", "b")]
+    await substrate.do("merge_entities", loser_id=ids[0], winner_id=ids[1], reason="one")
+    await substrate.do("delete_entity", id=ids[1], reason="asked to be forgotten")
+    for entity_id in ids:
+        with pytest.raises(BaobabError) as refused:
+            await substrate.call("entity", entity_id=entity_id)
+        assert refused.value.status == 404

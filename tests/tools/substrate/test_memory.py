@@ -1,0 +1,95 @@
+"""Memory: what was decided, promised and learned is found again."""
+
+import pytest
+
+from baobab.tools.core.errors import BaobabError
+from tests.tools.substrate.conftest import Substrate
+
+
+async def find(substrate: Substrate, q: str, **further: str) -> list[str]:
+    found = await substrate.call("search_memory", q=q, **further)
+    return sorted(row["title"] for row in found["results"])
+
+
+async def test_words_are_found_all_or_any_of_them_or_side_by_side(substrate: Substrate) -> None:
+    await substrate.do("record_decision", title="Blue house", kind="vision", rationale="The Café at the red door")
+    await substrate.do("record_learning", title="Red roofs", description="A blue door needs paint twice")
+    await substrate.do("record_commitment", description="Paint the house", status="confirmed", to_entity="Ada")
+    await substrate.do("upsert_source_artifact", kind="note", title="Talk", content="about the door of 東京")
+    assert await find(substrate, "blue door") == ["Blue house", "Red roofs"]
+    assert await find(substrate, "blue door", match="phrase") == ["Red roofs"]
+    assert await find(substrate, "cafe paint", match="or") == ["Blue house", "Paint the house", "Red roofs"]
+    assert await find(substrate, "ADA") == ["Paint the house"]
+    assert await find(substrate, "東京") == ["Talk"]
+    assert await find(substrate, "door", kinds="learnings,source_artifacts") == ["Red roofs", "Talk"]
+    for nothing in ("@", "...", "pai", '" OR words:"', "door NOT blue", "NEAR(a b)", "words : door"):
+        assert await find(substrate, nothing) == [], nothing
+
+
+async def test_without_words_the_latest_come_first_without_a_rank(substrate: Substrate) -> None:
+    for title in ("one", "two"):
+        await substrate.do("record_decision", title=title, kind="vision")
+    for q in (None, "*"):
+        found = (await substrate.call("search_memory", q=q))["results"]
+        assert [(row["title"], row["rank"]) for row in found] == [("two", None), ("one", None)]
+    assert (await substrate.call("search_memory", q="one"))["results"][0]["rank"] > 0
+
+
+async def test_another_organisation_finds_nothing(substrate: Substrate) -> None:
+    made = await substrate.do("record_decision", title="secret plan", kind="vision")
+    stranger = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
+    await stranger.do("record_decision", title="another plan", kind="vision")
+    assert await find(stranger, "plan") == ["another plan"]
+    assert [row["title"] for row in (await stranger.call("memory_list"))["results"]] == ["another plan"]
+    with pytest.raises(BaobabError):
+        await stranger.propose(
+            "supersede_decision", old_decision_id=made["decision_id"], new_title="mine", kind="vision"
+        )
+
+
+async def test_the_list_goes_on_where_the_page_before_ended_and_filters(substrate: Substrate) -> None:
+    artifact = (await substrate.do("upsert_source_artifact", kind="note", title="Talk"))["artifact_id"]
+    linked = {"source_artifact_id": artifact}
+    old = (await substrate.do("record_decision", title="old", kind="vision", **linked))["decision_id"]
+    await substrate.do("supersede_decision", old_decision_id=old, new_title="new", kind="vision")
+    await substrate.do("record_commitment", description="late", status="expired")
+    await substrate.do("record_learning", title="note", description="x", **linked)
+    titles, before = [], None
+    while True:
+        page = await substrate.call("memory_list", limit=2, before=before)
+        titles += [row["title"] for row in page["results"]]
+        before = page["next_before"] and page["next_before"].isoformat()
+        if before is None:
+            break
+    assert sorted(titles) == ["Talk", "late", "new", "note", "old"]
+    kept = (await substrate.call("memory_list", superseded=False))["results"]
+    assert {row["title"] for row in kept} == {"Talk", "new", "note"}
+    from_talk = (await substrate.call("memory_list", **linked))["results"]
+    assert {row["title"] for row in from_talk} == {"old", "note"}
+    replaced = {row["title"]: (row["status"], row["supersedes"]) for row in page["results"]} | {
+        row["title"]: (row["status"], row["supersedes"]) for row in (await substrate.call("memory_list"))["results"]
+    }
+    assert (replaced["old"], replaced["new"]) == (("superseded", None), ("active", old))
+
+
+async def test_an_artifact_is_kept_once_for_each_id_elsewhere(substrate: Substrate) -> None:
+    known = {"kind": "meeting_transcript", "external_system": "zoom", "external_id": "7"}
+    first = await substrate.do("upsert_source_artifact", **known, title="Weekly", content="Ada said yes")
+    assert (first["was_insert"], first["before"]) == (True, None)
+    again = await substrate.do("upsert_source_artifact", **known, title="Weekly meeting")
+    assert (again["artifact_id"], again["was_insert"]) == (first["artifact_id"], False)
+    assert again["before"]["title"] == "Weekly"
+    listed = await substrate.call("source_artifacts", q="ada yes", kind="meeting_transcript", count=True)
+    assert (listed["total"], listed["artifacts"][0]["title"]) == (1, "Weekly meeting")
+    assert "content" not in listed["artifacts"][0]
+    whole = await substrate.call("source_artifact", artifact_id=first["artifact_id"])
+    assert whole["content"] == "Ada said yes"
+
+
+async def test_the_memory_of_a_substrate_goes_with_its_organisation(substrate: Substrate) -> None:
+    organisation = await substrate.harness.create_organisation(substrate.owner)
+    owner = type(substrate.owner)(substrate.owner.account_id, organisation)
+    team = Substrate(substrate.harness, owner)
+    await team.do("record_decision", title="ours", kind="vision")
+    await substrate.harness.call("organisations_delete", substrate.owner, organization_id=organisation)
+    assert (await substrate.call("search_memory", q="ours"))["results"] == []

@@ -1,0 +1,132 @@
+"""The policy: principles first, then the owner's word, then yolo mode, then the capability."""
+
+from typing import Any
+
+import pytest
+
+from baobab.tools.core.auth.callers import Account, Limits, ScopedKey
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.substrate.snapshots import take_snapshot
+from tests.tools.substrate.conftest import Substrate
+
+DRAFT = {"to": "a@example.com", "subject": "Hello", "body": "Dear Ada"}
+
+
+async def record_principle(substrate: Substrate, type_: str, capability: str = "record_decision", **params: Any) -> str:
+    spec = {"type": type_, "params": params}
+    made = await substrate.do(
+        "record_principle", title="Careful", applies_to={"capability": capability}, constraint_spec=spec
+    )
+    principle_id: str = made["principle_id"]
+    return principle_id
+
+
+async def decide_something(substrate: Substrate) -> Any:
+    return await substrate.propose("record_decision", title="Ship", kind="vision")
+
+
+async def test_yolo_mode_does_what_may_be_done_without_asking(substrate: Substrate) -> None:
+    assert (await substrate.propose("send_email_draft", **DRAFT))["requires_approval"] is True
+    assert (await substrate.call("set_yolo", yolo_mode=True))["yolo_mode"] is True
+    assert (await substrate.propose("send_email_draft", **DRAFT))["verdict"]["result"] == "auto_approved_yolo"
+    assert (await substrate.propose("place_call", to="+49", purpose="Ask"))["requires_approval"] is True
+    entity = (await substrate.do("upsert_entity", type="person", display_name="Ada"))["entity_id"]
+    assert (await substrate.propose("delete_entity", id=entity, reason="x"))["requires_approval"] is True
+
+
+async def test_a_principle_holds_against_yolo_mode_and_the_owner(substrate: Substrate) -> None:
+    principle = await record_principle(substrate, "require_approval")
+    await substrate.call("set_yolo", yolo_mode=True)
+    payload = {"title": "Ship", "kind": "vision"}
+    made = await substrate.call(
+        "propose", capability="record_decision", payload=payload, dangerously_skip_approval=True
+    )
+    assert made["verdict"]["result"] == "requires_approval"
+    (conflict,) = made["verdict"]["conflicts"]
+    assert (conflict["principle_id"], conflict["type"]) == (principle, "require_approval")
+    assert (await substrate.call("approve", action_id=made["action_id"]))["status"] == "executed"
+    (kept,) = (await substrate.call("policy_conflicts"))["conflicts"]
+    assert (kept["status"], kept["resolution"]) == ("resolved", "approved")
+    await substrate.do("retire_principle", principle_id=principle, reason="over")
+    assert (await decide_something(substrate))["requires_approval"] is False
+
+
+@pytest.mark.parametrize(("type_", "seconds"), [("max_per_day", 86_400), ("max_per_week", 7 * 86_400)])
+async def test_so_many_actions_in_a_period_are_done_and_the_next_one_waits(
+    substrate: Substrate, type_: str, seconds: int
+) -> None:
+    await record_principle(substrate, type_, n=2)
+    waits = [(await decide_something(substrate))["requires_approval"] for _ in range(3)]
+    assert waits == [False, False, True]
+    substrate.harness.clock.advance(seconds + 1)
+    assert (await decide_something(substrate))["requires_approval"] is False
+
+
+async def test_what_a_principle_forbids_is_approved_only_once_its_conflict_is_decided(substrate: Substrate) -> None:
+    await record_principle(substrate, "forbid")
+    made = await decide_something(substrate)
+    with pytest.raises(BaobabError) as refused:
+        await substrate.call("approve", action_id=made["action_id"])
+    assert refused.value.code == "policy_conflict_open"
+    conflict = made["verdict"]["conflicts"][0]["conflict_id"]
+    await substrate.call("resolve_policy_conflict", conflict_id=conflict, resolution="allow")
+    assert (await substrate.call("approve", action_id=made["action_id"]))["status"] == "executed"
+    upheld = (await decide_something(substrate))["verdict"]["conflicts"][0]["conflict_id"]
+    await substrate.call("resolve_policy_conflict", conflict_id=upheld, resolution="uphold", reason="no")
+    assert [row["reject_reason"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == ["no"]
+
+
+async def test_only_owners_in_person_skip_the_approval(substrate: Substrate) -> None:
+    asked: Any = {"capability": "send_email_draft", "payload": DRAFT, "dangerously_skip_approval": True}
+    assert (await substrate.call("propose", **asked))["requires_approval"] is False
+    owner = substrate.owner
+    key = ScopedKey(owner.account_id, owner.organisation_id, "k", frozenset({"substrate"}))
+    member = await substrate.harness.sign_up("member@example.com")
+    for caller in (key, await join(substrate, member)):
+        with pytest.raises(BaobabError) as refused:
+            await substrate.harness.call("substrate_propose", caller, **asked)
+        assert refused.value.status == 403
+
+
+async def join(substrate: Substrate, account: Account) -> Account:
+    """A member of another's team, in that team."""
+    organisation = await substrate.harness.create_organisation(substrate.owner)
+    invited = await substrate.harness.call(
+        "organisations_invite", substrate.owner, organization_id=organisation, email="member@example.com", role="member"
+    )
+    await substrate.harness.call("organisations_accept_invitation", account, token=invited["token"])
+    return Account(account.account_id, organisation)
+
+
+async def test_an_agent_decides_nothing_and_what_it_sends_outside_waits(substrate: Substrate) -> None:
+    owner = substrate.owner
+    limits = Limits(approval="destructive")
+    agent = ScopedKey(owner.account_id, owner.organisation_id, "k", frozenset({"substrate"}), limits)
+    await substrate.call("set_yolo", yolo_mode=True)
+    waits = await substrate.harness.call("substrate_propose", agent, capability="send_email_draft", payload=DRAFT)
+    assert waits["requires_approval"] is True
+    for tool, arguments in (
+        ("substrate_approve", {"action_id": waits["action_id"]}),
+        ("substrate_reject", {"action_id": waits["action_id"]}),
+        ("substrate_set_yolo", {"yolo_mode": False}),
+    ):
+        with pytest.raises(BaobabError) as refused:
+            await substrate.harness.call(tool, agent, **arguments)
+        assert refused.value.status == 403
+
+
+async def test_snapshots_count_what_there_is_once_a_day(substrate: Substrate) -> None:
+    await substrate.do("upsert_entity", type="person", display_name="Ada")
+    await substrate.do("record_commitment", description="x", status="confirmed", due_at="2020-01-01T00:00:00Z")
+    await decide_something(substrate)
+    await substrate.propose("send_email_draft", **DRAFT)
+    services, organisation = substrate.harness.services, substrate.owner.organisation_id
+    now = services.clock.now()
+    for _ in range(2):
+        async with services.database.writing_unit(lock=organisation) as unit:
+            await take_snapshot(unit.execute, services.database.dialect, organisation, now.date(), now)
+    (snapshot,) = (await substrate.call("snapshots", days=1))["snapshots"]
+    assert snapshot["snapshot_date"] == now.date()
+    counted = {name: snapshot[name] for name in ("entity_count", "decision_count_24h", "overdue_commitments")}
+    assert counted == {"entity_count": 2, "decision_count_24h": 1, "overdue_commitments": 1}
+    assert (snapshot["pending_actions"], snapshot["entities_by_type"]) == (1, {"person": 1, "self": 1})

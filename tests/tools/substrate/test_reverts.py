@@ -1,0 +1,133 @@
+"""Undo: an action alone, many at once, and those that others build on."""
+
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from baobab.tools.core.errors import BaobabError
+from tests.tools.substrate.checker import find_faults
+from tests.tools.substrate.conftest import Substrate
+
+
+async def propose(substrate: Substrate, capability: str, **payload: Any) -> tuple[str, Any]:
+    made = await substrate.propose(capability, **payload)
+    return made["action_id"], made["result"]
+
+
+async def refuse(substrate: Substrate, action_id: str, **further: Any) -> str:
+    with pytest.raises(BaobabError) as refused:
+        await substrate.do("revert_action", action_id=action_id, **further)
+    return refused.value.code
+
+
+async def check(substrate: Substrate) -> None:
+    assert await find_faults(substrate.harness.services.database, substrate.owner.organisation_id) == []
+
+
+async def test_an_action_is_undone_once_and_says_by_which(substrate: Substrate) -> None:
+    learning, _ = await propose(substrate, "record_learning", title="Red", description="x")
+    decision, made = await propose(substrate, "record_decision", title="Blue", kind="vision")
+    undo, result = await propose(substrate, "revert_action", action_id=learning)
+    assert result == {"reverted_action_id": learning, "reverted": [learning]}
+    await substrate.do("revert_action", action_id=decision)
+    action = await substrate.call("action", action_id=learning)
+    assert (action["status"], action["reverted_by_action_id"]) == ("reverted", undo)
+    (left,) = (await substrate.call("memory_list"))["results"]
+    assert (left["id"], left["status"]) == (made["decision_id"], "reversed")
+    assert await refuse(substrate, learning) == "already_reverted"
+    assert await refuse(substrate, undo) == "not_reversible"
+    assert await refuse(substrate, "act_01KAVF3T9GQZ8RT3Q0M5W9YB7C") == "RESOURCE_NOT_FOUND"
+    await check(substrate)
+
+
+async def test_an_entity_gets_back_what_it_was_step_by_step(substrate: Substrate) -> None:
+    first, made = await propose(substrate, "upsert_entity", type="person", display_name="A", primary_email="a@b.de")
+    entity_id = made["entity_id"]
+    second, _ = await propose(substrate, "update_entity", id=entity_id, display_name="B", primary_email="b@b.de")
+    third, _ = await propose(substrate, "patch_entity", id=entity_id, attrs_patch={"x": 1})
+    with pytest.raises(BaobabError) as refused:
+        await substrate.do("revert_action", action_id=first)
+    assert (refused.value.code, set(refused.value.details["action_ids"])) == ("built_upon", {second, third})
+    await substrate.do("revert_action", action_id=third)
+    await substrate.do("revert_action", action_id=second)
+    entity = await substrate.call("entity", entity_id=entity_id)
+    assert (entity["display_name"], entity["primary_email"], entity["attrs"]) == ("A", "a@b.de", {})
+    await check(substrate)
+    await substrate.do("revert_action", action_id=first)
+    with pytest.raises(BaobabError):
+        await substrate.call("entity", entity_id=entity_id)
+    await check(substrate)
+
+
+async def test_a_cascade_undoes_what_builds_on_an_action_and_stops_at_what_cannot_be_undone(
+    substrate: Substrate,
+) -> None:
+    first, made = await propose(substrate, "upsert_entity", type="person", display_name="A")
+    entity_id = made["entity_id"]
+    promise, promised = await propose(
+        substrate, "record_commitment", description="Pay", status="confirmed", from_entity=entity_id
+    )
+    paid, _ = await propose(
+        substrate, "update_commitment", commitment_id=promised["commitment_id"], status="fulfilled"
+    )
+    assert await refuse(substrate, first) == "built_upon"
+    _, result = await propose(substrate, "revert_action", action_id=first, cascade=True)
+    assert result["reverted"] == [paid, promise, first]
+    await check(substrate)
+    other, made = await propose(substrate, "upsert_entity", type="person", display_name="B")
+    winner = (await substrate.do("upsert_entity", type="person", display_name="C"))["entity_id"]
+    await substrate.do("merge_entities", loser_id=made["entity_id"], winner_id=winner, reason="one")
+    assert await refuse(substrate, other, cascade=True) == "built_upon"
+    await substrate.do("unmerge_entities", entity_id=made["entity_id"], reason="two")
+    assert await refuse(substrate, other, cascade=True) == "built_upon"
+    await check(substrate)
+
+
+async def test_what_came_from_an_artifact_stays_without_it(substrate: Substrate) -> None:
+    kept, made = await propose(substrate, "upsert_source_artifact", kind="note", title="Talk")
+    learning, learned = await propose(
+        substrate, "record_learning", title="Red", description="x", source_artifact_id=made["artifact_id"]
+    )
+    await substrate.do("revert_action", action_id=kept)
+    (left,) = (await substrate.call("memory_list"))["results"]
+    assert (left["id"], left["source_artifact_id"]) == (learned["learning_id"], None)
+    await check(substrate)
+    await substrate.do("revert_action", action_id=learning)
+    assert (await substrate.call("memory_list"))["results"] == []
+    await check(substrate)
+
+
+async def test_many_are_undone_at_once_and_what_cannot_be_is_told(substrate: Substrate) -> None:
+    first, made = await propose(substrate, "upsert_entity", type="person", display_name="A", primary_email="a@b.de")
+    second, _ = await propose(substrate, "update_entity", id=made["entity_id"], primary_email=None)
+    await propose(substrate, "upsert_entity", type="person", display_name="B", primary_email="a@b.de")
+    decision, _ = await propose(substrate, "record_decision", title="Blue", kind="vision")
+    nothing = "act_01KAVF3T9GQZ8RT3Q0M5W9YB7C"
+    result = await substrate.do(
+        "bulk_revert_actions", action_ids=[first, decision, nothing, second, decision], reason="wrong day"
+    )
+    assert result["reverted"] == [decision]
+    assert {row["action_id"]: row["error"] for row in result["failed"]} == {
+        nothing: "RESOURCE_NOT_FOUND",
+        second: "email_taken",
+        first: "built_upon",
+    }
+    await check(substrate)
+
+
+async def test_a_thousand_actions_are_undone_in_one_transaction_within_two_seconds(substrate: Substrate) -> None:
+    wanted = []
+    for number in range(200):
+        action, made = await propose(substrate, "upsert_entity", type="person", display_name=f"Person {number}")
+        wanted.append(action)
+        for step in range(4):
+            await propose(substrate, "patch_entity", id=made["entity_id"], attrs_patch={"step": step})
+    waits = await substrate.propose("bulk_revert_actions", action_ids=wanted, reason="wrong import", cascade=True)
+    began = perf_counter()
+    done = await substrate.call("approve", action_id=waits["action_id"])
+    seconds = perf_counter() - began
+    assert (len(done["result"]["reverted"]), done["result"]["failed"]) == (1000, [])
+    assert seconds < 2, seconds
+    assert (await substrate.call("entities", type="person", count=True))["total"] == 0
+    await check(substrate)

@@ -1,0 +1,68 @@
+"""Source artifacts: the documents and conversations that memories come from."""
+
+from sqlalchemy import select
+
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability, changed_row, new_row
+from baobab.tools.substrate.capabilities.schemas import UpsertSourceArtifact
+from baobab.tools.substrate.errors import InvalidPayload
+from baobab.tools.substrate.ledger import Ledger, Row, RowChange, encode_row
+
+_artifacts = tables.source_artifacts
+_COLUMNS = (
+    "kind",
+    "external_system",
+    "external_id",
+    "title",
+    "summary",
+    "content",
+    "storage_object_id",
+    "url",
+    "links",
+)
+_IDENTITY = ("external_system", "external_id")
+
+
+@capability(reversible=True)
+async def upsert_source_artifact(ledger: Ledger, payload: UpsertSourceArtifact, action: ActionContext) -> Plan:
+    """Keep a source, such as the transcript of a meeting, or bring the one up to date that has this id, or this
+    `external_id` in its `external_system`. What is left out stays.
+    """
+    if (payload.external_id is None) != (payload.external_system is None):
+        raise InvalidPayload("`external_system` and `external_id` go together.")
+    sent = payload.collect_sent()
+    if payload.links is not None:
+        sent["links"] = payload.links.model_dump(exclude_none=True)
+    found = await _find_artifact(ledger, payload)
+    if found is None:
+        values = {name: sent.get(name) for name in _COLUMNS}
+        values |= {"attrs": payload.attrs or {}, "source_app_id": action.app_id}
+        row = new_row(action, payload.id or ledger.new_id("art"), **values)
+        change = RowChange(_artifacts, row["id"], None, row)
+        return Plan({"artifact_id": row["id"], "was_insert": True, "before": None}, [change])
+    if any(name in sent and found[name] not in (None, sent[name]) for name in _IDENTITY):
+        raise InvalidPayload("The artifact of this id has another `external_id`, which stays as it is.")
+    changing = {name: sent[name] for name in (*_COLUMNS, "attrs") if name in sent}
+    if changing.get("attrs", {}) is None:
+        changing["attrs"] = {}
+    after = changed_row(action, found, **changing)
+    before = encode_row(_artifacts, {name: found[name] for name in ("id", *_COLUMNS, "attrs") if name != "content"})
+    result = {"artifact_id": found["id"], "was_insert": False, "before": before}
+    return Plan(result, [RowChange(_artifacts, found["id"], found, after)])
+
+
+async def _find_artifact(ledger: Ledger, payload: UpsertSourceArtifact) -> Row | None:
+    by_id = None if payload.id is None else await ledger.get(_artifacts, payload.id)
+    if payload.external_id is None:
+        return by_id
+    query = select(_artifacts.c.id).where(
+        _artifacts.c.organisation_id == ledger.organisation_id,
+        _artifacts.c.external_system == payload.external_system,
+        _artifacts.c.external_id == payload.external_id,
+    )
+    known = (await ledger.unit.execute(query)).scalar()
+    if known is None:
+        return by_id
+    if payload.id not in (None, known):
+        raise InvalidPayload("The artifact of this `external_id` has another id.")
+    return await ledger.get(_artifacts, known)

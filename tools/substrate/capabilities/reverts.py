@@ -1,0 +1,286 @@
+"""Undo: the rows of an action become what they were before it, if no later action builds on it."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import or_, select
+
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability
+from baobab.tools.substrate.capabilities.schemas import BulkRevertActions, RevertAction
+from baobab.tools.substrate.errors import (
+    ActionNotFound,
+    AlreadyReverted,
+    BuiltUpon,
+    EmailTaken,
+    NotReversible,
+    WrongStatus,
+)
+from baobab.tools.substrate.ledger import Ledger, Row, RowChange, decode_row
+from baobab.tools.substrate.tables import PREFIX
+
+UNDOING = frozenset(("revert_action", "bulk_revert_actions"))
+_AT_ONCE = 500
+_TABLES = {
+    table.name.removeprefix(PREFIX): table
+    for table in (
+        tables.entities,
+        tables.decisions,
+        tables.commitments,
+        tables.learnings,
+        tables.source_artifacts,
+    )
+}
+_REFERRING = (tables.decisions, tables.commitments, tables.learnings)
+"""The tables whose rows name a source artifact."""
+Place = tuple[str, str]
+"""A row: its table's short name and its id."""
+
+
+@capability()
+async def revert_action(ledger: Ledger, payload: RevertAction, action: ActionContext) -> Plan:
+    """Undo an action that was done. `cascade` undoes the later actions that build on it, too."""
+    del action
+    undo = await _Undo.load(ledger, [payload.action_id], cascade=payload.cascade)
+    undo.revert(payload.action_id)
+    return await undo.plan({"reverted_action_id": payload.action_id, "reverted": undo.reverted})
+
+
+@capability(needs_approval=True)
+async def bulk_revert_actions(ledger: Ledger, payload: BulkRevertActions, action: ActionContext) -> Plan:
+    """Undo up to 200 actions, and with `cascade` those that build on them. What cannot be undone is told, and stays."""
+    del action
+    wanted = list(dict.fromkeys(payload.action_ids))
+    undo = await _Undo.load(ledger, wanted, cascade=payload.cascade)
+    failed: list[dict[str, Any]] = []
+    for action_id in undo.sort_latest_first(wanted):
+        if action_id in undo.reverted:
+            continue
+        try:
+            undo.revert(action_id)
+        except BaobabError as error:
+            failed.append({"action_id": action_id, "error": error.code})
+    return await undo.plan({"reverted": undo.reverted, "failed": failed})
+
+
+class _Undo:
+    """What is known of the actions to be undone, and the rows as they would be."""
+
+    def __init__(self, ledger: Ledger, *, cascade: bool) -> None:
+        self._ledger = ledger
+        self._cascade = cascade
+        self._actions: dict[str, Row] = {}
+        self._changes: dict[str, list[Any]] = defaultdict(list)
+        self._later: dict[str, set[str]] = defaultdict(set)
+        """By action, the later ones that build on it."""
+        self._rows: dict[Place, Row | None] = {}
+        self._original: dict[Place, Row | None] = {}
+        self._holders: dict[str, str] = {}
+        """Who has an e-mail address: the entity's id, by address."""
+        self.reverted: list[str] = []
+        self._undone: set[str] = set()
+
+    @classmethod
+    async def load(cls, ledger: Ledger, action_ids: list[str], *, cascade: bool) -> "_Undo":
+        """Reads the actions, those that build on them, and the rows of all."""
+        undo = cls(ledger, cascade=cascade)
+        level = set(action_ids)
+        while level:
+            undo._actions |= await ledger.load(tables.action_ledger, level)
+            found = await _load_changes(ledger, tables.changes.c.action_id, level)
+            for change in found:
+                undo._changes[change.action_id].append(change)
+            await undo._find_later(found)
+            following = {later for each in level for later in undo._later[each]}
+            level = following - undo._actions.keys()
+        await undo._load_rows()
+        return undo
+
+    def sort_latest_first(self, action_ids: Iterable[str]) -> list[str]:
+        known = [each for each in action_ids if each in self._actions]
+        missing = [each for each in action_ids if each not in self._actions]
+        return missing + sorted(known, key=self._order, reverse=True)
+
+    def _order(self, action_id: str) -> Any:
+        row = self._actions[action_id]
+        return row["executed_at"] or row["proposed_at"]
+
+    def revert(self, action_id: str) -> None:
+        """Undoes an action, or raises and undoes nothing."""
+        self._require_executed(action_id)
+        closure = self._collect_later(action_id)
+        others = [each for each in closure if each != action_id]
+        if others and not self._cascade:
+            raise BuiltUpon(details={"action_ids": others[:100]})
+        for each in closure:
+            if not self._actions[each]["reversible"]:
+                error = NotReversible if each == action_id else BuiltUpon
+                raise error(details={"action_id": action_id, "action_ids": [each]})
+        kept = dict(self._rows), dict(self._holders)
+        try:
+            for each in closure:
+                self._restore(each)
+        except BaobabError:
+            self._rows, self._holders = kept
+            raise
+        self.reverted += closure
+        self._undone |= set(closure)
+
+    async def plan(self, result: dict[str, Any]) -> Plan:
+        """The net changes of all that was undone."""
+        await self._clear_references()
+        changes = [
+            RowChange(_TABLES[name], row_id, before, after)
+            for (name, row_id), before in self._original.items()
+            if (after := self._rows[name, row_id]) != before
+        ]
+        return Plan(result, changes, reverted=self.reverted)
+
+    def _require_executed(self, action_id: str) -> None:
+        row = self._actions.get(action_id)
+        if row is None:
+            raise ActionNotFound
+        if row["status"] == "reverted" or action_id in self._undone:
+            raise AlreadyReverted(details={"reverted_by_action_id": row["reverted_by_action_id"]})
+        if row["status"] != "executed":
+            raise WrongStatus(f"The action is {row['status']}.", details={"status": row["status"]})
+        if not row["reversible"]:
+            raise NotReversible(details={"action_id": action_id})
+
+    def _collect_later(self, action_id: str) -> list[str]:
+        """An action and all that build on it and are not undone yet, the latest first."""
+        found, waiting = {action_id}, [action_id]
+        while waiting:
+            fresh = self._later[waiting.pop()] - found - self._undone
+            found |= fresh
+            waiting += fresh
+        return self.sort_latest_first(found)
+
+    async def _find_later(self, found: list[Any]) -> None:
+        """Notes which actions build on those whose changes these are: by changing the same row later, or by naming a
+        row that they have made.
+        """
+        first = {(change.tbl, change.row_id, change.action_id): change.seq for change in reversed(found)}
+        by_row: dict[Place, list[tuple[str, int]]] = defaultdict(list)
+        for (name, row_id, action_id), seq in first.items():
+            by_row[name, row_id].append((action_id, seq))
+        others = await _load_changes(self._ledger, tables.changes.c.row_id, {change.row_id for change in found})
+        makers = {change.row_id: change.action_id for change in found if change.op == "insert"}
+        pairs = [
+            (earlier, change.action_id)
+            for change in others
+            for earlier, seq in by_row.get((change.tbl, change.row_id), ())
+            if change.seq > seq and change.action_id not in (earlier, None)
+        ]
+        pairs += [(makers[row_id], later) for row_id, later in await self._find_naming(makers)]
+        states = await self._ledger.load(tables.action_ledger, {later for _, later in pairs})
+        for earlier, later in pairs:
+            state = states.get(later)
+            if state is not None and state["status"] == "executed" and state["capability"] not in UNDOING:
+                self._later[earlier].add(later)
+
+    async def _find_naming(self, makers: dict[str, str]) -> list[tuple[str, str]]:
+        """The actions that wrote rows which name an entity that was made: commitments, and what was merged into it."""
+        made = sorted(each for each in makers if each.startswith("ent_"))
+        found: list[tuple[str, str]] = []
+        naming: dict[str, list[str]] = defaultdict(list)
+        commitments, entities = tables.commitments.c, tables.entities.c
+        for start in range(0, len(made), _AT_ONCE):
+            some = made[start : start + _AT_ONCE]
+            query = select(commitments.from_entity, commitments.to_entity, commitments.id).where(
+                commitments.organisation_id == self._ledger.organisation_id,
+                or_(commitments.from_entity.in_(some), commitments.to_entity.in_(some)),
+            )
+            for row in await self._ledger.unit.execute(query):
+                naming[row.id] += [each for each in (row.from_entity, row.to_entity) if each in makers]
+            merged = select(entities.merged_into, entities.action_id).where(
+                entities.organisation_id == self._ledger.organisation_id, entities.merged_into.in_(some)
+            )
+            found += [(row.merged_into, row.action_id) for row in await self._ledger.unit.execute(merged)]
+        for change in await _load_changes(self._ledger, tables.changes.c.row_id, set(naming)):
+            if change.op == "insert":
+                found += [(each, change.action_id) for each in naming[change.row_id]]
+        return [(row_id, later) for row_id, later in found if later != makers[row_id]]
+
+    async def _load_rows(self) -> None:
+        places: dict[str, set[str]] = defaultdict(set)
+        emails = set()
+        for changes in self._changes.values():
+            for change in changes:
+                places[change.tbl].add(change.row_id)
+                if change.tbl == "entities" and change.before:
+                    emails.add(change.before["primary_email"])
+        for name, ids in places.items():
+            rows = await self._ledger.load(_TABLES[name], ids)
+            self._rows |= {(name, row_id): rows.get(row_id) for row_id in ids}
+        self._original = dict(self._rows)
+        wanted, entities = sorted(emails - {None}), tables.entities.c
+        for start in range(0, len(wanted), _AT_ONCE):
+            query = select(entities.primary_email, entities.id).where(
+                entities.organisation_id == self._ledger.organisation_id,
+                entities.merged_into.is_(None),
+                entities.primary_email.in_(wanted[start : start + _AT_ONCE]),
+            )
+            self._holders |= {row.primary_email: row.id for row in await self._ledger.unit.execute(query)}
+
+    def _restore(self, action_id: str) -> None:
+        """Gives the rows of an action back what they were."""
+        for change in sorted(self._changes[action_id], key=lambda change: change.seq, reverse=True):
+            place = (change.tbl, change.row_id)
+            row = self._rows[place]
+            if row is None or row["action_id"] != action_id:
+                raise BuiltUpon(details={"action_ids": [] if row is None else [row["action_id"]]})
+            before: Row | None = None
+            if change.before is not None:
+                before = decode_row(_TABLES[change.tbl], change.before)
+            if before is None and change.tbl == "decisions":
+                # That there was such a decision stays known.
+                before = {**row, "status": "reversed"}
+            if change.tbl == "entities":
+                self._exchange_email(change.row_id, row, before)
+            self._rows[place] = before
+
+    def _exchange_email(self, entity_id: str, row: Row, before: Row | None) -> None:
+        if row["primary_email"] is not None and self._holders.get(row["primary_email"]) == entity_id:
+            del self._holders[row["primary_email"]]
+        email = None if before is None else before["primary_email"]
+        if email is not None:
+            if self._holders.get(email, entity_id) != entity_id:
+                raise EmailTaken(details={"entity_id": self._holders[email]})
+            self._holders[email] = entity_id
+
+    async def _clear_references(self) -> None:
+        """No row names a source artifact that is not there."""
+        gone = {row_id for (name, row_id), row in self._rows.items() if name == "source_artifacts" and row is None}
+        for table in _REFERRING if gone else ():
+            name, some = table.name.removeprefix(PREFIX), sorted(gone)
+            for start in range(0, len(some), _AT_ONCE):
+                query = select(table).where(
+                    table.c.organisation_id == self._ledger.organisation_id,
+                    table.c.source_artifact_id.in_(some[start : start + _AT_ONCE]),
+                )
+                for found in (await self._ledger.unit.execute(query)).mappings():
+                    self._original.setdefault((name, found["id"]), dict(found))
+                    self._rows.setdefault((name, found["id"]), dict(found))
+        named = {row["source_artifact_id"] for row in self._rows.values() if row and row.get("source_artifact_id")}
+        there = await self._ledger.load(tables.source_artifacts, named)
+        for place, row in self._rows.items():
+            artifact_id = row.get("source_artifact_id") if row else None
+            if row and artifact_id is not None and (artifact_id in gone or artifact_id not in there):
+                self._rows[place] = {**row, "source_artifact_id": None}
+
+
+async def _load_changes(ledger: Ledger, column: Any, values: set[str]) -> list[Any]:
+    """The changes of some actions or rows that can be undone, in their order."""
+    wanted, changes = sorted(values), tables.changes.c
+    found: list[Any] = []
+    for start in range(0, len(wanted), _AT_ONCE):
+        query = select(tables.changes).where(
+            changes.organisation_id == ledger.organisation_id,
+            column.in_(wanted[start : start + _AT_ONCE]),
+            changes.action_id.is_not(None),
+        )
+        found += (await ledger.unit.execute(query)).all()
+    return sorted(found, key=lambda change: change.seq)

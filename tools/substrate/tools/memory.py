@@ -1,0 +1,194 @@
+"""/memory, /source-artifacts and /snapshots: what is remembered."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+from sqlalchemy import and_, func, not_, or_, select
+
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.toolset import Mcp
+from baobab.tools.core.types import Moment, Text
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.access import CALLERS, organisation_of
+from baobab.tools.substrate.capabilities import fields
+from baobab.tools.substrate.errors import ArtifactNotFound
+from baobab.tools.substrate.memory_search import build_recent, build_search
+from baobab.tools.substrate.schemas import (
+    Artifact,
+    ArtifactDetail,
+    Artifacts,
+    MemoryPage,
+    MemoryResults,
+    MemoryRow,
+    Snapshots,
+)
+from baobab.tools.substrate.toolset import substrate
+
+_memory, _artifacts = tables.memory.c, tables.source_artifacts.c
+_KINDS = {
+    "decisions": "decision",
+    "commitments": "commitment",
+    "learnings": "learning",
+    "source_artifacts": "source_artifact",
+}
+Words = Annotated[str, Text(1000)]
+Kinds = Annotated[str, Text(100), Field(description="Of `decisions,commitments,learnings,source_artifacts`.")]
+ArtifactId = Annotated[
+    fields.ArtifactId, Field(description="The artifact.", examples=["art_01KAVF3T9GQZ8RT3Q0M5W9YB7C"])
+]
+
+
+@substrate.tool(
+    "GET /memory",
+    access=CALLERS,
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords="search memory, recall, what do we know, what was decided, remember; "
+        "Gedächtnis durchsuchen, was wissen wir; "
+        "buscar en la memoria, qué sabemos"
+    ),
+)
+async def substrate_search_memory(
+    call: Call,
+    q: Words | None = None,
+    kinds: Kinds | None = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 20,
+    match: Literal["and", "or", "phrase"] = "and",
+) -> MemoryResults:
+    """Search decisions, commitments, learnings and source artifacts by words, the best first.
+
+    Case and accents do not matter. `from_strangers` marks what people outside may have written.
+
+    q: the words; left out, or `*`, the latest changed come first, and `rank` is null.
+    limit: how many at most.
+    match: whether all words must be there, any of them, or all in this order side by side.
+    """
+    organisation_id = organisation_of(call)
+    if q is None or q.strip() in ("", "*"):
+        query = build_recent(organisation_id)
+    else:
+        searched = build_search(call.unit.database.dialect, organisation_id, q, match)
+        if searched is None:
+            return {"results": []}
+        query = searched
+    query = query.where(*_filter_kinds(kinds)).limit(limit)
+    return {"results": [_render_memory(row) for row in (await call.execute(query)).mappings()]}
+
+
+@substrate.tool("GET /memory/list", access=CALLERS, effect="read", taints=True)
+async def substrate_memory_list(
+    call: Call,
+    kinds: Kinds | None = None,
+    source_artifact_id: ArtifactId | None = None,
+    superseded: bool = True,
+    before: Moment | None = None,
+    limit: Annotated[int, Field(ge=1, le=100)] = 25,
+) -> MemoryPage:
+    """List what is remembered, the latest changed first.
+
+    source_artifact_id: only what comes from this artifact, and not the artifacts themselves.
+    superseded: false leaves out superseded decisions and expired commitments.
+    before: the `next_before` of the page before.
+    limit: how many at most.
+    """
+    query = build_recent(organisation_of(call)).where(*_filter_kinds(kinds))
+    if source_artifact_id is not None:
+        query = query.where(_memory.source_artifact_id == source_artifact_id, _memory.kind != "source_artifact")
+    if not superseded:
+        over = or_(
+            and_(_memory.kind == "decision", _memory.status == "superseded"),
+            and_(_memory.kind == "commitment", _memory.status == "expired"),
+        )
+        query = query.where(or_(_memory.status.is_(None), not_(over)))
+    if before is not None:
+        query = query.where(_memory.updated_at < before)
+    rows = (await call.execute(query.limit(limit + 1))).mappings().all()
+    following = rows[limit - 1]["updated_at"] if len(rows) > limit else None
+    return {"results": [_render_memory(row) for row in rows[:limit]], "next_before": following}
+
+
+@substrate.tool("GET /source-artifacts", access=CALLERS, effect="read", taints=True)
+async def substrate_source_artifacts(
+    call: Call,
+    kind: Annotated[str | None, Text(100)] = None,
+    q: Words | None = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    count: bool = False,
+) -> Artifacts:
+    """List source artifacts, the latest changed first, or with `q` the best first; without their content.
+
+    kind: only those of this kind, such as `meeting_transcript`.
+    q: words that are in the title, the summary or the content.
+    limit: how many at most.
+    count: whether to say in `total` how many there are in all.
+    """
+    organisation_id = organisation_of(call)
+    columns = [_artifacts[name] for name in Artifact.__annotations__]
+    query: Any = select(*columns).where(_artifacts.organisation_id == organisation_id)
+    if kind is not None:
+        query = query.where(_artifacts.kind == kind)
+    if q is not None and q.strip() not in ("", "*"):
+        searched = build_search(call.unit.database.dialect, organisation_id, q, "and")
+        if searched is None:
+            return {"artifacts": [], "total": 0} if count else {"artifacts": []}
+        ranked = searched.where(_memory.kind == "source_artifact").subquery()
+        query = query.join(ranked, ranked.c.id == _artifacts.id).order_by(ranked.c.rank.desc())
+    total = (
+        (await call.execute(select(func.count()).select_from(query.order_by(None).subquery()))).scalar_one()
+        if count
+        else None
+    )
+    rows = (await call.execute(query.order_by(_artifacts.updated_at.desc()).limit(limit))).mappings()
+    answer: Artifacts = {"artifacts": [cast(Artifact, dict(row)) for row in rows]}
+    if total is not None:
+        answer["total"] = total
+    return answer
+
+
+@substrate.tool(
+    "GET /source-artifacts/{artifact_id}", access=CALLERS, effect="read", raises=(ArtifactNotFound,), taints=True
+)
+async def substrate_source_artifact(call: Call, artifact_id: ArtifactId) -> ArtifactDetail:
+    """Read one source artifact with its content."""
+    columns = [_artifacts[name] for name in (*Artifact.__annotations__, "content")]
+    query = select(*columns).where(_artifacts.organisation_id == organisation_of(call), _artifacts.id == artifact_id)
+    row = (await call.execute(query)).mappings().first()
+    if row is None:
+        raise ArtifactNotFound
+    return cast(ArtifactDetail, dict(row))
+
+
+@substrate.tool(
+    "GET /snapshots",
+    access=CALLERS,
+    effect="read",
+    mcp=Mcp(keywords="counts of each day, how many decisions; Zahlen je Tag; cifras por día"),
+)
+async def substrate_snapshots(call: Call, days: Annotated[int, Field(ge=1, le=366)] = 30) -> Snapshots:
+    """List the snapshots of the last days, the latest first: how many things of each kind there were.
+
+    days: how many days back.
+    """
+    rows, since = tables.snapshots.c, call.now.date() - timedelta(days=days - 1)
+    query = select(rows.snapshot_date, rows.counts).where(
+        rows.organisation_id == organisation_of(call), rows.snapshot_date >= since
+    )
+    found = await call.execute(query.order_by(rows.snapshot_date.desc()))
+    return {"snapshots": [cast(Any, {"snapshot_date": row.snapshot_date, **row.counts}) for row in found]}
+
+
+def _filter_kinds(kinds: str | None) -> list[Any]:
+    if kinds is None:
+        return []
+    named = [name.strip() for name in kinds.split(",") if name.strip()]
+    unknown = [name for name in named if name not in _KINDS]
+    if unknown or not named:
+        raise BadRequest("`kinds` is a list of decisions, commitments, learnings and source_artifacts.")
+    return [_memory.kind.in_([_KINDS[name] for name in named])]
+
+
+def _render_memory(row: Any) -> MemoryRow:
+    return cast(MemoryRow, {name: row[name] for name in MemoryRow.__annotations__})
