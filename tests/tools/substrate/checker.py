@@ -140,14 +140,13 @@ def _check_entities(entities: dict[str, Any]) -> list[str]:
     emails = [row["primary_email"] for row in entities.values() if row["primary_email"] and not row["merged_into"]]
     if len(emails) != len(set(emails)):
         faults.append("two entities have one address")
-    for entity_id, row in entities.items():
-        seen = {entity_id}
-        while row is not None and row["merged_into"] is not None:
-            if row["merged_into"] in seen or row["merged_into"] not in entities:
-                faults.append(f"{entity_id}: merged into {row['merged_into']}, which leads nowhere")
-                break
-            seen.add(row["merged_into"])
-            row = entities[row["merged_into"]]
+    for entity_id in entities:
+        seen, at = set(), entity_id
+        while at not in seen and at in entities and entities[at]["merged_into"] is not None:
+            seen.add(at)
+            at = entities[at]["merged_into"]
+        if at in seen or at not in entities:
+            faults.append(f"{entity_id}: it was merged into {at}, which leads nowhere")
     return faults
 
 

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from baobab.tools.core.errors import BaobabError
+from baobab.tools.substrate.access import Proposer
+from baobab.tools.substrate.ledger import open_ledger
+from baobab.tools.substrate.proposals import propose_in
 from tests.tools.substrate.checker import find_faults
 from tests.tools.substrate.conftest import Substrate
 
@@ -68,9 +71,7 @@ async def test_a_cascade_undoes_what_builds_on_an_action_and_stops_at_what_canno
     promise, promised = await propose(
         substrate, "record_commitment", description="Pay", status="confirmed", from_entity=entity_id
     )
-    paid, _ = await propose(
-        substrate, "update_commitment", commitment_id=promised["commitment_id"], status="fulfilled"
-    )
+    paid, _ = await propose(substrate, "update_commitment", commitment_id=promised["commitment_id"], status="fulfilled")
     assert await refuse(substrate, first) == "built_upon"
     _, result = await propose(substrate, "revert_action", action_id=first, cascade=True)
     assert result["reverted"] == [paid, promise, first]
@@ -117,12 +118,19 @@ async def test_many_are_undone_at_once_and_what_cannot_be_is_told(substrate: Sub
 
 
 async def test_a_thousand_actions_are_undone_in_one_transaction_within_two_seconds(substrate: Substrate) -> None:
-    wanted = []
-    for number in range(200):
-        action, made = await propose(substrate, "upsert_entity", type="person", display_name=f"Person {number}")
-        wanted.append(action)
-        for step in range(4):
-            await propose(substrate, "patch_entity", id=made["entity_id"], attrs_patch={"step": step})
+    wanted, services, organisation = [], substrate.harness.services, substrate.owner.organisation_id
+    # In one transaction, as an import would be.
+    async with (
+        services.database.writing_unit(lock=organisation) as unit,
+        open_ledger(unit, services, organisation) as ledger,
+    ):
+        for number in range(200):
+            named = {"type": "person", "display_name": f"Person {number}"}
+            made: Any = await propose_in(ledger, Proposer("human", None), "upsert_entity", named)
+            wanted.append(made["action_id"])
+            for step in range(4):
+                patch = {"id": made["result"]["entity_id"], "attrs_patch": {"step": step}}
+                await propose_in(ledger, Proposer("human", None), "patch_entity", patch)
     waits = await substrate.propose("bulk_revert_actions", action_ids=wanted, reason="wrong import", cascade=True)
     began = perf_counter()
     done = await substrate.call("approve", action_id=waits["action_id"])
