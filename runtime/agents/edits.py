@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from baobab.runtime.agents.answer_schema import find_mismatch
 from baobab.runtime.agents.offers import BOUND, REMOTE
 from baobab.tools.core.approvals import Edit
 from baobab.tools.core.auth.callers import Anonymous, EndUser
@@ -42,6 +43,8 @@ async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, 
         # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
         arguments = restore_hidden(tool, proposed, {**given, BOUND: proposed[BOUND]})
         given = redact_arguments(tool, given)
+    if row.tool == _QUESTION:
+        arguments |= _require_answer(proposed, arguments)
     try:
         tool.validate(arguments)
     except ValidationError as exc:
@@ -50,3 +53,16 @@ async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, 
     decider_call.app = await call.services.directory.app(proposed[BOUND])
     await tool.access.authorise(decider_call, arguments)
     return Edit(dict(given), arguments)
+
+
+def _require_answer(proposed: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of a question's answer, which nobody changes. Raises BadRequest for an answer of another shape."""
+    schema = proposed.get("answer_schema")
+    if schema is None:
+        return {}
+    if (mismatch := find_mismatch(schema, arguments.get("data"))) is not None:
+        raise BadRequest(
+            f"The answer does not match the question's `answer_schema`: {mismatch}.",
+            remediation="Send `data` as the schema describes it.",
+        )
+    return {"answer_schema": schema}

@@ -76,9 +76,9 @@ async def console_sign_in(
     return {"session": session, "expires_at": expires_at}
 
 
-@console.tool("GET /sessions", access=AnyAccount(keys=False), effect="read")
+@console.tool("GET /sessions", access=AnyAccount(), effect="read")
 async def console_sessions_list(call: Call) -> ConsoleSessions:
-    """List the account's sessions of the console that are in force, newest first."""
+    """List the account's sessions of the console that are in force, newest first; a key sees those that it began."""
     query = select(*_SHOWN, rows.c.key_id).where(*_in_force(call)).order_by(rows.c.created_at.desc(), rows.c.id)
     found: Any = (await call.execute(query)).mappings()
     shown = [{**row, "by_key": row["key_id"] is not None} for row in found]
@@ -87,13 +87,13 @@ async def console_sessions_list(call: Call) -> ConsoleSessions:
 
 @console.tool(
     "DELETE /sessions/{session_id}",
-    access=AnyAccount(keys=False),
+    access=AnyAccount(),
     effect="write",
     raises=(ConsoleSessionNotFound,),
     audit=Audit("console_session_revoke", category="auth", action="delete", resource="session"),
 )
 async def console_session_revoke(call: Call, session_id: SessionId) -> ConsoleSessionsEnded:
-    """End one session of the console; pages that it has open lose it at once."""
+    """End one session of the console; pages that it has open lose it at once. A key ends those that it began."""
     call.audit.resource_id = session_id
     ended = update(rows).where(*_in_force(call), rows.c.id == session_id).values(revoked_at=call.now)
     if (await call.execute(ended)).rowcount != 1:
@@ -117,5 +117,6 @@ async def console_sign_out(call: Call, session_id: SessionId) -> ConsoleSessions
 
 
 def _in_force(call: Call) -> tuple[Any, ...]:
-    """The conditions of the caller's sessions that have not ended."""
-    return (rows.c.account_id == call.account.account_id, rows.c.revoked_at.is_(None), rows.c.expires_at > call.now)
+    """The conditions of the caller's sessions that have not ended: a person's are all of the account."""
+    own = (rows.c.account_id == call.account.account_id, rows.c.revoked_at.is_(None), rows.c.expires_at > call.now)
+    return own if call.account.key_id is None else (*own, rows.c.key_id == call.account.key_id)

@@ -4,15 +4,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from baobab.http.console.answer_form import build_fields, read_answer
 from baobab.http.console.compare import compare_texts
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_duration
+from baobab.http.console.run_view import build_timeline
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest, Conflict
+from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound
 from baobab.tools.core.escaping import escape_json
 
 _QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
 _MOST_ALIKE = 50
+_LAST_EVENTS, _LAST_STEPS = 60, 4
 _MOST_PAGES = 10
 
 
@@ -37,7 +40,33 @@ async def show_approval(visit: Visit) -> Context:
         # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
         "asks_of_key": waits and found["may_decide"] and _find_key(approval) is not None and not is_question,
         "was_decided": "decided" in visit.query,
+        "fields": _build_fields(found) if is_question else None,
+        "so_far": await _read_run(visit, approval),
     }
+
+
+def _build_fields(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The fields of the form that answers a question; None where the answer is typed as text or JSON."""
+    asked = found["arguments"] or {}
+    return build_fields(asked.get("answer_schema"), asked.get("data"))
+
+
+async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the run that waits has done last, and what it has cost; None for those who decide but do not run the app."""
+    if approval["run_id"] is None or approval["agent"] is None:
+        return None
+    names = {"app_id": approval["app_id"], "name": approval["agent"], "id": approval["run_id"]}
+    try:
+        found = await visit.call("agents_runs_get", **names, with_graph=True)
+        since = max(0, found["run"]["last_seq"] - _LAST_EVENTS)
+        last = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=_LAST_EVENTS)
+    except (Forbidden, NotFound):
+        return None
+    entries = build_timeline(last["events"], found["graph_spec"])
+    done = [entry for entry in entries if entry["kind"] == "step" and any(did["kind"] == "model" or did["took"]
+            is not None for did in entry["did"])]  # fmt: skip
+    path = f"/apps/{approval['app_id']}/runs/{approval['agent']}/{approval['run_id']}"
+    return {"run": found["run"], "entries": done[-_LAST_STEPS:], "path": path}
 
 
 def _list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:
@@ -147,8 +176,16 @@ def _find_key(approval: Mapping[str, Any]) -> str | None:
 
 
 async def answer(visit: Visit) -> str:
-    """Answers a run's question: with a JSON object as it was typed, or with anything else as its `answer`."""
+    """Answers a run's question: by the fields of its schema; else with a JSON object as it was typed, or with anything
+    else as its `answer`.
+    """
     found = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    fields = _build_fields(found)
+    if fields is not None:
+        data = read_answer(fields, visit.form)
+        arguments = {**_editable(found["approval"], found["arguments"] or {}), "data": data}
+        await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
+        return f"/approvals/{visit.parts['id']}?decided=1"
     typed = visit.form.get("answer", "")
     try:
         value = json.loads(typed)

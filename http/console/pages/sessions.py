@@ -7,7 +7,8 @@ TEMPLATE = """{% extends "base.html" %}
 {% import "parts.html" as parts %}
 {% block main %}
 <h1>Sessions</h1>
-{% if by_key %}<p class="empty">A key sees no sessions. Sign in with a password to see and end them.</p>{% endif %}
+{% if by_key %}<p>You signed in with a key, which sees the sessions that it began.
+Sign in with a password to see all of the account.</p>{% endif %}
 <ul class="rows">
 {% for row in sessions %}
 <li class="row"><div class="grow"><strong>{{ "This session" if row.id == session.id else "Another session" }}</strong>
@@ -23,9 +24,7 @@ TEMPLATE = """{% extends "base.html" %}
 
 
 async def show_sessions(visit: Visit) -> Context:
-    if visit.session.caller.key_id is not None:
-        return {"sessions": [], "by_key": True}
-    return {**await visit.call("console_sessions_list"), "by_key": False}
+    return {**await visit.call("console_sessions_list"), "by_key": visit.session.caller.key_id is not None}
 
 
 async def revoke(visit: Visit) -> str:

@@ -291,3 +291,15 @@ async def test_calls_alike_are_shown_with_what_they_say_and_only_those_are_appro
         answer = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
         found[key] = answer.json()["approval"]["status"]
     assert found == {"one": "executed", "two": "rejected", "three": "pending", "of another run": "pending"}
+
+
+async def test_a_key_sees_the_sessions_that_it_began_and_ends_one(baobab: Baobab) -> None:
+    made = await baobab.client.post("/api-keys", json={"name": "phone"}, headers=baobab.owner)
+    key = made.json()["key"]
+    browser, other = await sign_in(baobab, key), await sign_in(baobab, key)
+    page = await baobab.client.get("/console/sessions", headers=browser)
+    (path,) = re.findall(r'Another session</strong>.*?action="([^"]+)"', page.text, re.DOTALL)
+    done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
+    assert done.status_code == 303
+    assert (await baobab.client.get("/console", headers=other)).status_code == 303
+    assert (await baobab.client.get("/console", headers=browser)).status_code == 200

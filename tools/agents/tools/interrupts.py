@@ -1,7 +1,10 @@
 """The tool with which a graph asks a person: it does nothing but wait for the approval."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
+from pydantic import AfterValidator
+
+from baobab.runtime.agents.answer_schema import find_schema_error
 from baobab.tools.agents.schemas.agents import Answered
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import EVERYBODY
@@ -9,6 +12,15 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
+
+
+def _require_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    if (fault := find_schema_error(schema)) is not None:
+        raise ValueError(f"must be a JSON Schema: {fault[1]}")
+    return schema
+
+
+AnswerSchema = Annotated[JsonObject, AfterValidator(_require_schema)]
 
 
 @agents.tool(
@@ -23,10 +35,12 @@ async def interrupt(
     app_id: AppId,
     reason: Annotated[str, Text(2000, min_length=1)],
     data: JsonObject | None = None,
+    answer_schema: AnswerSchema | None = None,
 ) -> Answered:
     """Ask a person before going on. What they change in `data` is in the answer.
 
     reason: what the person is asked.
     data: what they look at, and may change.
+    answer_schema: a JSON Schema that `data` must match once they have changed it. The console makes a form of it.
     """
     return {"approved": True, "reason": reason, "data": data}
