@@ -55,8 +55,13 @@ async def _use_every_tool(data: Path) -> None:
 
 
 async def _store_files(world: World) -> None:
-    """A picture whose job has been polled to its end, so that its bytes are kept."""
+    """A picture whose job has been polled to its end, so that its bytes are kept; and a part of an upload."""
     owner = world.callers["owner"]
+    tus = {**owner.headers, "tus-resumable": "1.0.0"}
+    begun = await world.baobab.client.post(f"/storage/{world.app}/uploads", headers={**tus, "upload-length": "9"})
+    part = {**tus, "upload-offset": "0", "content-type": "application/offset+octet-stream"}
+    path = f"/storage/{world.app}/{begun.headers['location']}"
+    assert (await world.baobab.client.patch(path, content=b"part", headers=part)).status_code == 204
     job = await start_generation(world, "images", "baobab/picture", owner)
     async with asyncio.timeout(60):
         path = f"/v1/{world.app}/images/completions/{job['job_id']}"

@@ -231,7 +231,7 @@ FLAT = {"MediaError", "AuthError"}
 
 
 def takes_body(tool: Tool) -> bool:
-    return tool.rest is not None and tool.rest.method in {"POST", "PUT", "PATCH"}
+    return tool.rest is not None and tool.rest.method in {"POST", "PUT", "PATCH"} and tool.rest.raw_body is None
 
 
 def find_fault(tool: Tool, answer: Answer, in_path: bool) -> str | None:

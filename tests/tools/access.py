@@ -165,10 +165,11 @@ class World:
         if tool == "config_pause":
             await self.request("PATCH", f"/v1/{self.app}/config/pause", self.owner.headers, paused=False)
         # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
+        # 415: the bytes of an upload have a type of their own.
         # 302: to a provider's sign-in. 400: back from one, by a browser that has not begun there.
         if answer.status_code == 302 or (tool.startswith("auth_oauth_callback") and answer.status_code == 400):
             return "ok"
-        if answer.is_success or answer.status_code in (409, 426, 502):
+        if answer.is_success or answer.status_code in (409, 415, 426, 502):
             return "ok"
         return str(answer.status_code)
 

@@ -1,6 +1,6 @@
 """The errors of files, in the contract's codes."""
 
-from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Forbidden, InvalidType, NotFound
+from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Conflict, Forbidden, InvalidType, NotFound
 
 
 class FileNotFound(NotFound):
@@ -93,3 +93,34 @@ class NotText(InvalidType):
 class ContentInvalid(BadRequest):
     summary = "The content is not valid base64."
     remediation = "Encode the bytes as base64 (RFC 4648), or send text with encoding `text`."
+
+
+class TusVersionRefused(BaobabError):
+    code = "TUS_VERSION"
+    status = 412
+    summary = "This address speaks tus 1.0.0, which the request does not say."
+    remediation = "Use a client of tus 1.0, or send the header `Tus-Resumable: 1.0.0`."
+
+
+class OffsetDiffers(Conflict):
+    code = "FILES_OFFSET_DIFFERS"
+    summary = "The bytes do not follow those that have arrived."
+    remediation = "Go on at details.received_bytes."
+
+    @classmethod
+    def at(cls, received: int) -> "OffsetDiffers":
+        return cls(details={"received_bytes": received}, headers={"upload-offset": str(received)})
+
+
+class BodyTypeRefused(BaobabError):
+    code = "VALIDATION_INVALID_TYPE"
+    status = 415
+    summary = "Bytes of a resumed upload have a Content-Type of their own."
+    remediation = "Send `Content-Type: application/offset+octet-stream`."
+
+
+class MetadataInvalid(BadRequest):
+    summary = "Upload-Metadata or Upload-Length is not valid."
+    remediation = (
+        "Send Upload-Length, and in Upload-Metadata pairs such as `filename aW1hZ2UucG5n,filetype aW1hZ2UvcG5n`."
+    )

@@ -3,33 +3,30 @@
 import contextlib
 from datetime import timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import func, select
 
-from baobab.storage.database import Database, Unit
-from baobab.tools.core.errors import AppNotFound
+from baobab.storage.database import Database
+from baobab.tools.core.errors import AppMigrating, AppNotFound
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.services import Services
-from baobab.tools.files.storing import find_row, is_file
-from baobab.tools.files.tables import FREEZES, PENDING, build_folder, files_table
+from baobab.tools.files.errors import FileNotFound, QuotaExceeded
+from baobab.tools.files.parts import KEPT_SECONDS, complete
+from baobab.tools.files.storing import delete_file, find_row
+from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, files_table
 from baobab.tools.files.toolset import files
 
 KEPT = timedelta(hours=24)
 """How long the row of an upload is kept whose bytes have not arrived."""
+_BUSY_SECONDS = 60
 _ROUND = 200
 _MOVING_SECONDS = 10.0
 _columns = files_table.c
 
 
-async def request_erasure(services: Services, unit: Unit, app_id: str, file_id: str, tenant: str | None = None) -> None:
-    """Has the bytes of a file deleted once the unit, which deletes its row, is committed."""
-    arguments = {"app_id": app_id, "file_id": file_id}
-    await services.jobs.enqueue(unit, files_erase.__name__, arguments, tenant=tenant)
-
-
 @files.job()
-async def files_erase(job: Job, app_id: str, file_id: str) -> None:
-    """Deletes the bytes of a file whose row is gone, wherever the app has been since."""
+async def files_erase(job: Job, app_id: str, file_id: str, keep: str = "") -> None:
+    """Deletes bytes of a file that no row refers to, wherever the app has been since."""
     services = job.services
     with contextlib.suppress(AppNotFound):
         stores = services.stores_of((await services.directory.app(app_id)).region)
@@ -37,8 +34,36 @@ async def files_erase(job: Job, app_id: str, file_id: str) -> None:
             if await FREEZES.is_frozen(connection.execute, app_id):
                 # A copy under way may have these bytes with it.
                 raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+    folder = build_folder(app_id, file_id)
     for stores in list(services.regions.values()):
-        await stores.objects.delete_all(build_folder(app_id, file_id))
+        if not keep:
+            await stores.objects.delete_all(folder)
+            continue
+        while keys := [key for key in await stores.objects.list(folder, "", _ROUND) if key != folder + keep]:
+            for key in keys:
+                await stores.objects.delete(key)
+
+
+@files.job(every=60.0)
+async def files_complete(job: Job) -> None:
+    """Complete files whose parts have all arrived, where the last request could not put them together."""
+    services, parts = job.services, file_parts.c
+    idle_before = services.clock.now() + timedelta(seconds=KEPT_SECONDS - _BUSY_SECONDS)
+    arrived = select(parts.app_id, parts.file_id, func.sum(parts.size_bytes).label("size"))
+    arrived_sizes = arrived.group_by(parts.app_id, parts.file_id).subquery()
+    is_whole = (arrived_sizes.c.app_id == _columns.app_id) & (arrived_sizes.c.file_id == _columns.id)
+    is_whole &= arrived_sizes.c.size == _columns.size_bytes
+    query = select(files_table).join(arrived_sizes, is_whole)
+    query = query.where(PENDING, _columns.reserved_until < idle_before, FREEZES.is_thawed(_columns.app_id))
+    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
+        async with database.reading() as connection:
+            rows = (await connection.execute(query.limit(_ROUND))).all()
+        for row in rows:
+            with contextlib.suppress(AppNotFound, AppMigrating, QuotaExceeded, FileNotFound):
+                app = await services.directory.app(row.app_id)
+                stores = services.stores_of(app.region)
+                if stores.database is database:
+                    await complete(services, app, stores, row)
 
 
 @files.job(every=3600.0)
@@ -52,7 +77,7 @@ async def files_sweep(job: Job) -> None:
 async def _sweep(services: Services, database: Database) -> None:
     now = services.clock.now()
     is_old = (PENDING, _columns.created_at < now - KEPT, _columns.reserved_until <= now)
-    query = select(_columns.app_id, _columns.id).where(*is_old, FREEZES.is_thawed(_columns.app_id))
+    query = select(files_table).where(*is_old, FREEZES.is_thawed(_columns.app_id))
     while True:
         async with database.reading() as connection:
             rows = (await connection.execute(query.limit(_ROUND))).all()
@@ -62,7 +87,6 @@ async def _sweep(services: Services, database: Database) -> None:
                     continue
                 if await find_row(unit.execute, row.app_id, row.id, *is_old) is None:
                     continue
-                await unit.execute(delete(files_table).where(*is_file(row.app_id, row.id)))
-                await request_erasure(services, unit, row.app_id, row.id)
+                await delete_file(services, unit, row)
         if len(rows) < _ROUND:
             return

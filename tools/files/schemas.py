@@ -88,6 +88,12 @@ class FileText(TypedDict):
     next_offset: Annotated[int | None, Field(description="The offset of the text that follows; null at the end.")]
 
 
+class Progress(TypedDict):
+    id: str
+    received_bytes: int
+    size_bytes: int
+
+
 Encoding = Literal["text", "base64"]
 Bytes = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
 """A stream; or for a caller that takes none, a text that says where the bytes are."""

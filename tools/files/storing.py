@@ -9,25 +9,28 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from baobab.storage.database import Execute, Unit
 from baobab.storage.objects.errors import StoreUnavailable, TooLarge
 from baobab.storage.objects.store import ObjectInfo
+from baobab.tools.core.auth.directory import App
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.services import Services
 from baobab.tools.files import quota
+from baobab.tools.files.access import owner_of
 from baobab.tools.files.errors import AlreadyStored, FileNotFound, LengthDiffers, StoreFailed, UploadRunning
 from baobab.tools.files.quota import Usage
 from baobab.tools.files.schemas import StoredFile
 from baobab.tools.files.signed_urls import UPLOAD_SECONDS
-from baobab.tools.files.tables import FREEZES, build_file_id, build_folder, files_table
+from baobab.tools.files.tables import FREEZES, build_file_id, build_folder, file_parts, files_table
 
 STORED = "file.stored"
 """The event of a file whose bytes have arrived."""
 Row = Any
 """A row of `files_table`."""
+_ERASE = "files_erase"
 _columns = files_table.c
 
 
@@ -39,13 +42,20 @@ class Receiving:
 
 
 async def reserve(
-    call: Call, unit: Unit, *, user_id: str | None, filename: str, content_type: str, size: int, public: bool
+    call: Call,
+    unit: Unit,
+    *,
+    filename: str,
+    content_type: str,
+    size: int,
+    public: bool,
+    seconds: int = UPLOAD_SECONDS,
 ) -> tuple[Row, Usage]:
-    """Inserts the row of a file without bytes, which holds room in the app's quota for as long as its address lives.
+    """Inserts the row of a file without bytes, which belongs to the caller and holds room for it for some seconds.
 
     Raises ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads. unit: holds the app's lock.
     """
-    app, now = call.require_app(), call.now
+    app, now, user_id = call.require_app(), call.now, owner_of(call.caller)
     quota.require_allowed(app, content_type, size)
     await quota.require_few_pending(unit.execute, app.id, user_id, now)
     usage = await quota.require_room(unit.execute, app, size, now)
@@ -58,7 +68,7 @@ async def reserve(
         "size_bytes": size,
         "public": public,
         "created_at": now,
-        "reserved_until": now + timedelta(seconds=UPLOAD_SECONDS),
+        "reserved_until": now + timedelta(seconds=seconds),
     }
     inserted = (await unit.execute(insert(files_table).values(row).returning(files_table))).one()
     return inserted, usage
@@ -103,26 +113,52 @@ async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo) -> None:
     if (await call.services.directory.app(app.id)).region != app.region:
         raise AppMigrating
     async with FREEZES.writing(call) as unit:
-        now = call.now
-        current = await find_row(unit.execute, app.id, row.id)
-        if current is None:
-            raise FileNotFound
-        if current.stored_at is not None:
-            raise AlreadyStored
-        if current.reserved_until <= now:
-            await quota.require_room(unit.execute, app, current.size_bytes, now)
-        values = {"stored_as": attempt, "sha256": info.sha256, "stored_at": now}
-        await unit.execute(update(files_table).where(*is_file(app.id, row.id)).values(**values))
-        await quota.count_file(unit, app.id, current.size_bytes)
-        data = {
-            "object_id": row.id,
-            "key": build_object_key(row),
-            "filename": row.filename,
-            "content_type": row.content_type,
-            "size_bytes": row.size_bytes,
-            "user_id": row.user_id,
-        }
-        await call.services.jobs.emit(unit, STORED, app_id=app.id, data=data, tenant=app.organisation_id)
+        await settle_in(unit, call.services, app, row.id, attempt, info)
+
+
+async def settle_in(unit: Unit, services: Services, app: App, file_id: str, attempt: str, info: ObjectInfo) -> None:
+    """The same in a unit that holds the app's lock, of an app that is not being moved."""
+    now = services.clock.now()
+    row = await find_row(unit.execute, app.id, file_id)
+    if row is None:
+        raise FileNotFound
+    if row.stored_at is not None:
+        raise AlreadyStored
+    if row.reserved_until <= now:
+        await quota.require_room(unit.execute, app, row.size_bytes, now)
+    values = {"stored_as": attempt, "sha256": info.sha256, "stored_at": now}
+    await unit.execute(update(files_table).where(*is_file(app.id, file_id)).values(**values))
+    await quota.count_file(unit, app.id, row.size_bytes)
+    data = {
+        "object_id": row.id,
+        "key": build_object_key(row),
+        "filename": row.filename,
+        "content_type": row.content_type,
+        "size_bytes": row.size_bytes,
+        "user_id": row.user_id,
+    }
+    await services.jobs.emit(unit, STORED, app_id=app.id, data=data, tenant=app.organisation_id)
+
+
+async def delete_file(services: Services, unit: Unit, row: Row, tenant: str | None = None) -> None:
+    """Deletes the row of a file in a unit that holds the app's lock, and has its bytes deleted."""
+    await unit.execute(delete(files_table).where(*is_file(row.app_id, row.id)))
+    parts = file_parts.c
+    await unit.execute(delete(file_parts).where(parts.app_id == row.app_id, parts.file_id == row.id))
+    if row.stored_at is not None:
+        await quota.count_file(unit, row.app_id, -row.size_bytes, -1)
+    await request_erasure(services, unit, row, tenant=tenant)
+
+
+async def request_erasure(
+    services: Services, unit: Unit, row: Row, *, keep: str = "", tenant: str | None = None
+) -> None:
+    """Has the bytes of a file deleted once the unit is committed (jobs.py).
+
+    keep: what a file that stays is stored as; what else there is of it is deleted.
+    """
+    arguments = {"app_id": row.app_id, "file_id": row.id, "keep": keep}
+    await services.jobs.enqueue(unit, _ERASE, arguments, tenant=tenant)
 
 
 def is_file(app_id: str, file_id: str) -> tuple[Any, Any]:

@@ -38,6 +38,19 @@ PENDING = _columns.stored_at.is_(None)
 Index("ix_files_app_id_user_id_id", _columns.app_id, _columns.user_id, _columns.id)
 Index("ix_files_pending", _columns.app_id, _columns.reserved_until, sqlite_where=PENDING, postgresql_where=PENDING)
 
+file_parts = Table(
+    "file_parts",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("file_id", String(36), primary_key=True),
+    # Where the part begins in the file: the parts of a file follow each other without gaps.
+    Column("start_byte", BigInteger, primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    # The last segment of its key in the object store.
+    Column("stored_as", String(36), nullable=False),
+)
+"""What has arrived of uploads that can be resumed; gone when the file is there as a whole."""
+
 file_usage = Table(
     "file_usage",
     metadata,
@@ -47,7 +60,7 @@ file_usage = Table(
     Column("files_count", BigInteger, nullable=False),
 )
 
-APP_TABLES = (AppTable(files_table), AppTable(file_usage))
+APP_TABLES = (AppTable(files_table), AppTable(file_parts), AppTable(file_usage))
 
 
 def build_file_id(ids: Ids, now: datetime) -> str:

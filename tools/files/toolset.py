@@ -4,6 +4,9 @@ from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.files.tables import APP_TABLES
 
+TUS = {"tus-resumable": "1.0.0"}
+"""The header of every answer of the protocol tus."""
+
 files = Toolset(
     "files",
     "Files of an app and of its users: upload, list, download and delete them.",

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from pydantic import Field
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -12,14 +12,13 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.core.widening import one_of
 from baobab.tools.files import quota
-from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable, owner_of
+from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable
 from baobab.tools.files.errors import ContentTypeRefused, FileNotFound, FileTooLarge, QuotaExceeded, TooManyUploads
-from baobab.tools.files.jobs import request_erasure
 from baobab.tools.files.schemas import ContentType, Download, FileId, Filename, SizeBytes, StoredFile, Upload
 from baobab.tools.files.signed_urls import DOWNLOAD_SECONDS, UPLOAD_SECONDS, build_download_url, build_upload_url
-from baobab.tools.files.storing import build_object_key, describe, find_row, is_file, reserve
+from baobab.tools.files.storing import build_object_key, delete_file, describe, find_row, reserve
 from baobab.tools.files.tables import FREEZES, PENDING, files_table
-from baobab.tools.files.toolset import files
+from baobab.tools.files.toolset import TUS, files
 
 _columns = files_table.c
 RESERVING = (ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads)
@@ -62,7 +61,6 @@ async def files_upload(
         row, usage = await reserve(
             call,
             unit,
-            user_id=owner_of(call.caller),
             filename=filename,
             content_type=contentType,
             size=sizeBytes,
@@ -153,7 +151,7 @@ async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
     effect="destructive",
     raises=(FileNotFound,),
     audit=Audit("storage.delete", category="storage", action="delete", resource="file"),
-    rest=Rest(status=204, also=("/objects/{object_id}",)),
+    rest=Rest(status=204, also=("/objects/{object_id}", "/uploads/{object_id}"), headers=TUS),
     guard=Guard(preview=_preview_deletion),
     mcp=Mcp(keywords="remove, erase a file, free space; Datei löschen, entfernen; borrar, eliminar archivo"),
 )
@@ -163,9 +161,6 @@ async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:
         row = await find_row(unit.execute, app_id, object_id, *is_own(call.caller))
         if row is None:
             raise FileNotFound
-        await unit.execute(delete(files_table).where(*is_file(app_id, object_id)))
-        if row.stored_at is not None:
-            await quota.count_file(unit, app_id, -row.size_bytes, -1)
-        await request_erasure(call.services, unit, app_id, object_id, call.require_app().organisation_id)
+        await delete_file(call.services, unit, row, call.require_app().organisation_id)
     call.audit.resource_id = object_id
     call.audit.data |= {"filename": row.filename, "size_bytes": row.size_bytes}

@@ -13,7 +13,7 @@ from baobab.tools.core.errors import Damaged
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of
-from baobab.tools.files.access import OF_RUNNING_APP, is_readable, owner_of
+from baobab.tools.files.access import OF_RUNNING_APP, is_readable
 from baobab.tools.files.errors import ContentInvalid, FileNotFound, FileTooLarge, NotText, StoreFailed
 from baobab.tools.files.schemas import (
     MOST_INLINE,
@@ -78,7 +78,6 @@ async def files_put(
         row, _ = await reserve(
             call,
             unit,
-            user_id=owner_of(call.caller),
             filename=filename,
             content_type=contentType,
             size=len(raw),

@@ -1,0 +1,225 @@
+"""Uploads by the protocol tus 1.0, over real connections that break."""
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from baobab.storage.tables import metadata
+from tests.conftest import Baobab
+from tests.http.live_server import serve_installation
+from tests.jobs import run_due_jobs, run_job
+
+TUS = {"tus-resumable": "1.0.0"}
+MEGABYTE = 2**20
+
+
+@pytest.fixture
+async def live(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
+    async with serve_installation(tmp_path / "data", settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def app(live: Baobab) -> str:
+    app_id = await live.create_app()
+    body = {"maxFileSizeMb": 64, "storageLimitBytes": 64 * MEGABYTE}
+    await live.client.patch(f"/v1/{app_id}/config/storage", json=body, headers=live.owner)
+    return app_id
+
+
+def encode_metadata(**values: str) -> str:
+    return ",".join(f"{name} {base64.b64encode(value.encode()).decode()}" for name, value in values.items())
+
+
+async def begin(live: Baobab, app: str, size: int, **values: str) -> httpx.Response:
+    headers = {**live.owner, **TUS, "upload-length": str(size), "upload-metadata": encode_metadata(**values)}
+    return await live.client.post(f"/storage/{app}/uploads", headers=headers)
+
+
+async def begin_path(live: Baobab, app: str, size: int, **values: str) -> str:
+    begun = await begin(live, app, size, **values)
+    assert begun.status_code == 201, begun.text
+    return f"/storage/{app}/{begun.headers['location']}"
+
+
+async def append(live: Baobab, path: str, offset: int, content: Any) -> httpx.Response:
+    headers = {**live.owner, **TUS, "upload-offset": str(offset), "content-type": "application/offset+octet-stream"}
+    return await live.client.patch(path, content=content, headers=headers)
+
+
+async def read_offset(live: Baobab, path: str) -> int:
+    answer = await live.client.head(path, headers={**live.owner, **TUS})
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+    return int(answer.headers["upload-offset"])
+
+
+async def list_files(live: Baobab, app: str) -> list[dict[str, Any]]:
+    files: list[dict[str, Any]] = (await live.client.get(f"/storage/{app}/objects", headers=live.owner)).json()
+    return files
+
+
+async def read_digest(live: Baobab, app: str) -> str:
+    """The digest of the only file of an app, as it is downloaded."""
+    (file,) = await list_files(live, app)
+    download = (await live.client.get(f"/storage/{app}/download/{file['id']}", headers=live.owner)).json()
+    path = download["downloadUrl"].partition("8000")[2]
+    return hashlib.sha256((await live.client.get(path)).content).hexdigest()
+
+
+async def test_a_file_arrives_in_pieces_and_is_there_with_the_last_one(live: Baobab, app: str) -> None:
+    path = await begin_path(live, app, 10, filename="Ünï.txt", filetype="text/plain", public="true")
+    assert await read_offset(live, path) == 0
+    first = await append(live, path, 0, b"01234")
+    assert (first.status_code, first.headers["upload-offset"], first.headers["tus-resumable"]) == (204, "5", "1.0.0")
+    assert await list_files(live, app) == []
+    assert (await append(live, path, 5, b"56789")).status_code == 204
+    (file,) = await list_files(live, app)
+    assert (file["filename"], file["content_type"], file["size_bytes"]) == ("Ünï.txt", "text/plain", 10)
+    assert file["public"] is True
+    assert await read_offset(live, path) == 10
+    assert await read_digest(live, app) == hashlib.sha256(b"0123456789").hexdigest()
+    await run_due_jobs(live.application)
+    objects = live.application.services.regions["local"].objects
+    assert len(await objects.list(f"{app}/", "", 10)) == 1
+
+
+async def test_what_came_before_the_connection_broke_stays(live: Baobab, app: str) -> None:
+    content = bytes(range(256)) * 4096 * 20
+    path = await begin_path(live, app, len(content))
+    url = live.client.base_url
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    head = (
+        f"PATCH {path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {len(content)}\r\nTus-Resumable: 1.0.0\r\n"
+        f"Upload-Offset: 0\r\nContent-Type: application/offset+octet-stream\r\n"
+        f"Authorization: {live.owner['authorization']}\r\n\r\n"
+    )
+    sent = 11 * MEGABYTE
+    writer.write(head.encode() + content[:sent])
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    async with asyncio.timeout(10):
+        while await read_offset(live, path) < sent:
+            await asyncio.sleep(0.01)
+    assert await list_files(live, app) == []
+    assert (await append(live, path, sent, content[sent:])).status_code == 204
+    assert await read_digest(live, app) == hashlib.sha256(content).hexdigest()
+
+
+async def test_of_two_requests_that_go_on_at_the_same_place_one_does(live: Baobab, app: str) -> None:
+    path = await begin_path(live, app, 8)
+    answers = await asyncio.gather(append(live, path, 0, b"aaaa"), append(live, path, 0, b"bbbb"))
+    assert sorted(answer.status_code for answer in answers) == [204, 409]
+    late = await append(live, path, 0, b"cccc")
+    assert (late.status_code, late.json()["error"]["details"]) == (409, {"received_bytes": 4})
+    ends = await asyncio.gather(append(live, path, 4, b"dddd"), append(live, path, 4, b"eeee"))
+    assert sorted(answer.status_code for answer in ends) == [204, 409]
+    assert len(await list_files(live, app)) == 1
+    await run_due_jobs(live.application)
+    objects = live.application.services.regions["local"].objects
+    assert len(await objects.list(f"{app}/", "", 10)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"tus-resumable": "0.2.2"}, 412),
+        ({"tus-resumable": None}, 412),
+        ({"content-type": "application/octet-stream"}, 415),
+        ({"upload-offset": "1"}, 409),
+        ({"upload-offset": None}, 409),
+        ({"upload-offset": "-1"}, 400),
+        ({"authorization": None}, 401),
+    ],
+)
+async def test_a_request_that_does_not_fit_the_protocol_is_refused(
+    live: Baobab, app: str, changed: dict[str, str | None], status: int
+) -> None:
+    path = await begin_path(live, app, 5)
+    headers = {**live.owner, **TUS, "upload-offset": "0", "content-type": "application/offset+octet-stream", **changed}
+    sent = {name: value for name, value in headers.items() if value is not None}
+    assert (await live.client.patch(path, content=b"hello", headers=sent)).status_code == status
+    assert await read_offset(live, path) == 0
+
+
+@pytest.mark.parametrize(
+    ("length", "metadata", "status"),
+    [
+        ("", "", 400),
+        ("five", "", 400),
+        ("-5", "", 400),
+        ("9999999999999", "", 400),
+        (str(65 * MEGABYTE), "", 413),
+        ("5", "filename not-base64", 400),
+        ("5", f"filename {base64.b64encode(b'../../etc/passwd').decode()}", 400),
+        ("5", f"filename {base64.b64encode(bytes([255])).decode()}", 400),
+        ("5", f"filetype {base64.b64encode(b'nothing').decode()}", 400),
+    ],
+)
+async def test_an_upload_that_cannot_be_is_not_begun(
+    live: Baobab, app: str, length: str, metadata: str, status: int
+) -> None:
+    headers = {**live.owner, **TUS, "upload-length": length, "upload-metadata": metadata}
+    refused = await live.client.post(f"/storage/{app}/uploads", headers=headers)
+    assert refused.status_code == status, refused.text
+
+
+async def test_more_bytes_than_announced_are_refused(live: Baobab, app: str) -> None:
+    async def content() -> AsyncIterator[bytes]:
+        yield b"too long"
+
+    path = await begin_path(live, app, 5)
+    for body in (b"too long", content()):
+        assert (await append(live, path, 0, body)).status_code == 400
+    assert await read_offset(live, path) == 0
+
+
+async def test_an_empty_file_needs_no_bytes(live: Baobab, app: str) -> None:
+    path = await begin_path(live, app, 0, filename="empty")
+    assert [file["filename"] for file in await list_files(live, app)] == ["empty"]
+    assert (await append(live, path, 0, b"")).status_code == 204
+
+
+async def test_an_upload_that_is_ended_leaves_nothing(live: Baobab, app: str) -> None:
+    path = await begin_path(live, app, 10)
+    await append(live, path, 0, b"01234")
+    ended = await live.client.delete(path, headers={**live.owner, **TUS})
+    assert (ended.status_code, ended.headers["tus-resumable"]) == (204, "1.0.0")
+    assert (await append(live, path, 5, b"56789")).status_code == 404
+    await run_due_jobs(live.application)
+    assert await live.application.services.regions["local"].objects.list(f"{app}/", "", 10) == []
+
+
+async def test_a_file_whose_last_request_was_killed_is_completed_by_the_job(live: Baobab, app: str) -> None:
+    path = await begin_path(live, app, 10)
+    await append(live, path, 0, b"01234")
+    objects = live.application.services.regions["local"].objects
+    (key,) = await objects.list(f"{app}/", "", 10)
+    # The object store has lost the first part for a moment: the last part is recorded, and the file not completed.
+    await objects.delete(key)
+    assert (await append(live, path, 5, b"56789")).status_code == 500
+    assert await list_files(live, app) == []
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"01234"
+
+    await objects.put(key, content(), content_type="application/octet-stream", max_bytes=5)
+    files = metadata.tables["files"]
+    services = live.application.services
+    async with services.database.writing(lock=app) as connection:
+        await connection.execute(update(files).values(reserved_until=services.clock.now()))
+    await run_job(live.application, "files_complete")
+    assert await read_digest(live, app) == hashlib.sha256(b"0123456789").hexdigest()
+
+
+async def test_the_path_says_which_version_it_speaks(live: Baobab, app: str) -> None:
+    answer = await live.client.options(f"/storage/{app}/uploads")
+    assert answer.headers["tus-resumable"] == "1.0.0"
+    assert answer.headers["tus-extension"] == "creation,expiration,termination"

@@ -1,0 +1,200 @@
+"""/storage/{app_id}/uploads: uploads that go on after a broken connection, by the protocol tus 1.0 (tus.io)."""
+
+import base64
+import binascii
+from datetime import datetime
+from email.utils import format_datetime
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AlreadyExists
+from baobab.tools.core.stream import Body
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.files.access import OF_RUNNING_APP, is_own
+from baobab.tools.files.errors import (
+    BodyTypeRefused,
+    FileNotFound,
+    LengthDiffers,
+    MetadataInvalid,
+    OffsetDiffers,
+    QuotaExceeded,
+    StoreFailed,
+    TusVersionRefused,
+)
+from baobab.tools.files.parts import BEGUN_SECONDS, append, complete, read_offset
+from baobab.tools.files.schemas import ContentType, FileId, Filename, Progress, SizeBytes
+from baobab.tools.files.storing import find_row, reserve
+from baobab.tools.files.tables import FREEZES
+from baobab.tools.files.tools.objects import RESERVING
+from baobab.tools.files.toolset import TUS, files
+
+Version = Annotated[str, Text(20), Field(description="The version of tus: 1.0.0.")]
+Length = Annotated[str, Text(13, pattern="^[0-9]*$"), Field(description="The length of the file in bytes.")]
+Offset = Annotated[str, Text(13, pattern="^[0-9]*$"), Field(description="How many bytes have arrived before.")]
+Metadata = Annotated[
+    str, Text(4096), Field(description="Pairs of a name and a value in base64: filename, filetype, public.")
+]
+_FILENAME, _CONTENT_TYPE, _SIZE = TypeAdapter(Filename), TypeAdapter(ContentType), TypeAdapter(SizeBytes)
+_BODY = "application/offset+octet-stream"
+_HEADERS = {"tus_resumable": "tus-resumable"}
+_QUIET = Mcp(offered=False)
+
+
+@files.tool(
+    "POST /uploads",
+    access=OF_RUNNING_APP,
+    effect="write",
+    raises=(*RESERVING, MetadataInvalid, TusVersionRefused, StoreFailed),
+    audit=Audit("storage.upload", category="storage", action="create", resource="file"),
+    rest=Rest(
+        status=201,
+        query=("upload_length", "upload_metadata", "tus_resumable"),
+        headers={**TUS, "tus-extension": "creation,expiration,termination"},
+        from_headers={**_HEADERS, "upload_length": "upload-length", "upload_metadata": "upload-metadata"},
+    ),
+    mcp=_QUIET,
+)
+async def files_upload_begin(
+    call: Call, app_id: AppId, upload_length: Length = "", upload_metadata: Metadata = "", tus_resumable: Version = ""
+) -> Progress:
+    """Begin an upload that can be resumed; Location says where its bytes go."""
+    _require_version(tus_resumable)
+    filename, content_type, public = _read_metadata(upload_metadata)
+    try:
+        size = _SIZE.validate_python(int(upload_length))
+    except ValueError as exc:
+        raise MetadataInvalid("Upload-Length is missing or too large.") from exc
+    if public and call.caller.limits is not None:
+        raise MetadataInvalid("A key with limits makes no file public.")
+    async with call.stores.database.writing_unit(lock=app_id) as unit:
+        await FREEZES.require_thawed(unit.execute, app_id)
+        row, _ = await reserve(
+            call,
+            unit,
+            filename=filename,
+            content_type=content_type,
+            size=size,
+            public=public,
+            seconds=BEGUN_SECONDS,
+        )
+    if size == 0:
+        # Nothing will arrive that could complete it.
+        await complete(call.services, call.require_app(), call.stores, row)
+    call.audit.resource_id = row.id
+    call.audit.data |= {"filename": filename, "size_bytes": size, "public": public}
+    # Relative to the address of this request, which may be one on the app's own host.
+    _add_headers(call, location=f"uploads/{row.id}", upload_expires=_write_time(row.reserved_until))
+    return {"id": row.id, "received_bytes": 0, "size_bytes": size}
+
+
+@files.tool(
+    "GET /uploads/{object_id}",
+    access=OF_RUNNING_APP,
+    effect="read",
+    raises=(FileNotFound, TusVersionRefused),
+    rest=Rest(headers={**TUS, "cache-control": "no-store"}, from_headers=_HEADERS),
+    mcp=_QUIET,
+)
+async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_resumable: Version = "") -> Progress:
+    """Read how many bytes of an upload have arrived. A client of tus asks this with the method HEAD."""
+    if call.context.method == "HEAD":
+        _require_version(tus_resumable)
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, *is_own(call.caller))
+        if row is None:
+            raise FileNotFound
+        arrived = await read_offset(execute, row)
+    _add_headers(
+        call,
+        upload_offset=str(arrived),
+        upload_length=str(row.size_bytes),
+        upload_expires=_write_time(row.reserved_until),
+    )
+    return {"id": row.id, "received_bytes": arrived, "size_bytes": row.size_bytes}
+
+
+@files.tool(
+    "PATCH /uploads/{object_id}",
+    access=OF_RUNNING_APP,
+    effect="write",
+    raises=(
+        FileNotFound,
+        OffsetDiffers,
+        LengthDiffers,
+        QuotaExceeded,
+        StoreFailed,
+        BodyTypeRefused,
+        AlreadyExists,
+        TusVersionRefused,
+    ),
+    audit=Audit("storage.append", category="storage", action="update", resource="file", tallied=True),
+    rest=Rest(
+        status=204,
+        raw_body="content",
+        query=("upload_offset", "tus_resumable"),
+        headers=TUS,
+        from_headers={**_HEADERS, "upload_offset": "upload-offset"},
+    ),
+    mcp=_QUIET,
+)
+async def files_upload_append(
+    call: Call, app_id: AppId, object_id: FileId, content: Body, upload_offset: Offset = "", tus_resumable: Version = ""
+) -> None:
+    """Send the bytes of an upload that follow those that have arrived; the last ones complete the file.
+
+    What arrives before a connection breaks stays.
+
+    content: the bytes.
+    """
+    _require_version(tus_resumable)
+    if content.content_type != _BODY:
+        raise BodyTypeRefused
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, *is_own(call.caller))
+        if row is None:
+            raise FileNotFound
+        arrived = await read_offset(execute, row)
+    if not upload_offset or int(upload_offset) != arrived:
+        raise OffsetDiffers.at(arrived)
+    if content.size is not None and arrived + content.size > row.size_bytes:
+        raise LengthDiffers(details={"expected_bytes": row.size_bytes})
+    if row.stored_at is None:
+        arrived = await append(call, row, arrived, content.chunks)
+    call.audit.resource_id = object_id
+    _add_headers(call, upload_offset=str(arrived))
+
+
+def _require_version(version: str) -> None:
+    if version != "1.0.0":
+        raise TusVersionRefused(headers={"tus-version": "1.0.0"})
+
+
+def _read_metadata(text: str) -> tuple[str, str, bool]:
+    """Returns the file's name, its content type and whether it is public. Raises MetadataInvalid."""
+    values = {}
+    try:
+        for pair in filter(None, (pair.strip() for pair in text.split(","))):
+            name, _, encoded = pair.partition(" ")
+            values[name] = base64.b64decode(encoded, validate=True).decode()
+        filename = _FILENAME.validate_python(values.get("filename") or values.get("name") or "file")
+        content_type = _CONTENT_TYPE.validate_python(
+            values.get("filetype") or values.get("contentType") or "application/octet-stream"
+        )
+    except (binascii.Error, UnicodeDecodeError) as exc:
+        raise MetadataInvalid("A value in Upload-Metadata is not the base64 of a text.") from exc
+    except ValidationError as exc:
+        raise MetadataInvalid(f"Upload-Metadata: {exc.errors()[0]['msg']}.") from exc
+    return filename, content_type, values.get("public") == "true"
+
+
+def _add_headers(call: Call, **headers: str) -> None:
+    added = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    call.headers = [*(call.headers or ()), *added]
+
+
+def _write_time(moment: datetime) -> str:
+    return format_datetime(moment, usegmt=True)
