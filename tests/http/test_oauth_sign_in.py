@@ -424,3 +424,48 @@ async def test_a_provider_that_is_switched_off_or_unknown_is_not_found(site: Sit
     incomplete = {"provider": "mine", **CLIENT}
     refused = await site.baobab.client.post(site.config, json=incomplete, headers=site.baobab.owner)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
+
+
+async def come_anonymously(site: Site) -> Any:
+    await site.baobab.client.patch(f"/v1/{site.app}/auth/settings", json={"anonymous": True}, headers=site.baobab.owner)
+    return (await site.baobab.client.post(f"/auth/{site.app}/anonymous")).json()
+
+
+async def ask_for_ticket(site: Site, tokens: Any) -> str:
+    headers = {"authorization": f"Bearer {tokens['access_token']}"}
+    answer = await site.baobab.client.post(f"/auth/{site.app}/upgrade/oauth", headers=headers)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["upgrade"])
+
+
+async def test_an_anonymous_user_keeps_the_id_with_an_identity_and_earlier_sessions_end(site: Site) -> None:
+    await site.configure()
+    site.provider.claims = {"email": "ada@example.com", "email_verified": True, "name": "Ada"}
+    tokens = await come_anonymously(site)
+    ticket = await ask_for_ticket(site, tokens)
+    user = (await site.sign_in(upgrade=ticket)).json()["user"]
+    assert (user["id"], user["email"], user["email_verified"]) == (tokens["user"]["id"], "ada@example.com", True)
+    # Whoever made the ticket may be somebody else than who came back from the provider.
+    refreshed = {"refresh_token": tokens["refresh_token"]}
+    assert (await site.baobab.client.post(f"/auth/{site.app}/refresh", json=refreshed)).status_code == 401
+    assert (await site.start(upgrade=ticket)).status_code == 409
+    assert (await site.sign_in()).json()["user"]["id"] == tokens["user"]["id"]
+
+
+async def test_an_identity_or_address_of_another_user_is_not_given_to_an_anonymous_one(site: Site) -> None:
+    await site.configure()
+    site.provider.claims = {"email": "ada@example.com", "email_verified": True}
+    await site.sign_in()
+    ticket = await ask_for_ticket(site, await come_anonymously(site))
+    assert (await site.sign_in(upgrade=ticket)).status_code == 409
+    site.provider.claims |= {"sub": "u2"}
+    assert (await site.sign_in(upgrade=ticket)).status_code == 409
+
+
+async def test_a_ticket_of_another_app_or_a_forged_one_begins_no_flow(site: Site) -> None:
+    await site.configure()
+    ticket = await ask_for_ticket(site, await come_anonymously(site))
+    other = Site(site.baobab, site.provider, await site.baobab.create_app())
+    await other.configure()
+    assert (await other.start(upgrade=ticket)).status_code == 409
+    assert (await site.start(upgrade="v1.forged.x")).status_code == 409

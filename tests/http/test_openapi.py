@@ -205,6 +205,9 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "users_providers_update",
             "auth_mcp_decide",
             "substrate_resolve_policy_conflict",
+            "auth_upgrade",
+            "auth_upgrade_code",
+            "auth_upgrade_verify",
         ]
         if "example" not in content or name in unfounded or name.startswith(("mcp_servers_", "model_servers_")):
             continue

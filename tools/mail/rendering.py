@@ -73,6 +73,14 @@ TEMPLATES = {
             "ignore": _IGNORE,
         },
     ),
+    "add_address": Template(
+        "Confirm your address for {{ app }}",
+        {
+            "greeting": "Keep what you have begun in {{ app }} under this address with this code:",
+            "lifetime": "It is good for 15 minutes, once. Tell it to nobody.",
+            "ignore": _IGNORE,
+        },
+    ),
     "invitation": Template(
         "You are invited to {{ app }}",
         {

@@ -3,6 +3,7 @@
 from baobab.tools.users import jobs
 from baobab.tools.users.tools import (
     administration,
+    anonymous,
     imports,
     magic_links,
     mcp,
@@ -11,6 +12,7 @@ from baobab.tools.users.tools import (
     profile,
     providers,
     sessions,
+    settings,
     signing_keys,
 )
 from baobab.tools.users.toolset import auth, users
@@ -19,12 +21,14 @@ TOOLSETS = (auth, users)
 MODULES = (
     passwords,
     magic_links,
+    anonymous,
     mcp,
     sessions,
     profile,
     oauth,
     administration,
     imports,
+    settings,
     providers,
     signing_keys,
     jobs,

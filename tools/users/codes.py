@@ -20,7 +20,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.users.errors import CodeExpired, CodeUsed, WrongCode
 from baobab.tools.users.tables import FREEZES, user_codes
 
-Purpose = Literal["verify_email", "magic_link", "reset_password"]
+Purpose = Literal["verify_email", "magic_link", "reset_password", "add_address"]
 
 DIGITS = 6
 MOST_TRIES = 5
@@ -38,6 +38,7 @@ KINDS: dict[Purpose, CodeKind] = {
     "verify_email": CodeKind("verification code", timedelta(hours=24)),
     "magic_link": CodeKind("sign-in code", timedelta(minutes=15)),
     "reset_password": CodeKind("reset code", timedelta(hours=1)),
+    "add_address": CodeKind("address code", timedelta(minutes=15)),
 }
 
 

@@ -127,6 +127,17 @@ class AddressInUse(Conflict):
     remediation = "Sign in as that user by password or mailed code, verify the address, and try again."
 
 
+class AnonymousClosed(Forbidden):
+    code = "AUTH_ANONYMOUS_DISABLED"
+    summary = "This app lets nobody sign in without an address."
+    remediation = "Sign up with op:auth_signup, or let the app allow it with op:users_settings_update."
+
+
+class NotAnonymous(Conflict):
+    summary = "This user has an address already."
+    remediation = "Only an anonymous user can be upgraded; go on as you are."
+
+
 class UserNotFound(NotFound):
     summary = "The app has no such user."
     remediation = "List the users with op:users_list."

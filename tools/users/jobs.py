@@ -1,8 +1,8 @@
 """Jobs of users: codes are mailed by one, so that an answer takes as long whether or not an address is known."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, insert, select
 
 from baobab.storage.database import Unit
 from baobab.storage.secrets import digest_token
@@ -13,15 +13,18 @@ from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.mail import Mail
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.services import Services
+from baobab.tools.core.stores import Stores
 from baobab.tools.users.codes import Purpose, issue_code
-from baobab.tools.users.rows import build_user, find_user
-from baobab.tools.users.tables import FREEZES, user_codes, user_mcp_codes, user_sessions, users
+from baobab.tools.users.rows import build_user, delete_users, find_user
+from baobab.tools.users.tables import FREEZES, user_codes, user_mcp_codes, user_sessions, user_settings, users
 from baobab.tools.users.toolset import auth
 
 _MOST_CODES, _WINDOW = 5, 900
 """Codes that are mailed to one address of an app, whoever asks for them."""
 _MOVING_SECONDS = 5.0
 _KEPT = timedelta(days=1)
+_SWEPT = 500
+"""Anonymous users that are deleted in one transaction."""
 
 
 async def request_code(call: Call, email: str, purpose: Purpose) -> None:
@@ -66,7 +69,9 @@ async def _mail_code(services: Services, unit: Unit, app_id: str, email: str, pu
     if user is None and purpose == "magic_link":
         user = build_user(services, app_id, email, "magic_link")
         await unit.execute(insert(users), user)
-    if user is not None and user["banned_at"] is None:
+    # Whoever has the address learns from its own mail whether it has a user.
+    may_add = user is None and purpose == "add_address"
+    if may_add or (user is not None and user["banned_at"] is None):
         await send_code(services, unit, app_id, email, purpose)
 
 
@@ -78,3 +83,28 @@ async def auth_prune(job: Job) -> None:
         async with stores.database.writing(lock=None, bulk=True) as connection:
             for table in (user_sessions, user_codes, user_mcp_codes):
                 await connection.execute(delete(table).where(table.c.expires_at < before))
+
+
+@auth.job(every=3600.0)
+async def auth_sweep_anonymous(job: Job) -> None:
+    """Deletes the anonymous users of an app that nobody has used for as many days as the app has set."""
+    now = job.services.clock.now()
+    for stores in {id(stores.database): stores for stores in job.services.regions.values()}.values():
+        columns = (user_settings.c.app_id, user_settings.c.anonymous_days)
+        async with stores.database.reading() as connection:
+            asked = await connection.execute(select(*columns).where(user_settings.c.anonymous_days.is_not(None)))
+            before = {row.app_id: now - timedelta(days=row.anonymous_days) for row in asked}
+        for app_id, moment in before.items():
+            while await _sweep_app(stores, app_id, moment) == _SWEPT:
+                pass
+
+
+async def _sweep_app(stores: Stores, app_id: str, before: datetime) -> int:
+    """Deletes some of the anonymous users of an app that were last used before a moment; returns how many."""
+    which = (users.c.app_id == app_id, users.c.email.is_(None), users.c.last_sign_in_at < before)
+    async with stores.database.writing(lock=app_id, bulk=True) as connection:
+        if await FREEZES.is_frozen(connection.execute, app_id):
+            return 0
+        unused = [row.id for row in await connection.execute(select(users.c.id).where(*which).limit(_SWEPT))]
+        await delete_users(connection.execute, app_id, unused)
+    return len(unused)

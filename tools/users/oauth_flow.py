@@ -48,13 +48,18 @@ class Flow:
     nonce: str
     redirect_to: str | None
     expires_at: float
+    upgrade: str | None = None
+    """The anonymous user who is given the identity."""
 
 
-def begin_flow(call: Call, account: ProviderAccount, redirect_to: str | None) -> tuple[str, str]:
-    """Returns the address that the browser is sent to, and the cookie that it keeps."""
+def begin_flow(call: Call, account: ProviderAccount, redirect_to: str | None, upgrade: str | None) -> tuple[str, str]:
+    """Returns the address that the browser is sent to, and the cookie that it keeps.
+
+    upgrade: the id of the anonymous user who is given the identity.
+    """
     app, kind, now = call.require_app(), account.kind, call.services.clock.time()
     state, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(3))
-    flow = Flow(app.id, kind.slug, state, verifier, nonce, redirect_to, now + _MINUTES * 60)
+    flow = Flow(app.id, kind.slug, state, verifier, nonce, redirect_to, now + _MINUTES * 60, upgrade)
     asked = {"client_id": account.client_id, "redirect_uri": build_callback(call, kind.slug), "response_type": "code"}
     asked |= {"scope": " ".join(account.scopes), "state": state}
     if kind.pkce:

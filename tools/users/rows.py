@@ -1,15 +1,16 @@
 """Reads and inserts the rows of users."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.database import Execute, Unit
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.users.errors import UserExists
-from baobab.tools.users.tables import users
+from baobab.tools.users.tables import user_identities, user_mcp_codes, user_sessions, users
 
 
 async def find_user(
@@ -27,7 +28,7 @@ async def read_user(call: Call, *, email: str | None = None, user_id: str | None
         return await find_user(connection.execute, call.require_app().id, email=email, user_id=user_id)
 
 
-def build_user(services: Services, app_id: str, email: str, provider: str, **further: Any) -> dict[str, Any]:
+def build_user(services: Services, app_id: str, email: str | None, provider: str, **further: Any) -> dict[str, Any]:
     """Builds the row of a new user. provider: how the user came; further: columns that are known besides."""
     unset = ("avatar_url", "provider_uid", "password_hash", "banned_at", "ban_reason", "last_sign_in_at")
     row: dict[str, Any] = dict.fromkeys(unset)
@@ -42,3 +43,10 @@ async def insert_user(unit: Unit, row: dict[str, Any]) -> None:
         await unit.execute(insert(users), row)
     except IntegrityError as exc:
         raise UserExists from exc
+
+
+async def delete_users(execute: Execute, app_id: str, user_ids: Sequence[str]) -> None:
+    """Deletes users with their identities and sessions."""
+    for table in (user_identities, user_sessions, user_mcp_codes):
+        await execute(delete(table).where(table.c.app_id == app_id, table.c.user_id.in_(user_ids)))
+    await execute(delete(users).where(users.c.app_id == app_id, users.c.id.in_(user_ids)))

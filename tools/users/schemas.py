@@ -15,7 +15,7 @@ class UserProfile(TypedDict):
     """A user, as the token response shows it."""
 
     id: str
-    email: str
+    email: Annotated[str | None, Field(description="Null for an anonymous user.")]
     email_verified: bool
     display_name: str
     avatar_url: str | None
@@ -24,7 +24,9 @@ class UserProfile(TypedDict):
 class Profile(UserProfile):
     """A user's own record."""
 
-    provider: Annotated[str, Field(description="How the user came: `email`, `magic_link` or an OAuth provider.")]
+    provider: Annotated[
+        str, Field(description="How the user came: `email`, `magic_link`, `anonymous` or an OAuth provider.")
+    ]
     role: str
     created_at: datetime
     last_sign_in_at: datetime | None
@@ -73,7 +75,9 @@ class Session(TypedDict):
     """A device or browser in which a user is signed in."""
 
     id: str
-    method: Annotated[str, Field(description="How the user signed in: `email`, `magic_link` or an OAuth provider.")]
+    method: Annotated[
+        str, Field(description="How the user signed in: `email`, `magic_link`, `anonymous` or an OAuth provider.")
+    ]
     ip_address: Annotated[str | None, Field(description="The address of the sign-in; of IPv6 its /64.")]
     user_agent: str | None
     client_name: Annotated[
@@ -148,7 +152,7 @@ class EndedSessions(TypedDict):
 
 class ListedUser(TypedDict):
     id: str
-    email: str
+    email: Annotated[str | None, Field(description="Null for an anonymous user.")]
     email_verified: bool
     display_name: str
     avatar_url: str | None
@@ -175,7 +179,7 @@ class OneUser(TypedDict):
 class DeletedUser(TypedDict):
     deleted: Literal[True]
     user_id: str
-    email: str
+    email: str | None
 
 
 class RotatedKeys(TypedDict):
@@ -220,6 +224,27 @@ class Providers(TypedDict):
 class ProviderDeleted(TypedDict):
     message: str
     provider: str
+
+
+class SignInSettings(TypedDict):
+    """How users get into an app."""
+
+    anonymous: Annotated[bool, Field(description="Whether anybody may sign in without an address.")]
+    anonymous_days: Annotated[
+        int | None, Field(description="After how many days without use an anonymous user is deleted; null: never.")
+    ]
+
+
+class OneSignInSettings(TypedDict):
+    settings: SignInSettings
+
+
+class UpgradeTicket(TypedDict):
+    """What an OAuth flow begins with that keeps the anonymous user."""
+
+    upgrade: Annotated[
+        str, Field(description="For `upgrade` of `GET /auth/{app_id}/oauth/{provider}`, within ten minutes.")
+    ]
 
 
 class SentOn(TypedDict):

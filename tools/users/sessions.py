@@ -55,7 +55,7 @@ async def mint_access_token(call: Call, user: Any, session_id: str, client_id: s
     client_id: the MCP client that the session is of. Its token is good at the app's MCP endpoint only.
     """
     claims = {"sub": user["id"], "email": user["email"], "email_verified": user["email_verified"]}
-    claims |= {"role": user["role"], "sid": session_id}
+    claims |= {"role": user["role"], "sid": session_id, "is_anonymous": user["email"] is None}
     app = call.require_app()
     if client_id is not None:
         resource = build_resource(call.services.options.base_url, app.id)
@@ -135,6 +135,10 @@ async def exchange_token(call: Call, unit: Unit, exchange: Exchange) -> str:
             session = (await unit.execute(select(user_sessions).where(*this))).first()
             if session is None or not _is_just_spent(session, exchange.generation - 1, now):
                 raise WrongRefreshToken
+        if exchange.user["email"] is None:
+            # An anonymous user never signs in again: this is the use that keeps it from being deleted.
+            is_user = (users.c.app_id == app.id, users.c.id == exchange.user["id"])
+            await unit.execute(update(users).where(*is_user).values(last_sign_in_at=now))
     return RefreshToken(exchange.session_id, exchange.generation).encode(call.services.vault, app.id)
 
 

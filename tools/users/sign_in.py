@@ -16,13 +16,21 @@ AUTHENTICATED = "user.authenticated"
 
 
 async def sign_in(
-    call: Call, user: dict[str, Any], method: str, event: str, *, is_new: bool = False, proves_address: bool = False
+    call: Call,
+    user: dict[str, Any],
+    method: str,
+    event: str,
+    *,
+    is_new: bool = False,
+    proves_address: bool = False,
+    ends_others: bool = False,
 ) -> SignedIn:
     """Starts a session for a user who has proven who they are. It must precede the call's first statement.
 
-    method: `email`, `magic_link` or the slug of an OAuth provider. event: as the post-auth hook names it.
+    method: `email`, `magic_link`, `anonymous` or the slug of an OAuth provider. event: as the post-auth hook names it.
     proves_address: whether they have proven by it that they read the mail of their address. Where nobody had done that
     yet, whoever set the password may have been somebody else: it goes, and so do all sessions.
+    ends_others: whether all sessions that the user had end anyhow.
     Raises UserBanned.
     """
     if user["banned_at"] is not None:
@@ -35,6 +43,7 @@ async def sign_in(
     async with FREEZES.writing(call) as unit:
         if confirms:
             await confirm_address(unit, user["app_id"], user["id"], password_hash=None)
+        if confirms or ends_others:
             await end_sessions(call, unit, user["id"])
         refresh_token = await start_session(call, unit, user["id"], session_id, method)
     await report_sign_in(call, user, method, event, is_new=is_new)

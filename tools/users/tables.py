@@ -15,7 +15,8 @@ users = Table(
     metadata,
     Column("app_id", _ID, primary_key=True),
     Column("id", _ID, primary_key=True),
-    Column("email", String(250), nullable=False),
+    # Null for an anonymous user, and only for one.
+    Column("email", String(250)),
     Column("email_verified", Boolean, nullable=False, server_default=false()),
     Column("display_name", String(200), nullable=False, server_default=""),
     Column("avatar_url", String(2000)),
@@ -119,6 +120,16 @@ user_providers = Table(
     UniqueConstraint("app_id", "provider"),
 )
 
+user_settings = Table(
+    "user_settings",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("anonymous", Boolean, nullable=False, server_default=false()),
+    # After how many days without use an anonymous user is deleted; null: never.
+    Column("anonymous_days", Integer),
+)
+
 APP_TABLES = tuple(
-    AppTable(table) for table in (user_providers, users, user_identities, user_sessions, user_codes, user_mcp_codes)
+    AppTable(table)
+    for table in (user_settings, user_providers, users, user_identities, user_sessions, user_codes, user_mcp_codes)
 )

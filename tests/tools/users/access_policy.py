@@ -33,6 +33,13 @@ POLICY = {
     "auth_oauth_start": PUBLIC,
     "auth_oauth_callback": PUBLIC,
     "auth_oauth_callback_form": PUBLIC,
+    "auth_anonymous": PUBLIC,
+    "auth_upgrade": USERS,
+    "auth_upgrade_code": USERS,
+    "auth_upgrade_verify": USERS,
+    "auth_upgrade_oauth": USERS,
+    "users_settings_get": RUNNERS,
+    "users_settings_update": ADMINS,
     "auth_mcp_request": PUBLIC,
     # A key that acts for a user is refused as other keys are.
     "auth_mcp_decide": USERS,
@@ -61,6 +68,12 @@ POLICY = {
 
 async def for_auth_signup(world: World, caller: Caller) -> dict[str, Any]:
     return {"app_id": world.app, "email": f"{world.new_name('new')}@example.com", "password": PASSWORD}
+
+
+async def for_auth_anonymous(world: World, caller: Caller) -> dict[str, Any]:
+    body = {"anonymous": True}
+    await world.request("PATCH", f"/v1/{world.app}/auth/settings", world.owner.headers, **body)
+    return {"app_id": world.app}
 
 
 async def _sign_up(world: World) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from baobab.tools.core.types import AppId, NameText, Text, Uuid
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.users.errors import UserNotFound
 from baobab.tools.users.fields import DisplayName, RoleName
-from baobab.tools.users.rows import find_user
+from baobab.tools.users.rows import delete_users, find_user
 from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
 from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
-from baobab.tools.users.tables import FREEZES, user_codes, user_identities, user_mcp_codes, user_sessions
+from baobab.tools.users.tables import FREEZES, user_codes
 from baobab.tools.users.tables import users as rows
 from baobab.tools.users.toolset import users
 
@@ -147,7 +147,8 @@ async def _preview_deletion(call: Call, app_id: str, user_id: str) -> str:
         if user is None:
             raise UserNotFound
         sessions = len(await list_sessions(execute, app_id, user_id, call.now))
-    return f"Deletes the user {escape_name(user['email'])} and ends {sessions} session{'' if sessions == 1 else 's'}."
+    name = "an anonymous user" if user["email"] is None else f"the user {escape_name(user['email'])}"
+    return f"Deletes {name} and ends {sessions} session{'' if sessions == 1 else 's'}."
 
 
 @users.tool(
@@ -165,12 +166,11 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
         user = await find_user(unit.execute, app_id, user_id=user_id)
         if user is None:
             raise UserNotFound
-        for table in (user_identities, user_sessions, user_mcp_codes):
-            await unit.execute(delete(table).where(table.c.app_id == app_id, table.c.user_id == user_id))
-        codes = (user_codes.c.app_id == app_id, user_codes.c.email == user["email"])
-        await unit.execute(delete(user_codes).where(*codes))
-        await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == user_id))
-        await call.services.mailer.erase(unit.execute, app_id, user["email"])
+        await delete_users(unit.execute, app_id, [user_id])
+        if user["email"] is not None:
+            codes = (user_codes.c.app_id == app_id, user_codes.c.email == user["email"])
+            await unit.execute(delete(user_codes).where(*codes))
+            await call.services.mailer.erase(unit.execute, app_id, user["email"])
         await announce_change(call, user_id)
     call.audit.resource_id = user_id
     return {"deleted": True, "user_id": user_id, "email": user["email"]}

@@ -6,6 +6,7 @@ from urllib.parse import urlencode, urlsplit
 from pydantic import Field
 from sqlalchemy import insert, select
 
+from baobab.storage.database import Unit
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -13,8 +14,10 @@ from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Text
+from baobab.tools.users.anonymous import give_address, open_ticket
 from baobab.tools.users.errors import (
     AddressInUse,
+    NotAnonymous,
     OAuthFailed,
     ProviderNotFound,
     RedirectRefused,
@@ -37,11 +40,12 @@ Code = Annotated[str, Text(3000), NotSecret("it is good for one exchange, with t
 State = Annotated[str, Text(200)]
 Reason = Annotated[str, Text(500)]
 PostedUser = Annotated[str, Text(4000)]
+Ticket = Annotated[str, Text(1000, 1, r"^[A-Za-z0-9._=-]+$")]
 Cookies = Annotated[str, Text(16_000), Field(description="The browser's cookies; they come by themselves.")]
 
 _LIMIT = PerAddress(60, WINDOW, per_app=True)
 _AUDIT = Audit("oauth_login", category="auth", action="create", resource="session")
-_RAISES = (ProviderNotFound, OAuthFailed, AddressInUse, UserBanned, UserExists)
+_RAISES = (ProviderNotFound, OAuthFailed, AddressInUse, UserBanned, UserExists, NotAnonymous)
 
 
 def _status(result: Any) -> int:
@@ -55,20 +59,29 @@ _CALLBACK = Rest(status=_status, statuses=(200, 302), form=True, from_headers={"
     "GET /oauth/{provider}",
     access=EVERYBODY,
     effect="read",
-    raises=(ProviderNotFound, RedirectRefused),
+    raises=(ProviderNotFound, RedirectRefused, NotAnonymous),
     limit=_LIMIT,
     rest=Rest(status=302),
 )
-async def auth_oauth_start(call: Call, app_id: AppId, provider: Slug, redirect_to: RedirectTo | None = None) -> SentOn:
+async def auth_oauth_start(
+    call: Call,
+    app_id: AppId,
+    provider: Slug,
+    redirect_to: RedirectTo | None = None,
+    upgrade: Ticket | None = None,
+) -> SentOn:
     """Send the browser to a provider's sign-in. It comes back signed in.
 
     redirect_to: where the browser goes in the end, with `access_token`, `refresh_token`, `expires_in` and `token_type`
         in the query. Its origin must be among the app's allowed origins, or be this machine. Left out, the tokens are
         answered as JSON.
+    upgrade: the ticket of an anonymous user (op:auth_upgrade_oauth), who keeps the id and gets the identity.
     """
     if redirect_to is not None and not is_redirect_allowed(call, redirect_to):
         raise RedirectRefused
-    address, cookie = begin_flow(call, await _load_account(call, app_id, provider), redirect_to)
+    account = await _load_account(call, app_id, provider)
+    user_id = None if upgrade is None else await open_ticket(call, upgrade)
+    address, cookie = begin_flow(call, account, redirect_to, user_id)
     call.headers = [(b"location", address.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
     return {"location": address}
 
@@ -148,8 +161,13 @@ async def _finish(
     account = await _load_account(call, app_id, provider)
     client = call.services.of(ProviderClient)
     who = await client.identify(account, flow, code, build_callback(call, provider), posted_user)
-    user, is_new = await _find_or_create(call, app_id, provider, who)
-    signed_in = await sign_in(call, user, provider, "oauth_login", is_new=is_new)
+    if flow.upgrade is None:
+        user, is_new = await _find_or_create(call, app_id, provider, who)
+    else:
+        user, is_new = await _upgrade(call, app_id, provider, who, flow.upgrade), True
+    # Somebody else may have begun the flow with a ticket of theirs: then they are out, and the user is this person's.
+    ends_others = flow.upgrade is not None
+    signed_in = await sign_in(call, user, provider, "oauth_login", is_new=is_new, ends_others=ends_others)
     call.headers = [(b"set-cookie", forgotten.encode()), (b"cache-control", b"no-store")]
     if flow.redirect_to is None:
         return signed_in
@@ -177,7 +195,7 @@ async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderU
 
     In a transaction of its own, before the call's begins: signing in makes a key pair when it is the very first.
     """
-    email = who.email or f"{who.uid}@users.noreply.{provider}.local"
+    email = _name_address(who, provider)
     key = (user_identities.c.app_id == app_id, user_identities.c.provider == provider)
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
@@ -194,6 +212,35 @@ async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderU
             await insert_user(unit, user)
         elif not (who.email_verified and user["email_verified"]):
             raise AddressInUse
-        identity = {"app_id": app_id, "provider": provider, "provider_uid": who.uid, "user_id": user["id"]}
-        await unit.execute(insert(user_identities), {**identity, "email": who.email, "created_at": call.now})
+        await _attach_identity(call, unit, user, provider, who)
     return user, is_new
+
+
+async def _upgrade(call: Call, app_id: str, provider: str, who: ProviderUser, user_id: str) -> dict[str, Any]:
+    """Gives an anonymous user the identity and address of somebody at a provider, and returns the user.
+
+    Raises AddressInUse where another user has one of them, and NotAnonymous.
+    """
+    async with call.stores.database.writing_unit(lock=app_id) as unit:
+        await FREEZES.require_thawed(unit.execute, app_id)
+        identity = (user_identities.c.app_id == app_id, user_identities.c.provider == provider)
+        query = select(user_identities.c.user_id).where(*identity, user_identities.c.provider_uid == who.uid)
+        if (await unit.execute(query)).first() is not None:
+            raise AddressInUse("A user of the app has this identity already.")
+        further = {"provider": provider, "provider_uid": who.uid, "email_verified": who.email_verified}
+        further |= {"display_name": who.name, "avatar_url": who.avatar_url}
+        try:
+            user = await give_address(unit, app_id, user_id, _name_address(who, provider), **further)
+        except UserExists as exc:
+            raise AddressInUse from exc
+        await _attach_identity(call, unit, user, provider, who)
+    return user
+
+
+async def _attach_identity(call: Call, unit: Unit, user: dict[str, Any], provider: str, who: ProviderUser) -> None:
+    identity = {"app_id": user["app_id"], "provider": provider, "provider_uid": who.uid, "user_id": user["id"]}
+    await unit.execute(insert(user_identities), {**identity, "email": who.email, "created_at": call.now})
+
+
+def _name_address(who: ProviderUser, provider: str) -> str:
+    return who.email or f"{who.uid}@users.noreply.{provider}.local"
