@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from starlette.routing import BaseRoute
 
 from baobab.http import openapi
-from baobab.http.console_mount import console_routes
+from baobab.http.console_mount import console_routes, login_page_route
 from baobab.http.error_page import error_page
 from baobab.http.guides_page import guide_routes
 from baobab.http.home_page import home_routes, missing_page
@@ -50,7 +50,9 @@ def build_fastapi_app(
     missing = missing_page(f"{base_url}/docs")
     pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *moved_routes()]
     app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
-    app.router.routes.extend([*session_routes(registry), *console_routes(registry), *routes])
+    app.router.routes.extend(
+        [*session_routes(registry), *console_routes(registry), login_page_route(registry), *routes]
+    )
     app.router.default = missing
     return app
 

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
+from urllib.parse import unquote
 
 from baobab.http.answer import WHOLE, Headers, Send, reply_to, send_error
 from baobab.http.endpoint import Endpoint
@@ -156,6 +157,9 @@ class RestApp:
             raise AppNotFound(f"No app has the subdomain `{subdomain[:63]}`.")
         request.path = platform_path(request.path, app_id)
         scope["raw_path"] = request.path.encode("latin-1")
+        if request.path.startswith(f"/auth/{app_id}/"):
+            # The pages of the fallback are found by this one.
+            scope["path"] = unquote(request.path)
 
     async def _forward(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Passes the request to the fallback, and adds our headers to its answer."""

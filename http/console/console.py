@@ -7,18 +7,19 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from baobab.http.answer import ON_STOP, reply_to
 from baobab.http.console import pages
-from baobab.http.console.cookies import Cookies, require_csrf, require_own_page
+from baobab.http.console.cookies import Cookies, require_csrf
 from baobab.http.console.live import Changes, Watch
 from baobab.http.console.page import Feed, Form, Page
 from baobab.http.console.rendering import build_environment, render_page
 from baobab.http.console.visit import Visit
+from baobab.http.forms import read_form, require_own_page
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
@@ -28,7 +29,7 @@ from baobab.tools.console.errors import ConsoleSignedOut
 from baobab.tools.console.sessions import LiveSession, find_session
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BadRequest, BaobabError, RouteNotFound, Unauthenticated, Unavailable
+from baobab.tools.core.errors import BaobabError, RouteNotFound, Unauthenticated, Unavailable
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 
@@ -125,7 +126,7 @@ class Console:
 
     async def _act(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
         require_own_page(request.headers)
-        fields = await _read_form(request, _LARGEST_FORM)
+        fields = await read_form(request, _LARGEST_FORM)
         require_csrf(fields.get("csrf", ""), session.csrf)
         if path == "/sign-out":
             await self._registry.call("console_sign_out", {"session_id": session.id}, session.caller, context)
@@ -148,7 +149,7 @@ class Console:
         if request.method != "POST":
             return self._render("sign_in.html", {"title": "Sign in", "back": back, "link": link, "problem": ""})
         require_own_page(request.headers)
-        fields = await _read_form(request, _LARGEST_SIGN_IN)
+        fields = await read_form(request, _LARGEST_SIGN_IN)
         given = {name: fields[name] for name in ("email", "password", "key", "link") if fields.get(name)}
         back = _own_path(fields.get("back", ""))
         try:
@@ -244,18 +245,3 @@ def _own_path(text: str) -> str:
     path = unquote(text)
     is_own = path.startswith(("/", "?")) and "//" not in path and "\\" not in path and path.isprintable()
     return path if is_own and len(path) <= 1000 and path.isascii() else ""
-
-
-async def _read_form(request: Request, largest: int) -> dict[str, str]:
-    """The fields of a form. Raises BadRequest for one that is too large or of another type."""
-    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise BadRequest("A form is sent as application/x-www-form-urlencoded.")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > largest:
-            raise BadRequest("The form is too large.")
-    try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))
-    except ValueError as exc:
-        raise BadRequest("The form cannot be read.") from exc

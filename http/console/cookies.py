@@ -1,20 +1,13 @@
 """The console's cookie, and the proof that a form comes from one of its pages."""
 
 import hmac
-from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from baobab.tools.core.errors import Forbidden
-
-
-class ForeignForm(Forbidden):
-    code = "CONSOLE_FOREIGN_FORM"
-    summary = "This form does not come from a page of this session."
-    remediation = "Open the page again and send the form from there; nothing has been done."
+from baobab.http.forms import ForeignForm
 
 
 class Cookies:
@@ -37,17 +30,6 @@ class Cookies:
 
     def clear(self, answer: Response) -> None:
         answer.delete_cookie(self._name, path=self._path, secure=self._secure, httponly=True, samesite="lax")
-
-
-def require_own_page(headers: Mapping[str, str]) -> None:
-    """Refuses a form of another site. Every browser says where a form comes from; what says nothing is no browser."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is None and origin is None:
-        raise ForeignForm
-    if site is not None and site != "same-origin":
-        raise ForeignForm
-    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-        raise ForeignForm
 
 
 def require_csrf(given: str, expected: str) -> None:

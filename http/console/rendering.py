@@ -14,9 +14,10 @@ from baobab.tools.core.escaping import escape_json, escape_text
 _FOLDER = Path(__file__).parent
 
 
-def build_environment() -> Environment:
+def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
+    """folder: where the templates are that are named by a file."""
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER / "templates"),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -8,16 +8,16 @@ import json
 from collections.abc import Mapping
 from html import escape
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from baobab.http.forms import name_source, require_own_page
 from baobab.http.html_page import render_page
 from baobab.mcp_server.oauth.provider import Provider
 from baobab.mcp_server.oauth.user_provider import UserProvider
 from baobab.storage.secrets import SecretUnreadable, digest_token
-from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.errors import BaobabError, Unauthenticated
 
 _ROOT = "../../../"
 _CONTEXT = "mcp consent:"
@@ -37,7 +37,7 @@ async def consent(provider: Provider, request: Request) -> Response:
     page = _ConsentPage(provider, sealed, asked)
     try:
         if request.method == "POST":
-            _require_own_page(request)
+            require_own_page(request.headers)
             return await page.act(fields)
     except BaobabError as error:
         return page.render_sign_in(fields, error)
@@ -131,7 +131,7 @@ only if you have just started this yourself. You end it by signing out of the ap
     def _render(self, body: str, status: int) -> Response:
         title = f"Sign in to {self._asked['app_name']}"
         # Browsers hold the redirect that answers a form to this policy, too.
-        forms = f"'self' {_name_source(self._asked['redirect_uri'])}"
+        forms = f"'self' {name_source(self._asked['redirect_uri'])}"
         return render_page(title, body, root=_ROOT, status=status, forms=forms)
 
 
@@ -145,21 +145,3 @@ def _render_end(error: BaobabError) -> Response:
     body = f"""<h1>This program cannot be connected</h1><p><strong>{escape(error.message)}</strong></p>
 <p>Close this page and start again in the program.</p>"""
     return render_page("Not connected", body, root=_ROOT, status=error.status)
-
-
-def _require_own_page(request: Request) -> None:
-    """Raises Forbidden for a form of another site, which could sign somebody else in here."""
-    headers = request.headers
-    is_cross_site = headers.get("sec-fetch-site", "same-origin") != "same-origin"
-    origin = headers.get("origin")
-    if is_cross_site or (origin is not None and urlsplit(origin).netloc != headers.get("host")):
-        raise Forbidden("This form comes from another site.")
-
-
-def _name_source(redirect_uri: str) -> str:
-    """Returns where a redirect leads, as a content security policy names it."""
-    parts = urlsplit(redirect_uri)
-    if parts.scheme not in ("http", "https") or "[" in parts.netloc:
-        # A policy can name no IPv6 address.
-        return f"{parts.scheme}:"
-    return f"{parts.scheme}://{parts.netloc}"

@@ -206,6 +206,8 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "auth_mcp_decide",
             "substrate_resolve_policy_conflict",
             "auth_upgrade",
+            "auth_accept_invitation",
+            "auth_magic_link_confirm",
             "auth_upgrade_code",
             "auth_upgrade_verify",
         ]

@@ -81,6 +81,14 @@ TEMPLATES = {
             "ignore": _IGNORE,
         },
     ),
+    "app_invitation": Template(
+        "You are invited to {{ app }}",
+        {
+            "greeting": "You are invited to {{ app }}. Accept by this link or code:",
+            "lifetime": "The invitation is good for seven days, once.",
+            "ignore": "If you do not expect it, ignore this mail: nothing happens without the link or code.",
+        },
+    ),
     "invitation": Template(
         "You are invited to {{ app }}",
         {

@@ -14,13 +14,13 @@ from typing import Any, Literal
 from sqlalchemy import select, update
 
 from baobab.storage.database import Execute, Unit
-from baobab.storage.secrets import Vault
+from baobab.storage.secrets import Vault, digest_token
 from baobab.storage.tables import build_upsert
 from baobab.tools.core.call import Call
 from baobab.tools.users.errors import CodeExpired, CodeUsed, WrongCode
 from baobab.tools.users.tables import FREEZES, user_codes
 
-Purpose = Literal["verify_email", "magic_link", "reset_password", "add_address"]
+Purpose = Literal["verify_email", "magic_link", "reset_password", "add_address", "app_invitation"]
 
 DIGITS = 6
 MOST_TRIES = 5
@@ -39,21 +39,38 @@ KINDS: dict[Purpose, CodeKind] = {
     "magic_link": CodeKind("sign-in code", timedelta(minutes=15)),
     "reset_password": CodeKind("reset code", timedelta(hours=1)),
     "add_address": CodeKind("address code", timedelta(minutes=15)),
+    "app_invitation": CodeKind("invitation", timedelta(days=7)),
 }
 
 
+@dataclass(frozen=True, slots=True)
+class IssuedCode:
+    """A code and the secret of a link, either of which is good once, for both."""
+
+    code: str
+    link: str
+    expires_at: datetime
+
+
 async def issue_code(
-    unit: Unit, vault: Vault, app_id: str, email: str, purpose: Purpose, now: datetime
-) -> tuple[str, datetime]:
-    """Stores a new code of an address in place of the one before. Returns it with the time at which it expires."""
-    code = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}"
+    unit: Unit,
+    vault: Vault,
+    app_id: str,
+    email: str,
+    purpose: Purpose,
+    now: datetime,
+    redirect_to: str | None = None,
+) -> IssuedCode:
+    """Stores a new code of an address in place of the one before. redirect_to: where its link leads in the end."""
+    code, link = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}", secrets.token_urlsafe(32)
     expires_at = now + KINDS[purpose].lifetime
     row = {"digest": _digest(vault, app_id, email, purpose, code), "tries": 0, "created_at": now}
     row |= {"expires_at": expires_at, "used_at": None}
+    row |= {"link_digest": digest_token(link), "redirect_to": redirect_to}
     key = {"app_id": app_id, "email": email, "purpose": purpose}
     upsert = build_upsert(unit.database.dialect, user_codes).values(**key, **row)
     await unit.execute(upsert.on_conflict_do_update(index_elements=list(key), set_=row))
-    return code, expires_at
+    return IssuedCode(code, link, expires_at)
 
 
 async def use_code(call: Call, email: str, purpose: Purpose, code: str) -> None:
@@ -62,14 +79,57 @@ async def use_code(call: Call, email: str, purpose: Purpose, code: str) -> None:
     A wrong try must count although the call is refused: so this is a transaction of its own, before the call's begins.
     The answer is the same for an address that has no code, but a try that counts is written, which takes longer.
     """
-    app_id, kind = call.require_app().id, KINDS[purpose]
+    app_id = call.require_app().id
     given = _digest(call.services.vault, app_id, email, purpose, code)
     async with call.stores.database.writing(lock=app_id) as connection:
         await FREEZES.require_thawed(connection.execute, app_id)
         refusal = await _try_code(connection.execute, app_id, email, purpose, given, call.now)
     if refusal is not None:
-        words = {WrongCode: f"Invalid {kind.name}", CodeUsed: f"{kind.name.capitalize()} already used"}
-        raise refusal(words.get(refusal, f"{kind.name.capitalize()} expired"))
+        raise _word(refusal, purpose)
+
+
+async def find_link(call: Call, link: str) -> Any:
+    """Returns the row of the code that a link stands for. Raises WrongCode, CodeUsed or CodeExpired."""
+    async with call.stores.database.reading() as connection:
+        row = (await connection.execute(_select_link(call.require_app().id, link))).first()
+    _require_fresh(row, call.now)
+    return row
+
+
+async def use_link(call: Call, link: str, purpose: Purpose) -> str:
+    """Uses up the code that a link stands for, and returns its address. Raises WrongCode, CodeUsed or CodeExpired.
+
+    Nobody guesses a link, so wrong codes that strangers have tried do not void it.
+    """
+    app_id = call.require_app().id
+    async with call.stores.database.writing(lock=app_id) as connection:
+        await FREEZES.require_thawed(connection.execute, app_id)
+        row: Any = (await connection.execute(_select_link(app_id, link).with_for_update())).first()
+        if row is not None and row.purpose != purpose:
+            row = None
+        _require_fresh(row, call.now)
+        this = (user_codes.c.app_id == app_id, user_codes.c.link_digest == row.link_digest)
+        await connection.execute(update(user_codes).where(*this).values(used_at=call.now))
+    return str(row.email)
+
+
+def _select_link(app_id: str, link: str) -> Any:
+    return select(user_codes).where(user_codes.c.app_id == app_id, user_codes.c.link_digest == digest_token(link))
+
+
+def _require_fresh(row: Any, now: datetime) -> None:
+    if row is None:
+        raise WrongCode("This link is not good: perhaps a newer mail was sent.")
+    if row.used_at is not None:
+        raise _word(CodeUsed, row.purpose)
+    if row.expires_at <= now:
+        raise _word(CodeExpired, row.purpose)
+
+
+def _word(refusal: type[WrongCode], purpose: Purpose) -> WrongCode:
+    name = KINDS[purpose].name
+    words = {WrongCode: f"Invalid {name}", CodeUsed: f"{name.capitalize()} already used"}
+    return refusal(words.get(refusal, f"{name.capitalize()} expired"))
 
 
 async def _try_code(

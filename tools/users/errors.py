@@ -133,6 +133,17 @@ class AnonymousClosed(Forbidden):
     remediation = "Sign up with op:auth_signup, or let the app allow it with op:users_settings_update."
 
 
+class SignUpClosed(Forbidden):
+    code = "AUTH_INVITE_ONLY"
+    summary = "Only people who are invited can join this app."
+    remediation = "Ask whoever runs the app for an invitation (op:users_invite)."
+
+
+class InvitationNotFound(NotFound):
+    summary = "The app has no such invitation."
+    remediation = "List them with op:users_invitations_list."
+
+
 class NotAnonymous(Conflict):
     summary = "This user has an address already."
     remediation = "Only an anonymous user can be upgraded; go on as you are."

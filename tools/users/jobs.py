@@ -14,9 +14,19 @@ from baobab.tools.core.mail import Mail
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
+from baobab.tools.users.admission import admit, find_invitation
 from baobab.tools.users.codes import Purpose, issue_code
+from baobab.tools.users.errors import SignUpClosed
 from baobab.tools.users.rows import build_user, delete_users, find_user
-from baobab.tools.users.tables import FREEZES, user_codes, user_mcp_codes, user_sessions, user_settings, users
+from baobab.tools.users.tables import (
+    FREEZES,
+    user_codes,
+    user_invitations,
+    user_mcp_codes,
+    user_sessions,
+    user_settings,
+    users,
+)
 from baobab.tools.users.toolset import auth
 
 _MOST_CODES, _WINDOW = 5, 900
@@ -27,23 +37,34 @@ _SWEPT = 500
 """Anonymous users that are deleted in one transaction."""
 
 
-async def request_code(call: Call, email: str, purpose: Purpose) -> None:
-    """Asks for a code to be mailed. What is written is the same whether or not the address is known."""
+async def request_code(call: Call, email: str, purpose: Purpose, redirect_to: str | None = None) -> None:
+    """Asks for a code to be mailed. What is written is the same whether or not the address is known.
+
+    redirect_to: where a link in the mail leads in the end; without it, the mail has a code only.
+    """
     app = call.require_app()
     arguments = {"app_id": app.id, "email": email, "purpose": purpose}
+    if redirect_to is not None:
+        arguments["redirect_to"] = redirect_to
     async with FREEZES.writing(call) as unit:
         await call.services.jobs.enqueue(unit, auth_mail_code.__name__, arguments, tenant=app.organisation_id)
 
 
-async def send_code(services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose) -> None:
-    """Stores a new code of an address and mails it, both in the unit."""
-    code, expires_at = await issue_code(unit, services.vault, app_id, email, purpose, services.clock.now())
-    mail = Mail(to=email, template=purpose, values={"code": code}, app_id=app_id, expires_at=expires_at)
+async def send_code(
+    services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose, redirect_to: str | None = None
+) -> None:
+    """Stores a new code of an address and mails it, both in the unit. An invitation has a link in any case."""
+    now = services.clock.now()
+    issued = await issue_code(unit, services.vault, app_id, email, purpose, now, redirect_to)
+    values = {"code": issued.code}
+    if redirect_to is not None or purpose == "app_invitation":
+        values["link"] = f"{services.options.base_url}/auth/{app_id}/login-page?link={issued.link}"
+    mail = Mail(to=email, template=purpose, values=values, app_id=app_id, expires_at=issued.expires_at)
     await services.mailer.send(unit, mail)
 
 
 @auth.job()
-async def auth_mail_code(job: Job, app_id: str, email: str, purpose: Purpose) -> None:
+async def auth_mail_code(job: Job, app_id: str, email: str, purpose: Purpose, redirect_to: str | None = None) -> None:
     """Mails a code to an address of an app. Asked to sign somebody in who is not known, it makes the user."""
     services = job.services
     try:
@@ -56,32 +77,42 @@ async def auth_mail_code(job: Job, app_id: str, email: str, purpose: Purpose) ->
     if services.stores_of(app.region).database is not job.database:
         # The app has moved since then, and with it the place of its mails.
         async with services.stores_of(app.region).database.writing_unit(lock=app_id) as unit:
-            await _mail_code(services, unit, app_id, email, purpose)
+            await _mail_code(services, unit, app_id, email, purpose, redirect_to)
         return
     async with job.writing(last=True, lock=app_id) as unit:
-        await _mail_code(services, unit, app_id, email, purpose)
+        await _mail_code(services, unit, app_id, email, purpose, redirect_to)
 
 
-async def _mail_code(services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose) -> None:
+async def _mail_code(
+    services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose, redirect_to: str | None
+) -> None:
     if await FREEZES.is_frozen(unit.execute, app_id):
         raise RetryLater(_MOVING_SECONDS, "the app is being moved")
     user = await find_user(unit.execute, app_id, email=email)
+    now = services.clock.now()
+    # Whoever has the address learns from its own mail whether it has a user. Whoever is invited becomes one by the
+    # code.
+    may_be_new = purpose == "add_address"
     if user is None and purpose == "magic_link":
-        user = build_user(services, app_id, email, "magic_link")
-        await unit.execute(insert(users), user)
-    # Whoever has the address learns from its own mail whether it has a user.
-    may_add = user is None and purpose == "add_address"
-    if may_add or (user is not None and user["banned_at"] is None):
-        await send_code(services, unit, app_id, email, purpose)
+        may_be_new = await find_invitation(unit.execute, app_id, email, now) is not None
+        if not may_be_new:
+            try:
+                admitted = await admit(unit.execute, app_id, email, now, proves_address=False)
+            except SignUpClosed:
+                return
+            user = build_user(services, app_id, email, "magic_link", **admitted)
+            await unit.execute(insert(users), user)
+    if may_be_new if user is None else user["banned_at"] is None:
+        await send_code(services, unit, app_id, email, purpose, redirect_to)
 
 
 @auth.job(every=3600.0)
 async def auth_prune(job: Job) -> None:
-    """Deletes sessions and codes that have ended, a day after that."""
+    """Deletes sessions, codes and invitations that have ended, a day after that."""
     before = job.services.clock.now() - _KEPT
     for stores in {id(stores.database): stores for stores in job.services.regions.values()}.values():
         async with stores.database.writing(lock=None, bulk=True) as connection:
-            for table in (user_sessions, user_codes, user_mcp_codes):
+            for table in (user_sessions, user_codes, user_mcp_codes, user_invitations):
                 await connection.execute(delete(table).where(table.c.expires_at < before))
 
 

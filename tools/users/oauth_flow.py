@@ -11,7 +11,7 @@ import json
 import secrets
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
@@ -256,23 +256,3 @@ def _read_posted_name(text: str) -> str:
         return " ".join(part for part in (name.get("firstName"), name.get("lastName")) if isinstance(part, str))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ""
-
-
-def is_redirect_allowed(call: Call, redirect_to: str) -> bool:
-    """Whether tokens may be sent to this address: its origin is the app's, or on this machine."""
-    try:
-        parts = urlsplit(redirect_to)
-        port = parts.port
-    except ValueError:
-        return False
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-        return False
-    if any(character in redirect_to for character in "\\\r\n\t ") or parts.fragment:
-        return False
-    if parts.hostname in ("localhost", "127.0.0.1", "::1"):
-        return True
-    app, base = call.require_app(), urlsplit(call.services.options.base_url)
-    own = (base.scheme, f"{app.subdomain}.{call.services.options.base_domain}", base.port)
-    if (parts.scheme, parts.hostname, port) == own:
-        return True
-    return f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "") in app.allowed_origins

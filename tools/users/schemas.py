@@ -234,6 +234,10 @@ class SignInSettings(TypedDict):
         int | None, Field(description="After how many days without use an anonymous user is deleted; null: never.")
     ]
 
+    invite_only: Annotated[bool, Field(description="Whether only invited people become users.")]
+    logo_url: Annotated[str | None, Field(description="A picture on the page on which users sign in.")]
+    colour: Annotated[str | None, Field(description="Of the buttons there, such as `#1d4ed8`; null: blue.")]
+
 
 class OneSignInSettings(TypedDict):
     settings: SignInSettings
@@ -245,6 +249,51 @@ class UpgradeTicket(TypedDict):
     upgrade: Annotated[
         str, Field(description="For `upgrade` of `GET /auth/{app_id}/oauth/{provider}`, within ten minutes.")
     ]
+
+
+class Invitation(TypedDict):
+    """An invitation to an app; whoever accepts it gets its role."""
+
+    id: str
+    email: str
+    role: str
+    created_at: datetime
+    expires_at: datetime
+    accepted_at: datetime | None
+
+
+class OneInvitation(TypedDict):
+    invitation: Invitation
+
+
+class Invitations(TypedDict):
+    """The newest first."""
+
+    invitations: list[Invitation]
+
+
+class RevokedInvitation(TypedDict):
+    revoked: Literal[True]
+    invitation_id: str
+
+
+class MailedLink(TypedDict):
+    """What a link of a mail is for."""
+
+    purpose: Literal["magic_link", "app_invitation"]
+    email: str
+    app_name: str
+    redirect_to: Annotated[str | None, Field(description="Where the browser goes with the tokens.")]
+
+
+class SignInPage(TypedDict):
+    """What the page on which users of an app sign in shows."""
+
+    app_name: str
+    logo_url: str | None
+    colour: str | None
+    invite_only: bool
+    providers: Annotated[list[str], Field(description="The OAuth providers that are switched on.")]
 
 
 class SentOn(TypedDict):

@@ -9,7 +9,13 @@ from baobab.tools.core.call import Call
 from baobab.tools.users.schemas import SignInSettings
 from baobab.tools.users.tables import user_settings
 
-_DEFAULTS: SignInSettings = {"anonymous": False, "anonymous_days": None}
+_DEFAULTS: SignInSettings = {
+    "anonymous": False,
+    "anonymous_days": None,
+    "invite_only": False,
+    "logo_url": None,
+    "colour": None,
+}
 
 
 async def find_settings(execute: Execute, app_id: str) -> SignInSettings:

@@ -78,6 +78,23 @@ user_codes = Table(
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
     Column("used_at", Instant),
+    # A link in the mail proves what the code proves, and leads there afterwards.
+    Column("link_digest", String(64)),
+    Column("redirect_to", Text),
+    Index("ix_user_codes_app_id_link_digest", "app_id", "link_digest"),
+)
+
+user_invitations = Table(
+    "user_invitations",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("id", _ID, primary_key=True),
+    Column("email", String(250), nullable=False),
+    Column("role", String(60), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    Column("accepted_at", Instant),
+    UniqueConstraint("app_id", "email"),
 )
 
 user_mcp_codes = Table(
@@ -127,9 +144,22 @@ user_settings = Table(
     Column("anonymous", Boolean, nullable=False, server_default=false()),
     # After how many days without use an anonymous user is deleted; null: never.
     Column("anonymous_days", Integer),
+    Column("invite_only", Boolean, nullable=False, server_default=false()),
+    # How the page looks on which users sign in.
+    Column("logo_url", String(2000)),
+    Column("colour", String(7)),
 )
 
 APP_TABLES = tuple(
     AppTable(table)
-    for table in (user_settings, user_providers, users, user_identities, user_sessions, user_codes, user_mcp_codes)
+    for table in (
+        user_settings,
+        user_providers,
+        user_invitations,
+        users,
+        user_identities,
+        user_sessions,
+        user_codes,
+        user_mcp_codes,
+    )
 )

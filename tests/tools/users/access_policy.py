@@ -34,6 +34,13 @@ POLICY = {
     "auth_oauth_callback": PUBLIC,
     "auth_oauth_callback_form": PUBLIC,
     "auth_anonymous": PUBLIC,
+    "auth_page": PUBLIC,
+    "auth_link_request": PUBLIC,
+    "auth_magic_link_confirm": PUBLIC,
+    "auth_accept_invitation": PUBLIC,
+    "users_invite": ADMINS,
+    "users_invitations_list": RUNNERS,
+    "users_invitations_revoke": ADMINS,
     "auth_upgrade": USERS,
     "auth_upgrade_code": USERS,
     "auth_upgrade_verify": USERS,
@@ -95,8 +102,8 @@ async def for_auth_refresh(world: World, caller: Caller) -> dict[str, Any]:
 async def _for_code(world: World, purpose: Purpose, **further: Any) -> dict[str, Any]:
     email, services = (await _sign_up(world))["email"], world.baobab.application.services
     async with services.regions["local"].database.writing_unit(lock=world.app) as unit:
-        code, _ = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
-    return {"app_id": world.app, "email": email, "code": code, **further}
+        issued = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
+    return {"app_id": world.app, "email": email, "code": issued.code, **further}
 
 
 async def for_auth_verify_email(world: World, caller: Caller) -> dict[str, Any]:
@@ -109,6 +116,39 @@ async def for_auth_magic_link_verify(world: World, caller: Caller) -> dict[str, 
 
 async def for_auth_reset_password(world: World, caller: Caller) -> dict[str, Any]:
     return await _for_code(world, "reset_password", new_password=PASSWORD)
+
+
+async def _for_link(world: World, purpose: Purpose, **further: Any) -> dict[str, Any]:
+    email, services = (await _sign_up(world))["email"], world.baobab.application.services
+    if purpose == "app_invitation":
+        email = f"{world.new_name('invited')}@example.com"
+        path = f"/v1/{world.app}/admin/auth/users/invite"
+        await world.request("POST", path, world.owner.headers, email=email)
+    async with services.regions["local"].database.writing_unit(lock=world.app) as unit:
+        issued = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
+    return {"app_id": world.app, "link": issued.link, **further}
+
+
+async def for_auth_link_request(world: World, caller: Caller) -> dict[str, Any]:
+    return await _for_link(world, "magic_link")
+
+
+for_auth_magic_link_confirm = for_auth_link_request
+
+
+async def for_auth_accept_invitation(world: World, caller: Caller) -> dict[str, Any]:
+    return await _for_link(world, "app_invitation", password=PASSWORD)
+
+
+async def for_users_invite(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "email": f"{world.new_name('guest')}@example.com"}
+
+
+async def for_users_invitations_revoke(world: World, caller: Caller) -> dict[str, Any]:
+    email = f"{world.new_name('guest')}@example.com"
+    path = f"/v1/{world.app}/admin/auth/users/invite"
+    made = await world.request("POST", path, world.owner.headers, email=email)
+    return {"app_id": world.app, "invitation_id": made["invitation"]["id"]}
 
 
 async def for_auth_session_end(world: World, caller: Caller) -> dict[str, Any]:

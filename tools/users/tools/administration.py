@@ -20,7 +20,7 @@ from baobab.tools.users.fields import DisplayName, RoleName
 from baobab.tools.users.rows import delete_users, find_user
 from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
 from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
-from baobab.tools.users.tables import FREEZES, user_codes
+from baobab.tools.users.tables import FREEZES, user_codes, user_invitations
 from baobab.tools.users.tables import users as rows
 from baobab.tools.users.toolset import users
 
@@ -170,6 +170,8 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
         if user["email"] is not None:
             codes = (user_codes.c.app_id == app_id, user_codes.c.email == user["email"])
             await unit.execute(delete(user_codes).where(*codes))
+            invited = (user_invitations.c.app_id == app_id, user_invitations.c.email == user["email"])
+            await unit.execute(delete(user_invitations).where(*invited))
             await call.services.mailer.erase(unit.execute, app_id, user["email"])
         await announce_change(call, user_id)
     call.audit.resource_id = user_id

@@ -1,22 +1,28 @@
 """Sign-in without a password: by a code that is mailed."""
 
 from datetime import timedelta
+from typing import Annotated, Any
 
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Email
-from baobab.tools.users.codes import use_code
-from baobab.tools.users.errors import CodeExpired, CodeUsed, UserBanned, WrongCode
+from baobab.tools.users.admission import admit
+from baobab.tools.users.codes import find_link, use_code, use_link
+from baobab.tools.users.errors import CodeExpired, CodeUsed, RedirectRefused, SignUpClosed, UserBanned, WrongCode
 from baobab.tools.users.jobs import request_code
-from baobab.tools.users.rows import read_user
-from baobab.tools.users.schemas import Message, SignedIn
+from baobab.tools.users.redirects import RedirectTo, is_redirect_allowed
+from baobab.tools.users.rows import build_user, insert_user, read_user
+from baobab.tools.users.schemas import MailedLink, Message, SignedIn
 from baobab.tools.users.sign_in import sign_in
+from baobab.tools.users.tables import FREEZES
 from baobab.tools.users.tools.passwords import WINDOW, Code
 from baobab.tools.users.toolset import auth
 
+Link = Annotated[str, Secret(100, min_length=1)]
 _NEW = timedelta(minutes=2)
 """A user who signs in within this time of being made is a new one."""
 
@@ -25,16 +31,22 @@ _NEW = timedelta(minutes=2)
     "POST /magic-link",
     access=EVERYBODY,
     effect="write",
+    raises=(RedirectRefused,),
     limit=PerAddress(5, WINDOW, per_app=True),
     audit=Audit("magic_link_requested", category="auth", resource="user"),
     rest=Rest(examples={"email": "ada@example.com"}),
 )
-async def auth_magic_link(call: Call, app_id: AppId, email: Email) -> Message:
+async def auth_magic_link(call: Call, app_id: AppId, email: Email, redirect_to: RedirectTo | None = None) -> Message:
     """Mail a code to sign in with, which lives 15 minutes. An address that is not known yet becomes a user.
 
     The answer is the same whether or not the address is known.
+
+    redirect_to: where a link in the mail leads with the tokens, as in op:auth_oauth_start. Left out, the mail has no
+        link.
     """
-    await request_code(call, email, "magic_link")
+    if redirect_to is not None and not is_redirect_allowed(call, redirect_to):
+        raise RedirectRefused
+    await request_code(call, email, "magic_link", redirect_to)
     return {"message": "If the address can receive mail, a sign-in code was sent to it."}
 
 
@@ -42,7 +54,7 @@ async def auth_magic_link(call: Call, app_id: AppId, email: Email) -> Message:
     "POST /magic-link/verify",
     access=EVERYBODY,
     effect="write",
-    raises=(WrongCode, CodeUsed, CodeExpired, UserBanned),
+    raises=(WrongCode, CodeUsed, CodeExpired, UserBanned, SignUpClosed),
     limit=PerAddress(10, WINDOW, per_app=True),
     audit=Audit("magic_link_login", category="auth", action="create", resource="session"),
     rest=Rest(examples={"email": "ada@example.com", "code": "123456"}),
@@ -58,8 +70,68 @@ async def auth_magic_link_verify(
     Where nobody had verified the address yet, a password that was set before is removed: somebody else may have set it.
     """
     await use_code(call, email, "magic_link", code)
+    return await _sign_in(call, email)
+
+
+@auth.tool(
+    "GET /link/request",
+    access=EVERYBODY,
+    effect="read",
+    raises=(WrongCode, CodeUsed, CodeExpired, RedirectRefused),
+    limit=PerAddress(60, WINDOW, per_app=True),
+)
+async def auth_link_request(call: Call, app_id: AppId, link: Link) -> MailedLink:
+    """Tell what the link of a mail is for, without using it up: what a page shows before it asks for a click.
+
+    link: the part `link` of the address in the mail.
+    """
+    row = await find_link(call, link)
+    if row.purpose not in ("magic_link", "app_invitation"):
+        raise WrongCode
+    # The app may have taken the origin back since the mail was sent.
+    if row.redirect_to is not None and not is_redirect_allowed(call, row.redirect_to):
+        raise RedirectRefused
+    shown = {"purpose": row.purpose, "email": row.email, "redirect_to": row.redirect_to}
+    return {**shown, "app_name": call.require_app().name}  # type: ignore[typeddict-item]
+
+
+@auth.tool(
+    "POST /magic-link/confirm",
+    access=EVERYBODY,
+    effect="write",
+    raises=(WrongCode, CodeUsed, CodeExpired, UserBanned, SignUpClosed),
+    limit=PerAddress(10, WINDOW, per_app=True),
+    audit=Audit("magic_link_login", category="auth", action="create", resource="session"),
+    rest=Rest(examples={"link": "pS0xJ3Zk..."}),
+)
+async def auth_magic_link_confirm(call: Call, app_id: AppId, link: Link) -> SignedIn:
+    """Sign in with the link of a mail, once, as with its code.
+
+    link: the part `link` of the address in the mail.
+    """
+    return await _sign_in(call, await use_link(call, link, "magic_link"))
+
+
+async def _sign_in(call: Call, email: str) -> SignedIn:
+    """Signs in whoever has proven to read the mail of an address; one who is invited becomes a user by it."""
     user = await read_user(call, email=email)
     if user is None:
-        raise WrongCode("Invalid sign-in code")
+        user = await _join(call, email)
+        return await sign_in(call, user, "magic_link", "magic_link_login", is_new=True)
     is_new = call.now - user["created_at"] <= _NEW
     return await sign_in(call, user, "magic_link", "magic_link_login", is_new=is_new, proves_address=True)
+
+
+async def _join(call: Call, email: str) -> dict[str, Any]:
+    """Makes a user of an address that was invited. Raises SignUpClosed, and WrongCode where it is not invited."""
+    app_id = call.require_app().id
+    user = build_user(call.services, app_id, email, "magic_link", email_verified=True)
+    async with call.stores.database.writing_unit(lock=app_id) as unit:
+        await FREEZES.require_thawed(unit.execute, app_id)
+        invited = await admit(unit.execute, app_id, email, call.now, proves_address=True)
+        if not invited:
+            # The user was deleted, or the invitation revoked, after the mail was sent.
+            raise WrongCode("Invalid sign-in code")
+        user |= invited
+        await insert_user(unit, user)
+    return user

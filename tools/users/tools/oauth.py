@@ -1,7 +1,6 @@
 """/auth/{app_id}/oauth: sign-in with an OAuth provider, by way of the user's browser."""
 
 from typing import Annotated, Any
-from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field
 from sqlalchemy import insert, select
@@ -14,6 +13,7 @@ from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Text
+from baobab.tools.users.admission import admit
 from baobab.tools.users.anonymous import give_address, open_ticket
 from baobab.tools.users.errors import (
     AddressInUse,
@@ -21,12 +21,14 @@ from baobab.tools.users.errors import (
     OAuthFailed,
     ProviderNotFound,
     RedirectRefused,
+    SignUpClosed,
     UserBanned,
     UserExists,
 )
-from baobab.tools.users.oauth_flow import ProviderClient, begin_flow, is_redirect_allowed, resume_flow
+from baobab.tools.users.oauth_flow import ProviderClient, begin_flow, resume_flow
 from baobab.tools.users.provider_kinds import ProviderUser
 from baobab.tools.users.providers import ProviderAccount, build_callback, find_row, open_account
+from baobab.tools.users.redirects import RedirectTo, build_token_address, is_redirect_allowed
 from baobab.tools.users.rows import build_user, find_user, insert_user
 from baobab.tools.users.schemas import SentOn, SignedIn
 from baobab.tools.users.sign_in import sign_in
@@ -35,7 +37,6 @@ from baobab.tools.users.tools.passwords import WINDOW
 from baobab.tools.users.tools.providers import Slug
 from baobab.tools.users.toolset import auth
 
-RedirectTo = Annotated[str, Text(2000, min_length=1)]
 Code = Annotated[str, Text(3000), NotSecret("it is good for one exchange, with this client's secret")]
 State = Annotated[str, Text(200)]
 Reason = Annotated[str, Text(500)]
@@ -45,7 +46,7 @@ Cookies = Annotated[str, Text(16_000), Field(description="The browser's cookies;
 
 _LIMIT = PerAddress(60, WINDOW, per_app=True)
 _AUDIT = Audit("oauth_login", category="auth", action="create", resource="session")
-_RAISES = (ProviderNotFound, OAuthFailed, AddressInUse, UserBanned, UserExists, NotAnonymous)
+_RAISES = (ProviderNotFound, OAuthFailed, AddressInUse, UserBanned, UserExists, NotAnonymous, SignUpClosed)
 
 
 def _status(result: Any) -> int:
@@ -171,9 +172,7 @@ async def _finish(
     call.headers = [(b"set-cookie", forgotten.encode()), (b"cache-control", b"no-store")]
     if flow.redirect_to is None:
         return signed_in
-    tokens = {name: signed_in[name] for name in ("access_token", "refresh_token", "expires_in", "token_type")}
-    joint = "&" if urlsplit(flow.redirect_to).query else "?"
-    location = f"{flow.redirect_to}{joint}{urlencode(tokens)}"
+    location = build_token_address(flow.redirect_to, signed_in)
     # So that the address with the tokens is not told to whatever the page loads.
     call.headers += [(b"location", location.encode()), (b"referrer-policy", b"no-referrer")]
     return {"location": location}
@@ -209,6 +208,7 @@ async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderU
         if user is None:
             further = {"provider_uid": who.uid, "email_verified": who.email_verified, "avatar_url": who.avatar_url}
             user = build_user(call.services, app_id, email, provider, display_name=who.name, **further)
+            user |= await admit(unit.execute, app_id, email, call.now, proves_address=who.email_verified)
             await insert_user(unit, user)
         elif not (who.email_verified and user["email_verified"]):
             raise AddressInUse
@@ -229,8 +229,10 @@ async def _upgrade(call: Call, app_id: str, provider: str, who: ProviderUser, us
             raise AddressInUse("A user of the app has this identity already.")
         further = {"provider": provider, "provider_uid": who.uid, "email_verified": who.email_verified}
         further |= {"display_name": who.name, "avatar_url": who.avatar_url}
+        email = _name_address(who, provider)
+        further |= await admit(unit.execute, app_id, email, call.now, proves_address=who.email_verified)
         try:
-            user = await give_address(unit, app_id, user_id, _name_address(who, provider), **further)
+            user = await give_address(unit, app_id, user_id, email, **further)
         except UserExists as exc:
             raise AddressInUse from exc
         await _attach_identity(call, unit, user, provider, who)

@@ -14,8 +14,17 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Email, Text
+from baobab.tools.users.admission import admit
 from baobab.tools.users.codes import DIGITS, use_code
-from baobab.tools.users.errors import CodeExpired, CodeUsed, UserBanned, UserExists, WrongCode, WrongCredentials
+from baobab.tools.users.errors import (
+    CodeExpired,
+    CodeUsed,
+    SignUpClosed,
+    UserBanned,
+    UserExists,
+    WrongCode,
+    WrongCredentials,
+)
 from baobab.tools.users.fields import DisplayName
 from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
@@ -36,7 +45,7 @@ Code = Annotated[
     "POST /signup",
     access=EVERYBODY,
     effect="write",
-    raises=(WeakPassword, UserExists),
+    raises=(WeakPassword, UserExists, SignUpClosed),
     limit=PerAddress(5, WINDOW, per_app=True),
     audit=Audit("signup", category="auth", action="create", resource="user"),
     rest=Rest(
@@ -59,6 +68,7 @@ async def auth_signup(
     password_hash = await hash_password(password)
     user = build_user(call.services, app_id, email, "email", password_hash=password_hash, display_name=display_name)
     async with FREEZES.writing(call) as unit:
+        user |= await admit(unit.execute, app_id, email, call.now, proves_address=False)
         await insert_user(unit, user)
         await send_code(call.services, unit, app_id, email, "verify_email")
     await report_sign_in(call, user, "email", "signup", is_new=True)

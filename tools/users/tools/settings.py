@@ -3,20 +3,26 @@
 from typing import Annotated, Any
 
 from pydantic import Field
+from sqlalchemy import select
 
 from baobab.storage.tables import build_upsert
-from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.auth.access import EVERYBODY, AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import MissingField
+from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import OMITTED, AppId
+from baobab.tools.core.types import OMITTED, AppId, Text
 from baobab.tools.core.widening import one_of
-from baobab.tools.users.schemas import OneSignInSettings
+from baobab.tools.users.errors import RedirectRefused
+from baobab.tools.users.redirects import RedirectTo, is_redirect_allowed
+from baobab.tools.users.schemas import OneSignInSettings, SignInPage
 from baobab.tools.users.settings import find_settings
-from baobab.tools.users.tables import FREEZES, user_settings
-from baobab.tools.users.toolset import users
+from baobab.tools.users.tables import FREEZES, user_providers, user_settings
+from baobab.tools.users.toolset import auth, users
 
+Colour = Annotated[str, Text(7, pattern="^#[0-9a-fA-F]{6}$"), Field(examples=["#1d4ed8"])]
+LogoUrl = Annotated[str, Text(2000, pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[^\s\x22\x27;,<>]*)?$")]
 Days = Annotated[int, Field(ge=1, le=3650)]
 
 
@@ -46,26 +52,67 @@ async def users_settings_get(call: Call, app_id: AppId) -> OneSignInSettings:
     audit=Audit("auth.settings.update", category="auth", resource="user_settings"),
     rest=Rest(examples={"anonymous": True, "anonymous_days": 30}),
     mcp=Mcp(
-        keywords=("allow anonymous sign-in, guest users, try without an account; Gäste zulassen; permitir invitados")
+        keywords=(
+            "allow anonymous sign-in, guest users, try without an account, close sign-up, invite only; "
+            "Gäste zulassen, Registrierung schließen; permitir invitados, cerrar registro"
+        )
     ),
-    guard=Guard(widens={"anonymous": one_of([True])}),
+    guard=Guard(widens={"anonymous": one_of([True]), "invite_only": one_of([False])}),
 )
 async def users_settings_update(
-    call: Call, app_id: AppId, anonymous: bool | None = None, anonymous_days: Days | None = OMITTED
+    call: Call,
+    app_id: AppId,
+    anonymous: bool | None = None,
+    anonymous_days: Days | None = OMITTED,
+    invite_only: bool | None = None,
+    logo_url: LogoUrl | None = OMITTED,
+    colour: Colour | None = OMITTED,
 ) -> OneSignInSettings:
-    """Change how users get into an app; what is left out stays.
+    """Change how users get into an app, and how the page looks on which they sign in; what is left out stays.
 
     anonymous: whether anybody may sign in without an address, as an anonymous user.
     anonymous_days: after how many days without use an anonymous user is deleted; null for never.
+    invite_only: whether only people who are invited (op:users_invite) become users, on every way of signing up.
+    logo_url: a picture that the page shows; null for none.
+    colour: of the page's buttons, such as `#1d4ed8`; null for blue.
     """
-    changes: dict[str, Any] = {} if anonymous is None else {"anonymous": anonymous}
-    if anonymous_days is not OMITTED:
-        changes["anonymous_days"] = anonymous_days
+    given = {"anonymous": anonymous, "invite_only": invite_only}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    clearable = {"anonymous_days": anonymous_days, "logo_url": logo_url, "colour": colour}
+    changes |= {name: value for name, value in clearable.items() if value is not OMITTED}
     if not changes:
-        raise MissingField("Nothing to change.", remediation="Send `anonymous` or `anonymous_days`.")
+        raise MissingField("Nothing to change.", remediation="Send at least one of the settings.")
     async with FREEZES.writing(call) as unit:
         saving = build_upsert(unit.database.dialect, user_settings).values(app_id=app_id, **changes)
         await unit.execute(saving.on_conflict_do_update(index_elements=["app_id"], set_=changes))
         settings = await find_settings(unit.execute, app_id)
     call.audit.data["fields"] = sorted(changes)
     return {"settings": settings}
+
+
+@auth.tool(
+    "GET /page",
+    access=EVERYBODY,
+    effect="read",
+    raises=(RedirectRefused,),
+    limit=PerAddress(300, 60, per_app=True),
+)
+async def auth_page(call: Call, app_id: AppId, redirect_to: RedirectTo | None = None) -> SignInPage:
+    """Tell what a page on which users sign in shows: the app's name and looks, and its providers.
+
+    redirect_to: where the page would send the browser with the tokens; refused where the app does not allow it.
+    """
+    if redirect_to is not None and not is_redirect_allowed(call, redirect_to):
+        raise RedirectRefused
+    columns = user_providers.c
+    query = select(columns.provider).where(columns.app_id == app_id, columns.enabled).order_by(columns.provider)
+    async with call.reading() as execute:
+        settings = await find_settings(execute, app_id)
+        providers = list((await execute(query.limit(50))).scalars().all())
+    return {
+        "app_name": call.require_app().name,
+        "logo_url": settings["logo_url"],
+        "colour": settings["colour"],
+        "invite_only": settings["invite_only"],
+        "providers": providers,
+    }

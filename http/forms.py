@@ -1,0 +1,49 @@
+"""Forms of our own pages: read within bounds, and refused where another site sends them."""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.requests import Request
+
+from baobab.tools.core.errors import BadRequest, Forbidden
+
+
+class ForeignForm(Forbidden):
+    code = "CONSOLE_FOREIGN_FORM"
+    summary = "This form does not come from a page of this session."
+    remediation = "Open the page again and send the form from there; nothing has been done."
+
+
+def require_own_page(headers: Mapping[str, str]) -> None:
+    """Refuses a form of another site. Every browser says where a form comes from; what says nothing is no browser."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is None and origin is None:
+        raise ForeignForm
+    if site is not None and site != "same-origin":
+        raise ForeignForm
+    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        raise ForeignForm
+
+
+async def read_form(request: Request, largest: int) -> dict[str, str]:
+    """The fields of a form. Raises BadRequest for one that is too large or of another type."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise BadRequest("A form is sent as application/x-www-form-urlencoded.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > largest:
+            raise BadRequest("The form is too large.")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))
+    except ValueError as exc:
+        raise BadRequest("The form cannot be read.") from exc
+
+
+def name_source(address: str) -> str:
+    """Returns where a redirect leads, as a content security policy names it."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or "[" in parts.netloc:
+        # A policy can name no IPv6 address.
+        return f"{parts.scheme}:"
+    return f"{parts.scheme}://{parts.netloc}"

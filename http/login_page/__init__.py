@@ -1,0 +1,1 @@
+"""The page on which users of an app sign in."""

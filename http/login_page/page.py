@@ -1,0 +1,207 @@
+"""/auth/{app_id}/login-page: users sign in to an app with forms that need no script and leave no cookie.
+
+It calls the tools that the app's own front end would call, and holds no rule. What a link in a mail is for waits for
+a click here, so that programs that open the links of mails use none up.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+
+from baobab.http.answer import reply_to
+from baobab.http.console.rendering import build_environment, render_page
+from baobab.http.forms import name_source, read_form, require_own_page
+from baobab.http.request import Request as RestRequest
+from baobab.http.request import Scope
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.errors import BadRequest, BaobabError, Unavailable
+from baobab.tools.core.registry import Registry
+from baobab.tools.users.redirects import build_token_address
+
+_LARGEST_FORM = 16_384
+_ACCENT = "#1d4ed8"
+_TITLES = {
+    "password": "Sign in",
+    "sign-up": "Create an account",
+    "mail": "Sign in by mail",
+    "code": "Sign in by mail",
+    "forgot": "New password",
+    "reset": "New password",
+    "magic_link": "Sign in",
+    "app_invitation": "You are invited",
+    "joined": "You have joined",
+    "problem": "This does not work",
+}
+_LINKS = {
+    "password": "Sign in with a password",
+    "mail": "Sign in by a mailed code",
+    "sign-up": "Create an account",
+    "forgot": "I forgot my password",
+}
+_UNKNOWN = {"app_name": "Baobab", "logo_url": None, "colour": None, "providers": (), "invite_only": True}
+"""What the page shows of an app before it knows it."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    # With `no-referrer` a browser would send `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class LoginPage:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._environment = build_environment(Path(__file__).parent / "templates")
+        self._base_url = registry.services.options.base_url
+
+    async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
+        rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)
+        client = (rest_request.id, rest_request.ip, rest_request.user_agent)
+        context = RequestContext("login_page", *client, self._base_url, rest_request.path)
+        # Of an app's own host the path leaves the app out; by then it has been put in again.
+        app_id = rest_request.path.split("/")[2]
+        visit = _Visit(self, self._registry, app_id, context)
+        try:
+            answer = await visit.answer(request)
+        except ClientDisconnect:
+            answer = Response(status_code=400)
+        except DatabaseUnavailable:
+            answer = visit.render("problem", error=Unavailable("The database does not answer."))
+        except BaobabError as error:
+            answer = visit.render("problem", error=error)
+        await answer(scope, receive, respond)
+
+    def render(self, values: Mapping[str, Any], status: int, redirect_to: str | None) -> Response:
+        page, nonce = values["page"], secrets.token_urlsafe(16)
+        accent = page["colour"] or _ACCENT
+        looks = {"nonce": nonce, "accent": accent, "on_accent": _contrast(accent)}
+        html = render_page(self._environment, "login.html", {**values, **looks})
+        images = " ".join(["data:", *([name_source(page["logo_url"])] if page["logo_url"] else [])])
+        # Chromium holds the redirect that answers a form to this policy, too.
+        forms = " ".join(["'self'", *([name_source(redirect_to)] if redirect_to else [])])
+        policy = f"default-src 'none'; style-src 'nonce-{nonce}'; img-src {images}; form-action {forms}; "
+        policy += "frame-ancestors 'none'; base-uri 'none'"
+        headers = {**_HEADERS, "Content-Security-Policy": policy, "Content-Type": "text/html; charset=utf-8"}
+        return Response(html, status, headers)
+
+
+@dataclass
+class _Visit:
+    """One request to the page of an app."""
+
+    owner: LoginPage
+    registry: Registry
+    app_id: str
+    context: RequestContext
+    redirect_to: str | None = None
+    link: str | None = None
+    email: str = ""
+    page: Mapping[str, Any] | None = None
+
+    async def answer(self, request: Request) -> Response:
+        if request.method == "POST":
+            require_own_page(request.headers)
+            fields: Mapping[str, str] = await read_form(request, _LARGEST_FORM)
+        else:
+            fields = dict(request.query_params)
+        self.link, self.email = fields.get("link"), fields.get("email", "")
+        if self.link is not None:
+            self.page = await self._call("auth_page")
+            mailed = await self._call("auth_link_request", link=self.link)
+            self.email, redirect_to = mailed["email"], mailed["redirect_to"]
+            # Where a link leads is what was asked for with the mail, whatever the address of the page says.
+            self.redirect_to = redirect_to
+            view = mailed["purpose"]
+        else:
+            redirect_to = fields.get("redirect_to")
+            self.page = await self._call("auth_page", redirect_to=redirect_to)
+            if redirect_to is None:
+                raise BadRequest("This page was opened without `redirect_to`: it does not know where to lead you.")
+            self.redirect_to = redirect_to
+            view = fields.get("view", "password")
+        if request.method != "POST":
+            return self.render(view if view in _LINKS or self.link else "password")
+        step = fields.get("step", "")
+        try:
+            return await self._act(step, fields)
+        except BaobabError as error:
+            return self.render(step if step in _TITLES else view, error=error)
+
+    async def _act(self, step: str, fields: Mapping[str, str]) -> Response:
+        email, code = self.email, fields.get("code", "").strip()
+        if step == "mail":
+            await self._call("auth_magic_link", email=email, redirect_to=self.redirect_to)
+            return self.render("code")
+        if step == "forgot":
+            await self._call("auth_forgot_password", email=email)
+            return self.render("reset")
+        password, name = fields.get("password", ""), fields.get("display_name", "")
+        match step:
+            case "code":
+                signed_in = await self._call("auth_magic_link_verify", email=email, code=code)
+            case "magic_link":
+                signed_in = await self._call("auth_magic_link_confirm", link=self.link)
+            case "app_invitation":
+                accepted = {"link": self.link, "password": password, "display_name": name}
+                signed_in = await self._call("auth_accept_invitation", **accepted)
+            case "password" | "sign-up" | "reset":
+                if step == "sign-up":
+                    await self._call("auth_signup", email=email, password=password, display_name=name)
+                if step == "reset":
+                    await self._call("auth_reset_password", email=email, code=code, new_password=password)
+                signed_in = await self._call("auth_login", email=email, password=password)
+            case _:
+                raise BadRequest("This form is not known.")
+        return self._leave(signed_in)
+
+    def _leave(self, signed_in: Mapping[str, Any]) -> Response:
+        if self.redirect_to is None:
+            return self.render("joined")
+        # 303, so that the browser does not send the form on; no referrer, because the address of a link is a secret.
+        headers = {**_HEADERS, "Referrer-Policy": "no-referrer"}
+        return RedirectResponse(build_token_address(self.redirect_to, signed_in), 303, headers)
+
+    def render(self, view: str, error: BaobabError | None = None) -> Response:
+        page = self.page or _UNKNOWN
+        hidden = {view, "sign-up" if page["invite_only"] else view}
+        is_choice = self.redirect_to is not None and self.link is None and view != "problem"
+        values = {
+            "page": page,
+            "title": f"Sign in to {page['app_name']}" if view == "password" else _TITLES[view],
+            "view": view,
+            "views": [(name, words) for name, words in _LINKS.items() if is_choice and name not in hidden],
+            "problem": "" if error is None else _describe(error),
+            "redirect_to": self.redirect_to or "",
+            "link": self.link,
+            "email": self.email,
+            "providers_root": f"{self.registry.services.options.base_url}/auth/{self.app_id}/oauth",
+        }
+        return self.owner.render(values, 200 if error is None else error.status, self.redirect_to)
+
+    async def _call(self, tool: str, **arguments: Any) -> Any:
+        return await self.registry.call(tool, {"app_id": self.app_id, **arguments}, ANONYMOUS, self.context)
+
+
+def _describe(error: BaobabError) -> str:
+    """What went wrong, in words for whoever reads the page."""
+    if "rules" in error.details:
+        return f"This password is too weak. It needs {', '.join(error.details['rules'])}."
+    fields = [f"{each['field']}: {each['problem']}" for each in error.details.get("fields", ())]
+    return " ".join([error.message, *fields])
+
+
+def _contrast(colour: str) -> str:
+    """Returns black or white: what is read best on a colour (WCAG 2, relative luminance)."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if luminance > 0.179 else "#ffffff"

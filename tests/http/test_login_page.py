@@ -1,0 +1,217 @@
+"""The page on which users of an app sign in: forms, links of mails, and what other sites may try."""
+
+import html
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.conftest import ADDRESS, Baobab
+from tests.jobs import run_due_jobs
+
+PASSWORD = "correct Horse 7!"
+EMAIL = "ada@example.com"
+BACK = "http://localhost:3000/welcome?page=1"
+OWN = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
+
+
+@dataclass
+class Visitor:
+    """A browser at the page of an app. Each request must say where it may go from there."""
+
+    baobab: Baobab
+    app: str
+
+    async def open(self, **query: str) -> Any:
+        return await self.baobab.client.get(f"/auth/{self.app}/login-page", params=query)
+
+    async def send(self, step: str, headers: Any = None, **fields: str) -> Any:
+        form = {"step": step, **({} if "link" in fields else {"redirect_to": BACK}), **fields}
+        path = f"/auth/{self.app}/login-page"
+        return await self.baobab.client.post(path, data=form, headers=OWN if headers is None else headers)
+
+    async def read_mail(self) -> str:
+        await run_due_jobs(self.baobab.application)
+        outbox = await self.baobab.client.get(f"/v1/{self.app}/auth/outbox", headers=self.baobab.owner)
+        return str(outbox.json()["mails"][0]["text"])
+
+    async def read_code(self) -> str:
+        found = re.search(r"^    (\d{6})$", await self.read_mail(), re.MULTILINE)
+        assert found
+        return found[1]
+
+    async def read_link(self) -> str:
+        found = re.search(
+            rf"^{ADDRESS}/auth/{self.app}/login-page\?link=([\w-]+)$", await self.read_mail(), re.MULTILINE
+        )
+        assert found
+        return found[1]
+
+    async def read_tokens(self, answer: Any) -> dict[str, str]:
+        """The tokens that a browser is sent on with; they must be good."""
+        assert answer.status_code == 303, answer.text
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        location = answer.headers["location"]
+        assert location.startswith(f"{BACK}&access_token="), location
+        tokens = {name: values[0] for name, values in parse_qs(urlsplit(location).query).items()}
+        headers = {"authorization": f"Bearer {tokens['access_token']}"}
+        me = await self.baobab.client.get(f"/auth/{self.app}/me", headers=headers)
+        assert me.json()["email"] == EMAIL
+        return tokens
+
+
+@pytest.fixture
+async def visitor(baobab: Baobab) -> Visitor:
+    return Visitor(baobab, await baobab.create_app())
+
+
+async def test_a_user_signs_up_and_in_and_is_sent_on_with_tokens(visitor: Visitor) -> None:
+    page = await visitor.open(redirect_to=BACK)
+    assert page.status_code == 200, page.text
+    assert "script" not in page.text
+    assert "set-cookie" not in page.headers
+    policy = page.headers["content-security-policy"]
+    assert "form-action 'self' http://localhost:3000;" in policy
+    assert policy.startswith("default-src 'none'; style-src 'nonce-")
+    weak = await visitor.send("sign-up", email=EMAIL, password="short")
+    assert (weak.status_code, "too weak" in weak.text, EMAIL in weak.text) == (400, True, True)
+    await visitor.read_tokens(await visitor.send("sign-up", email=EMAIL, password=PASSWORD, display_name="Ada"))
+    await visitor.read_tokens(await visitor.send("password", email=EMAIL, password=PASSWORD))
+    wrong = await visitor.send("password", email=EMAIL, password="wrong")
+    unknown = await visitor.send("password", email="eve@example.com", password="wrong")
+    assert (wrong.status_code, unknown.status_code) == (401, 401)
+    assert normalise(wrong.text) == normalise(unknown.text.replace("eve@", "ada@"))
+
+
+async def test_a_mailed_code_signs_in_and_another_sets_a_new_password(visitor: Visitor) -> None:
+    asked = await visitor.send("mail", email=EMAIL)
+    assert "a code is on its way" in asked.text
+    refused = await visitor.send("code", email=EMAIL, code="wrong")
+    assert (refused.status_code, "Invalid sign-in code" in refused.text) == (400, True)
+    await visitor.read_tokens(await visitor.send("code", email=EMAIL, code=f" {await visitor.read_code()} "))
+    answers = [await visitor.send("forgot", email=email) for email in (EMAIL, "eve@example.com")]
+    assert normalise(answers[0].text) == normalise(answers[1].text.replace("eve@", "ada@"))
+    code = await visitor.read_code()
+    await visitor.read_tokens(await visitor.send("reset", email=EMAIL, code=code, password="Battery staple 9?"))
+
+
+async def test_opening_the_link_of_a_mail_uses_up_nothing_and_a_click_signs_in_once(visitor: Visitor) -> None:
+    await visitor.send("mail", email=EMAIL)
+    link = await visitor.read_link()
+    for _ in range(3):
+        page = await visitor.open(link=link, redirect_to="https://evil.example/")
+        assert (page.status_code, EMAIL in page.text, "evil" in page.text) == (200, True, False)
+    # The link leads where was asked for with the mail.
+    await visitor.read_tokens(await visitor.send("magic_link", link=link, redirect_to="https://evil.example/"))
+    again = await visitor.send("magic_link", link=link)
+    assert (again.status_code, "already used" in again.text) == (400, True)
+
+
+async def test_an_invitation_is_accepted_on_the_page(visitor: Visitor) -> None:
+    path, body = f"/v1/{visitor.app}/admin/auth/users/invite", {"email": EMAIL, "role": "editor"}
+    await visitor.baobab.client.patch(
+        f"/v1/{visitor.app}/auth/settings", json={"invite_only": True}, headers=visitor.baobab.owner
+    )
+    assert "Create an account" not in (await visitor.open(redirect_to=BACK)).text
+    assert (await visitor.send("sign-up", email=EMAIL, password=PASSWORD)).status_code == 403
+    for further in ({}, {"redirect_to": BACK}):
+        invited = await visitor.baobab.client.post(path, json=body | further, headers=visitor.baobab.owner)
+        assert invited.status_code == 201, invited.text
+        link = await visitor.read_link()
+        assert "You are invited" in (await visitor.open(link=link)).text
+        answer = await visitor.send("app_invitation", link=link, password=PASSWORD)
+        if further:
+            await visitor.read_tokens(answer)
+        else:
+            assert (answer.status_code, "You have joined" in answer.text) == (200, True)
+            user = (await visitor.baobab.client.get(f"{path[:-7]}", headers=visitor.baobab.owner)).json()["users"][0]
+            await visitor.baobab.client.delete(f"{path[:-7]}/{user['id']}", headers=visitor.baobab.owner)
+
+
+@pytest.mark.parametrize(
+    "redirect_to",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "javascript:alert(1)",
+        "http://localhost@evil.example/",
+        "http://localhost:3000\\@evil.example",
+        "http://localhost.evil.example/",
+        "",
+    ],
+)
+async def test_the_page_leads_to_no_other_site(visitor: Visitor, redirect_to: str) -> None:
+    opened = await visitor.open(redirect_to=redirect_to)
+    sent = await visitor.send("sign-up", email=EMAIL, password=PASSWORD, redirect_to=redirect_to)
+    assert (opened.status_code, sent.status_code) == (400, 400)
+    assert "<form" not in opened.text
+    users = await visitor.baobab.client.get(f"/v1/{visitor.app}/admin/auth/users", headers=visitor.baobab.owner)
+    assert users.json()["users"] == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site", "origin": ADDRESS},
+    ],
+)
+async def test_a_form_of_another_site_signs_nobody_in(visitor: Visitor, headers: dict[str, str]) -> None:
+    await visitor.send("sign-up", email=EMAIL, password=PASSWORD)
+    refused = await visitor.send("password", headers, email=EMAIL, password=PASSWORD)
+    assert refused.status_code == 403
+    assert "location" not in refused.headers
+
+
+async def test_a_link_of_another_app_is_none_and_an_unknown_app_has_no_page(visitor: Visitor) -> None:
+    await visitor.send("mail", email=EMAIL)
+    link = await visitor.read_link()
+    other = Visitor(visitor.baobab, await visitor.baobab.create_app())
+    assert (await other.open(link=link)).status_code == 400
+    assert (await other.send("magic_link", link=link)).status_code == 400
+    nowhere = await Visitor(visitor.baobab, "app_nowhere").open(redirect_to=BACK)
+    assert (nowhere.status_code, "<form" in nowhere.text) == (404, False)
+
+
+async def test_the_page_looks_as_the_app_says_and_shows_hostile_text_as_text(visitor: Visitor) -> None:
+    looks = {"colour": "#ffcc00", "logo_url": "https://cdn.example.com/logo.png"}
+    path = f"/v1/{visitor.app}/auth/settings"
+    assert (await visitor.baobab.client.patch(path, json=looks, headers=visitor.baobab.owner)).is_success
+    page = await visitor.open(redirect_to=BACK)
+    assert "img-src data: https://cdn.example.com;" in page.headers["content-security-policy"]
+    assert "--accent: #ffcc00; --on-accent: #000000" in page.text
+    for bad in (
+        {"colour": "red;}"},
+        {"logo_url": "https://x.example/; script-src *"},
+        {"logo_url": "http://x.example/"},
+    ):
+        assert (await visitor.baobab.client.patch(path, json=bad, headers=visitor.baobab.owner)).status_code == 400
+    hostile = '"><script>alert(1)</script>@example.com'
+    answer = await visitor.send("password", email=hostile, password="wrong")
+    assert "<script>" not in answer.text
+    assert html.escape(hostile, quote=False).replace('"', "&#34;") in answer.text
+
+
+async def test_the_page_is_at_the_apps_own_host_too(visitor: Visitor) -> None:
+    app = (await visitor.baobab.client.get(f"/v1/{visitor.app}/config", headers=visitor.baobab.owner)).json()
+    host = f"{app['subdomain']}.localhost:8000"
+    headers = {"host": host}
+    page = await visitor.baobab.client.get("/auth/login-page", params={"redirect_to": BACK}, headers=headers)
+    assert page.status_code == 200, page.text
+    form = {"step": "sign-up", "email": EMAIL, "password": PASSWORD, "redirect_to": BACK}
+    same = {**headers, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
+    await visitor.read_tokens(await visitor.baobab.client.post("/auth/login-page", data=form, headers=same))
+
+
+async def test_limits_count_each_visitor(visitor: Visitor) -> None:
+    statuses = [(await visitor.send("mail", email=f"u{number}@example.com")).status_code for number in range(6)]
+    assert statuses == [200] * 5 + [429]
+
+
+def normalise(text: str) -> str:
+    return re.sub(r'nonce="[^"]*"', "", text)

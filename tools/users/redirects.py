@@ -1,0 +1,37 @@
+"""Where a browser is sent with the tokens of a sign-in."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode, urlsplit
+
+from baobab.tools.core.call import Call
+from baobab.tools.core.types import Text
+
+RedirectTo = Annotated[str, Text(2000, min_length=1)]
+
+
+def is_redirect_allowed(call: Call, redirect_to: str) -> bool:
+    """Whether tokens may be sent to this address: its origin is the app's, or on this machine."""
+    try:
+        parts = urlsplit(redirect_to)
+        port = parts.port
+    except ValueError:
+        return False
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        return False
+    if any(character in redirect_to for character in "\\\r\n\t ") or parts.fragment:
+        return False
+    if parts.hostname in ("localhost", "127.0.0.1", "::1"):
+        return True
+    app, base = call.require_app(), urlsplit(call.services.options.base_url)
+    own = (base.scheme, f"{app.subdomain}.{call.services.options.base_domain}", base.port)
+    if (parts.scheme, parts.hostname, port) == own:
+        return True
+    return f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "") in app.allowed_origins
+
+
+def build_token_address(redirect_to: str, signed_in: Mapping[str, Any]) -> str:
+    """Returns the address with the tokens in its query. Whoever sends a browser there says `no-referrer`."""
+    tokens = {name: signed_in[name] for name in ("access_token", "refresh_token", "expires_in", "token_type")}
+    joint = "&" if urlsplit(redirect_to).query else "?"
+    return f"{redirect_to}{joint}{urlencode(tokens)}"
