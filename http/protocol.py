@@ -9,6 +9,7 @@ piece costs one look at its header names; timers and counters start only if a pi
 
 import asyncio
 import json
+import re
 from collections import deque
 from functools import partial
 from typing import Any, ClassVar
@@ -386,12 +387,18 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.flow.read_paused or (self._is_in_body() and self.cycle.waiting_for_100_continue)
 
 
+_BYTES = re.compile(
+    rb"/storage/(?:app_[0-9a-z]+/)?(?:content|uploads)/[0-9a-f-]{36}$|/repo/blobs/[0-9a-f]{64}/content$"
+)
+"""The paths that take the bytes of a file; on the host of an app without its id."""
+
+
 class FileProtocol(GuardedProtocol):
     """The protocol of the server: the bytes of files take as long as they take, as long as some arrive."""
 
     @staticmethod
     def is_upload(method: str, raw_path: bytes) -> bool:
-        return method in ("PUT", "PATCH") and b"/storage/" in raw_path
+        return method in ("PUT", "PATCH") and _BYTES.search(raw_path) is not None and b"/kv/" not in raw_path
 
 
 def _parse_reason(error: httptools.HttpParserError) -> BaobabError:

@@ -24,6 +24,7 @@ DOMAINS = (
     "mail",
     "substrate",
     "files",
+    "repo",
     "users",
 )
 """In the order in which catalogues show them."""

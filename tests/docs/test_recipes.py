@@ -19,9 +19,9 @@ from tests.docs.shell import check_order, run_shell, set_variables
 from tests.docs.test_first_steps import wait_until_it_answers
 from tests.ports import free_port
 
-REFUSED, LEAKED, PUBLIC, BUDGETS, FILES = (
+REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY = (
     (ROOT / "docs" / page).read_text()
-    for page in ("refused.md", "leaked-key.md", "public-page.md", "try-budgets.md", "files.md")
+    for page in ("refused.md", "leaked-key.md", "public-page.md", "try-budgets.md", "files.md", "repository.md")
 )
 
 
@@ -197,3 +197,9 @@ def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProc
     # The server names the address that it was started with, as it does behind a proxy.
     commands = f"cd {tmp_path}\n{variables}{upload}{inline}{settings}"
     check_order(run_shell(commands), "Baobabs store water.", "today.md", "Baobabs store water.", '"maxFileSizeMb":50')
+
+
+def test_files_are_pushed_and_pulled_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
+    _, variables = keep_variables(server)
+    push, pull = find_blocks(REPOSITORY, "sh")
+    check_order(run_shell(f"cd {tmp_path}\n{variables}{push}{pull}"), '"file_count":1', "# My app")

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 import uvloop
 
-from baobab.http.protocol import GuardedProtocol
+from baobab.http.protocol import FileProtocol, GuardedProtocol
 from baobab.http.refusal_log import RefusalLog
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -591,3 +591,19 @@ async def test_shutdown_lets_running_requests_finish_and_drops_the_rest() -> Non
     assert [parse_refusal(other)[0] for other in others[2:]] == [400, 400]
     for _, writer in connections:
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_upload"),
+    [
+        ("PUT", "/storage/app_1a2b3c4d5e6f/content/0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", True),
+        ("PATCH", "/storage/uploads/0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", True),
+        ("PUT", f"/prefix/v1/app_1a2b3c4d5e6f/repo/blobs/{'0' * 64}/content", True),
+        ("POST", "/storage/app_1a2b3c4d5e6f/upload", False),
+        ("GET", "/storage/app_1a2b3c4d5e6f/content/0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", False),
+        ("PUT", "/v1/app_1a2b3c4d5e6f/kv/storage/content/0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", False),
+        ("PUT", "/v1/app_1a2b3c4d5e6f/kv/a", False),
+    ],
+)
+def test_only_the_bytes_of_files_take_as_long_as_they_take(method: str, path: str, is_upload: bool) -> None:
+    assert FileProtocol.is_upload(method, path.encode()) is is_upload

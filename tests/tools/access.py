@@ -164,6 +164,9 @@ class World:
             await self.request("PATCH", path, self.owner.headers, access_mode="public")
         if tool == "config_pause":
             await self.request("PATCH", f"/v1/{self.app}/config/pause", self.owner.headers, paused=False)
+        if tool == "config_visibility":
+            path = f"/v1/{self.app}/config/visibility"
+            await self.request("PATCH", path, self.owner.headers, visibility="private")
         # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
         # 415: the bytes of an upload have a type of their own.
         # 302: to a provider's sign-in. 400: back from one, by a browser that has not begun there.

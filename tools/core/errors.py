@@ -216,6 +216,18 @@ class ApprovalRejected(Forbidden):
     remediation = "Do not try again as it is; ask the person what they want instead."
 
 
+class UrlRefused(Forbidden):
+    code = "FILE_URL_INVALID"
+    summary = "This address was not signed by this server for this file and method."
+    remediation = "Use the address exactly as this server answered it."
+
+
+class UrlExpired(Forbidden):
+    code = "FILE_URL_EXPIRED"
+    summary = "This address has expired."
+    remediation = "Ask for another one, where this one came from."
+
+
 class NotFound(BaobabError):
     code = "RESOURCE_NOT_FOUND"
     status = 404

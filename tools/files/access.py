@@ -13,9 +13,9 @@ from sqlalchemy import ColumnElement
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import Caller, EndUser
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, AppPaused, BaobabError
-from baobab.tools.files.errors import UrlExpired, UrlRefused
-from baobab.tools.files.signed_urls import Method, require_signature
+from baobab.tools.core.errors import AppNotFound, AppPaused, BaobabError, UrlExpired, UrlRefused
+from baobab.tools.core.signed_urls import Method, require_signature
+from baobab.tools.files.signed_urls import build_content_path
 from baobab.tools.files.tables import files_table
 
 _columns = files_table.c
@@ -52,7 +52,8 @@ class BySignedUrl:
         return True
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        require_signature(call, self.method, arguments)
+        path = build_content_path(call.require_app().id, str(arguments.get("object_id")))
+        require_signature(call, self.method, path, arguments, "type", "size")
         _require_running(call)
 
 

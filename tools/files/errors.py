@@ -1,6 +1,6 @@
 """The errors of files, in the contract's codes."""
 
-from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Conflict, Forbidden, InvalidType, NotFound
+from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Conflict, InvalidType, NotFound
 
 
 class FileNotFound(NotFound):
@@ -43,18 +43,6 @@ class StoreFailed(BaobabError):
     status = 502
     summary = "The object store does not answer."
     remediation = "Try again in a few seconds."
-
-
-class UrlRefused(Forbidden):
-    code = "FILE_URL_INVALID"
-    summary = "This address was not signed by this server for this file and method."
-    remediation = "Use the address exactly as op:files_upload or op:files_download answered it."
-
-
-class UrlExpired(Forbidden):
-    code = "FILE_URL_EXPIRED"
-    summary = "This address has expired."
-    remediation = "Ask for another one with op:files_upload or op:files_download."
 
 
 class ContentTypeDiffers(InvalidType):

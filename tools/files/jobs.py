@@ -6,7 +6,7 @@ from datetime import timedelta
 from sqlalchemy import func, select
 
 from baobab.storage.database import Database
-from baobab.tools.core.errors import AppMigrating, AppNotFound
+from baobab.tools.core.errors import AppMigrating, AppNotFound, Damaged
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.services import Services
@@ -59,7 +59,7 @@ async def files_complete(job: Job) -> None:
         async with database.reading() as connection:
             rows = (await connection.execute(query.limit(_ROUND))).all()
         for row in rows:
-            with contextlib.suppress(AppNotFound, AppMigrating, QuotaExceeded, FileNotFound):
+            with contextlib.suppress(AppNotFound, AppMigrating, QuotaExceeded, FileNotFound, Damaged):
                 app = await services.directory.app(row.app_id)
                 stores = services.stores_of(app.region)
                 if stores.database is database:

@@ -137,9 +137,12 @@ EVERYBODY, OF_APP = Everybody(), OfApp()
 def require_sign_in(call: Call) -> None:
     """Unauthenticated for an anonymous call of an app whose access mode is `authenticated`.
 
-    What shows a token of its own in place of a credential (an event stream) is not meant.
+    What shows a token of its own in place of a credential (an event stream) is not meant, and what says that it is open
+    `in_every_mode`.
     """
     if not isinstance(call.caller, Anonymous) or call.app is None or not call.tool.access.credential:
+        return
+    if getattr(call.tool.access, "in_every_mode", False):
         return
     if call.app.access_mode == "authenticated":
         raise Unauthenticated("This app requires sign-in.", remediation="Send a token of one of the app's users.")

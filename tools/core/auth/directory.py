@@ -33,6 +33,7 @@ class App:
     subdomain: str
     region: str
     access_mode: str
+    visibility: str
     allowed_origins: frozenset[str]
     paused: bool
     paused_reason: str | None
@@ -141,6 +142,7 @@ class Directory:
             subdomain=row.subdomain,
             region=row.region,
             access_mode=row.access_mode,
+            visibility=row.visibility,
             allowed_origins=frozenset(row.allowed_origins),
             paused=row.paused_at is not None,
             paused_reason=row.paused_reason,

@@ -8,7 +8,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AlreadyExists, Damaged
 from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.secret import Secret
+from baobab.tools.core.signed_urls import Expires, Signature
 from baobab.tools.core.stream import Body
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, Text
@@ -29,8 +29,6 @@ from baobab.tools.files.storing import describe, find_row, receive
 from baobab.tools.files.tables import PENDING
 from baobab.tools.files.toolset import files
 
-Expires = Annotated[int, Field(ge=0, le=2**40, description="When the address expires, in seconds since 1970.")]
-Signature = Annotated[str, Secret(100), Field(description="What makes the address valid.")]
 RangeHeader = Annotated[str, Text(200), Field(description="One range of bytes, such as `bytes=0-1023`.")]
 EntityTags = Annotated[str, Text(500), Field(description="Entity tags, as an earlier answer gave them in ETag.")]
 

@@ -1,0 +1,50 @@
+"""The errors of repositories."""
+
+from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
+
+
+class SnapshotNotFound(NotFound):
+    summary = "The repository has no such snapshot."
+    remediation = "List the snapshots with op:repo_snapshots_list; only the last five are kept."
+
+
+class BlobNotFound(NotFound):
+    summary = "The repository has no such content."
+    remediation = "Read with op:repo_latest which contents the latest snapshot has."
+
+
+class ManifestInvalid(BadRequest):
+    summary = "The list of files is not valid."
+    remediation = "Name each path once, below the limits that details name, and each content with one size."
+
+
+class RepoFileTooLarge(BaobabError):
+    code = "QUOTA_FILE_SIZE_EXCEEDED"
+    status = 413
+    summary = "A file or the snapshot is too large."
+    remediation = "Keep files within 10 MiB each and a snapshot within 100 MiB; leave out what can be built anew."
+
+
+class RepoFull(BaobabError):
+    code = "QUOTA_STORAGE_EXCEEDED"
+    status = 402
+    summary = "The repository holds too much that no snapshot refers to."
+    remediation = "Commit what was uploaded, or wait an hour: what nobody has committed by then is removed."
+
+
+class BlobsMissing(Conflict):
+    code = "STATE_PREREQUISITE_MISSING"
+    summary = "Contents of the snapshot are missing, or have another size."
+    remediation = "Prepare the snapshot again with op:repo_prepare, upload what it says is missing, then commit."
+
+
+class BlobDiffers(BadRequest):
+    summary = "The body is not the content that was announced."
+    remediation = "Send the bytes whose SHA-256 and length were prepared."
+
+
+class BlobStoreFailed(BaobabError):
+    code = "S3_ERROR"
+    status = 502
+    summary = "The object store does not answer."
+    remediation = "Try again in a few seconds."
