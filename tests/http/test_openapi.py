@@ -187,7 +187,13 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
     home = (await baobab.client.post("/v1/organizations", json={"name": "Team"}, headers=ada.headers)).json()["id"]
     moved = {"app_1a2b3c4d5e6f": app, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11": home}
     places = {"app_id": app, "organization_id": home, "key": "k", "pattern": "user:{user.id}:**", "name": "greeter"}
-    places |= {"subject": "app", "subject_id": app, "period": "day", "provider": "openai"}
+    places |= {
+        "capability": "record_decision",
+        "subject": "app",
+        "subject_id": app,
+        "period": "day",
+        "provider": "openai",
+    }
     made = await baobab.client.post("/api-keys", json={"name": "example"}, headers=baobab.owner)
     places |= {"key_id": made.json()["key_id"], "tool_name": "kv_delete"}
     by_account = ("platform_", "organisations_", "substrate_")
@@ -197,6 +203,7 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
         name = operation["operationId"]
         # What their examples name was given to nobody, is nowhere, or is asked over the network.
         unfounded = ["platform_refresh", "oauth_decide", "moves_start", "agents_runs_resume", "agents_public_resume"]
+        unfounded += ["substrate_rule_replace"]
         unfounded += ["auth_login", "auth_refresh", "auth_verify_email", "auth_magic_link_verify"]
         unfounded += [
             "auth_reset_password",

@@ -2,7 +2,7 @@
 
 from baobab.tools.substrate import jobs
 from baobab.tools.substrate.capabilities import MODULES as CAPABILITIES
-from baobab.tools.substrate.tools import actions, entities, memory, policy, settings
+from baobab.tools.substrate.tools import actions, entities, memory, outbox, policy, rules, settings, stream
 from baobab.tools.substrate.toolset import substrate
 
 TOOLSETS = (substrate,)
@@ -12,8 +12,11 @@ MODULES = (
     entities,
     jobs,
     memory,
+    outbox,
     policy,
+    rules,
     settings,
+    stream,
     *CAPABILITIES,
 )
 """Importing these registers the tools, jobs and capabilities."""

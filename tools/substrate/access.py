@@ -10,6 +10,7 @@ from baobab.tools.core.auth.deciders import NotYoursToDecide
 from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.services import Services
 from baobab.tools.substrate.errors import AgentsDoNotDecide
 
 SCOPE = "substrate"
@@ -48,6 +49,32 @@ class SubstrateCallers:
 
 
 CALLERS, DECIDERS = SubstrateCallers(), SubstrateCallers(decides=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReaders:
+    """Admits whom the substrate admits, and those without a credential: their ticket or token is looked at later."""
+
+    anonymous: bool = True
+    keys: bool = False
+    credential: bool = True
+    description: str = "As the substrate's other operations, or with a ticket or a token in the query string."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Anonymous) or CALLERS.admits(caller)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        if not isinstance(call.caller, Anonymous):
+            await CALLERS.authorise(call, arguments)
+
+
+READERS = StreamReaders()
+
+
+async def require_reader(services: Services, organisation_id: str, account_id: str) -> None:
+    """Raises Forbidden for an account that has left the organisation."""
+    require_role(await services.directory.role(organisation_id, account_id), "member")
 
 
 def _opens_substrate(caller: Caller) -> bool:

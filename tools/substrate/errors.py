@@ -1,6 +1,6 @@
 """The errors of the substrate."""
 
-from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound
+from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
 
 
 class UnknownCapability(BadRequest):
@@ -123,3 +123,34 @@ OF_CAPABILITIES = (
     BuiltUpon,
 )
 """What the plans of capabilities refuse."""
+
+
+class RuleNotFound(NotFound):
+    summary = "There is no such attention rule."
+    remediation = "op:substrate_rules lists the rules of this substrate."
+
+
+class InvalidRule(BadRequest):
+    summary = "The attention rule is not valid."
+    remediation = "Correct details.field; op:substrate_rule_preview tries a rule without keeping it."
+
+
+class TooManyRules(Conflict):
+    code = "too_many_rules"
+    summary = "The substrate has as many attention rules as it may have."
+    remediation = "Delete rules that are not needed; details.most is the limit."
+
+
+class TargetNotFound(NotFound):
+    summary = "The capability has no outbox target."
+    remediation = "op:substrate_outbox_targets lists the targets."
+
+
+class DeliveryNotFound(NotFound):
+    summary = "There is no such delivery in the outbox."
+    remediation = "op:substrate_outbox lists the deliveries."
+
+
+class TicketInvalid(Unauthenticated):
+    summary = "The ticket is unknown, used or expired."
+    remediation = "Get another with op:substrate_ws_ticket; a ticket opens one stream within a minute."

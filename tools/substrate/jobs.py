@@ -1,17 +1,23 @@
 """Jobs of the substrate."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import delete, select
 
 from baobab.tools.core.job import Job
 from baobab.tools.substrate import tables
+from baobab.tools.substrate.attention.firing import fire_rule
+from baobab.tools.substrate.outbox import try_delivery
 from baobab.tools.substrate.snapshots import take_snapshot
 from baobab.tools.substrate.toolset import substrate
 
 _AT_ONCE = 200
 _KEPT = timedelta(days=2)
 """How long the stream may look back."""
+_HISTORY_KEPT = timedelta(days=30)
+_TICK_SECONDS = 5
+_STUCK_SECONDS = 600
+_MOST_DUE = 1000
 
 
 @substrate.job(every=600)
@@ -44,3 +50,46 @@ async def substrate_trim_changes(job: Job) -> None:
     old = job.services.clock.now() - _KEPT
     async with job.writing(bulk=True) as unit:
         await unit.execute(delete(tables.changes).where(changes.action_id.is_(None), changes.created_at < old))
+
+
+@substrate.job(every=_TICK_SECONDS)
+async def substrate_tick(job: Job) -> None:
+    """Ask for the firing of each rule that is due."""
+    services, rules = job.services, tables.attention_rules.c
+    now = services.clock.now()
+    query = select(rules.organisation_id, rules.id, rules.next_fire_at).where(rules.next_fire_at <= now)
+    async with job.database.reading() as connection:
+        due = (await connection.execute(query.order_by(rules.next_fire_at).limit(_MOST_DUE))).all()
+    if not due:
+        return
+    # One job for each tick. Where it has failed for good, there is another after a while.
+    turn = int(services.clock.time() // _STUCK_SECONDS)
+    async with job.writing() as unit:
+        for organisation_id, rule_id, tick in due:
+            arguments = {"organisation_id": organisation_id, "rule_id": rule_id, "due": tick.isoformat()}
+            job_id = f"fire:{rule_id}:{tick.timestamp():.0f}:{turn}"
+            await services.jobs.enqueue(unit, substrate_fire.__name__, arguments, job_id=job_id, tenant=organisation_id)
+
+
+@substrate.job()
+async def substrate_fire(job: Job, organisation_id: str, rule_id: str, due: str) -> None:
+    """Make one tick of a rule."""
+    await fire_rule(job, organisation_id, rule_id, datetime.fromisoformat(due))
+
+
+@substrate.job(attempts=1000)
+async def substrate_deliver(job: Job, organisation_id: str, outbox_id: str, round_number: int) -> None:
+    """Tell a target of an executed action."""
+    await try_delivery(job, organisation_id, outbox_id, round_number)
+
+
+@substrate.job(every=3600)
+async def substrate_trim_history(job: Job) -> None:
+    """Forget ticks and deliveries of more than 30 days ago, and tickets that nobody used."""
+    firings, outbox, tickets = tables.attention_rule_firings, tables.outbox, tables.stream_tickets
+    now = job.services.clock.now()
+    old = now - _HISTORY_KEPT
+    async with job.writing(bulk=True) as unit:
+        await unit.execute(delete(firings).where(firings.c.created_at < old))
+        await unit.execute(delete(outbox).where(outbox.c.updated_at < old, outbox.c.state != "pending"))
+        await unit.execute(delete(tickets).where(tickets.c.expires_at < now))

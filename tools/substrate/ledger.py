@@ -167,6 +167,13 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
     await ledger.close()
 
 
+async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> Ledger | None:
+    """The ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
+    query = select(tables.settings).where(tables.settings.c.organisation_id == organisation_id)
+    settings: Any = (await unit.execute(query)).first()
+    return None if settings is None else Ledger(unit, services, organisation_id, settings, settings.last_at)
+
+
 async def _provision(unit: Unit, services: Services, organisation_id: str) -> None:
     """Makes the substrate of an organisation, with the entity that stands for the organisation itself."""
     now, self_id = services.clock.now(), f"ent_{services.ids.ulid(services.clock.time())}"

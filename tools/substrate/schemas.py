@@ -220,3 +220,91 @@ class Snapshot(TypedDict):
 
 class Snapshots(TypedDict):
     snapshots: list[Snapshot]
+
+
+class AttentionRule(TypedDict):
+    id: str
+    name: str
+    description: str | None
+    trigger_cron: str
+    condition_mode: Literal["snapshot_predicate", "row_query"]
+    condition: dict[str, Any]
+    action_capability: str
+    action_payload_template: dict[str, Any]
+    enabled: bool
+    max_fires_per_day: int | None
+    next_fire_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class AttentionRules(TypedDict):
+    rules: list[AttentionRule]
+
+
+class Deleted(TypedDict):
+    deleted: bool
+
+
+class SampleProposal(TypedDict):
+    binding: dict[str, Any]
+    rendered_payload: dict[str, Any]
+    would_require_approval: bool
+
+
+class RulePreview(TypedDict):
+    bindings_count: int
+    sample_proposals: list[SampleProposal]
+    skip_reason: str | None
+
+
+class Firing(TypedDict):
+    id: str
+    status: Literal["fired", "skipped", "capped", "error"]
+    binding_count: int
+    action_ids: list[str]
+    skip_reason: str | None
+    fired_at: datetime
+
+
+class Firings(TypedDict):
+    firings: list[Firing]
+    next_before: datetime | None
+
+
+class OutboxTarget(TypedDict):
+    capability: str
+    webhook_url: str
+    source_app_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class OutboxTargets(TypedDict):
+    targets: list[OutboxTarget]
+
+
+class OutboxRow(TypedDict):
+    id: str
+    action_id: str
+    capability: str
+    state: Literal["pending", "delivered", "failed", "cancelled"]
+    target: str
+    attempts: int
+    delivery_id: str
+    last_status: int | None
+    last_error: str | None
+    next_attempt_at: datetime | None
+    delivered_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Outbox(TypedDict):
+    outbox: list[OutboxRow]
+    next_before: datetime | None
+
+
+class StreamTicket(TypedDict):
+    ticket: str
+    expires_in: int

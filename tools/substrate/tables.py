@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Date, Float, ForeignKey, Index, Integer, String, Table, Text, text
 
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.tables import Instant, Json, Sealed, metadata
 
 PREFIX = "substrate_"
 STREAMED = frozenset(
@@ -286,3 +286,78 @@ snapshots = Table(
     Column("created_at", Instant, nullable=False),
 )
 """How many things of each kind there were on a day."""
+
+attention_rules = substrate_table(
+    "attention_rules",
+    Column("name", String(200), nullable=False),
+    Column("description", Text),
+    # Five fields, in UTC.
+    Column("trigger_cron", String(200), nullable=False),
+    # `snapshot_predicate` or `row_query`.
+    Column("condition_mode", String(30), nullable=False),
+    Column("condition", Json, nullable=False),
+    Column("action_capability", String(60), nullable=False),
+    Column("action_payload_template", Json, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("max_fires_per_day", Integer),
+    # The tick that comes next; null while the rule is disabled. Whoever fires the rule moves it on in the same
+    # transaction, so that each tick counts once.
+    Column("next_fire_at", Instant, index=True),
+)
+
+attention_rule_firings = substrate_table(
+    "attention_rule_firings",
+    Column("rule_id", _ID, nullable=False),
+    # `fired`, `skipped`, `capped` or `error`.
+    Column("status", String(20), nullable=False),
+    Column("binding_count", Integer, nullable=False),
+    Column("action_ids", Json, nullable=False),
+    Column("action_count", Integer, nullable=False),
+    Column("skip_reason", String(1000)),
+    # The tick: the minute that the rule was due at.
+    Column("fired_at", Instant, nullable=False),
+    Index("ix_substrate_attention_rule_firings_fired_at", "organisation_id", "rule_id", "fired_at"),
+    Index("ix_substrate_attention_rule_firings_created_at", "created_at"),
+)
+
+outbox_targets = substrate_table(
+    "outbox_targets",
+    Column("capability", String(60), nullable=False),
+    Column("webhook_url", String(2000), nullable=False),
+    Column("signing_secret", Sealed, nullable=False),
+    # Only actions that this app proposed; null for all.
+    Column("source_app_id", String(36)),
+    Index("uq_substrate_outbox_targets_capability", "organisation_id", "capability", unique=True),
+)
+
+outbox = substrate_table(
+    "outbox",
+    Column("action_id", _ID, nullable=False),
+    Column("capability", String(60), nullable=False),
+    # The address of the last try.
+    Column("target", String(2000), nullable=False),
+    # `pending`, `delivered`, `failed` or `cancelled`.
+    Column("state", String(20), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    # Raised whenever somebody cancels or retries it: the job of an earlier round then has nothing to do.
+    Column("round", Integer, nullable=False),
+    # The same in all tries, so that receivers can tell a second one.
+    Column("delivery_id", String(36), nullable=False),
+    Column("last_status", Integer),
+    Column("last_error", String(500)),
+    Column("next_attempt_at", Instant),
+    Column("delivered_at", Instant),
+    Index("ix_substrate_outbox_created_at", "organisation_id", "created_at"),
+    Index("ix_substrate_outbox_state", "organisation_id", "state", "created_at"),
+)
+
+stream_tickets = Table(
+    "substrate_stream_tickets",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    # SHA-256 of the ticket. The row goes when the ticket is used.
+    Column("digest", String(64), primary_key=True),
+    Column("account_id", String(36), nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Index("ix_substrate_stream_tickets_digest", "digest"),
+)

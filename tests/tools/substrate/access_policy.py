@@ -30,6 +30,24 @@ POLICY = {
     "substrate_source_artifacts": OPEN,
     "substrate_source_artifact": OPEN,
     "substrate_snapshots": OPEN,
+    "substrate_rules": OPEN,
+    "substrate_rule_create": OPEN,
+    "substrate_rule": OPEN,
+    "substrate_rule_replace": OPEN,
+    "substrate_rule_delete": OPEN,
+    "substrate_rule_enable": OPEN,
+    "substrate_rule_disable": OPEN,
+    "substrate_rule_preview": OPEN,
+    "substrate_rule_firings": OPEN,
+    "substrate_outbox_targets": OPEN,
+    "substrate_outbox_target_put": OPEN,
+    "substrate_outbox_target_delete": OPEN,
+    "substrate_outbox": OPEN,
+    "substrate_outbox_cancel": OPEN,
+    "substrate_outbox_retry": OPEN,
+    "substrate_ws_ticket": OPEN,
+    # Over HTTP everybody is told to open a WebSocket; tests/http/test_substrate_stream.py shows who gets in there.
+    "substrate_stream": " ".join(["ok"] * 14),
 }
 
 _NOBODYS = "01KAVF3T9GQZ8RT3Q0M5W9YB7C"
@@ -112,3 +130,62 @@ async def for_substrate_policy_conflict(world: World, caller: Caller) -> dict[st
 
 async def for_substrate_resolve_policy_conflict(world: World, caller: Caller) -> dict[str, Any]:
     return {**await for_substrate_policy_conflict(world, caller), "resolution": "allow"}
+
+
+RULE = {
+    "name": "Many decisions",
+    "trigger_cron": "0 8 * * *",
+    "condition_mode": "row_query",
+    "condition": {"table": "decisions"},
+    "action_capability": "record_learning",
+    "action_payload_template": {"title": "{{row.title}}", "description": "Look at it again."},
+}
+
+
+async def for_substrate_rule_create(world: World, caller: Caller) -> dict[str, Any]:
+    return RULE
+
+
+async def for_substrate_rule_preview(world: World, caller: Caller) -> dict[str, Any]:
+    return RULE
+
+
+async def for_substrate_rule(world: World, caller: Caller) -> dict[str, Any]:
+    answer = await caller.client.post("/v1/me/substrate/attention-rules", json=RULE, headers=caller.headers)
+    return {"rule_id": answer.json()["id"] if answer.status_code == 201 else f"rule_{_NOBODYS}"}
+
+
+async def for_substrate_rule_replace(world: World, caller: Caller) -> dict[str, Any]:
+    return {**RULE, **await for_substrate_rule(world, caller)}
+
+
+for_substrate_rule_delete = for_substrate_rule_enable = for_substrate_rule_disable = for_substrate_rule
+for_substrate_rule_firings = for_substrate_rule
+
+
+TARGET = {"webhook_url": "https://told.invalid/", "signing_secret": "a secret of eight"}
+
+
+async def for_substrate_outbox_target_put(world: World, caller: Caller) -> dict[str, Any]:
+    return {"capability": "record_decision", **TARGET}
+
+
+async def for_substrate_outbox_target_delete(world: World, caller: Caller) -> dict[str, Any]:
+    path = "/v1/me/substrate/outbox-targets/record_decision"
+    await caller.client.put(path, json=TARGET, headers=caller.headers)
+    return {"capability": "record_decision"}
+
+
+async def for_substrate_outbox_cancel(world: World, caller: Caller) -> dict[str, Any]:
+    await for_substrate_outbox_target_delete(world, caller)
+    await propose(world, caller, "record_decision", title="Ship", kind="operational")
+    listed = await caller.client.get("/v1/me/substrate/outbox?state=pending", headers=caller.headers)
+    rows = listed.json()["outbox"] if listed.status_code == 200 else []
+    return {"outbox_id": rows[0]["id"] if rows else f"ob_{_NOBODYS}"}
+
+
+async def for_substrate_outbox_retry(world: World, caller: Caller) -> dict[str, Any]:
+    named = await for_substrate_outbox_cancel(world, caller)
+    path = f"/v1/me/substrate/outbox/{named['outbox_id']}/cancel"
+    await caller.client.post(path, headers=caller.headers)
+    return named

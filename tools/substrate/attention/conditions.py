@@ -1,0 +1,136 @@
+"""Conditions of attention rules, and the bindings that they find: what a payload is filled from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import select
+
+from baobab.runtime.json_logic.context import EvaluationContext, RuleFailed, RuleInvalid
+from baobab.runtime.json_logic.rule import Rule
+from baobab.storage.database import Execute
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.errors import InvalidRule
+from baobab.tools.substrate.ledger import encode_row
+
+ConditionMode = Literal["snapshot_predicate", "row_query"]
+
+MAX_BINDINGS = 100
+MAX_ROWS = 5000
+"""Rows that a `row_query` looks at, the latest first."""
+_PAGE = 250
+_ROW_STEPS = 10
+_QUERIED = {
+    "entities": tables.entities,
+    "action_ledger": tables.action_ledger,
+    "decisions": tables.decisions,
+    "commitments": tables.commitments,
+    "learnings": tables.learnings,
+    "source_artifacts": tables.source_artifacts,
+}
+_UNSEEN = frozenset({"organisation_id", "search_name", "content", "merged_into", "action_id", "proposed_by"})
+"""Columns that are not for rules: of the engine, or too large."""
+
+
+class ConditionNotEvaluated(Exception):
+    """The condition has no value now. The text says why."""
+
+
+class SnapshotMissing(ConditionNotEvaluated):
+    """There is no snapshot of the day yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What one proposal is filled from. from_strangers: whether text of strangers may be in it."""
+
+    values: dict[str, Any]
+    from_strangers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPredicate:
+    """Holds or not for the snapshot of the day, whose counts are the one binding."""
+
+    rule: Rule
+
+    async def find_bindings(self, execute: Execute, organisation_id: str, now: datetime) -> list[Binding]:
+        """Raises ConditionNotEvaluated."""
+        kept = tables.snapshots.c
+        query = select(kept.counts).where(kept.organisation_id == organisation_id, kept.snapshot_date == now.date())
+        counts = (await execute(query)).scalar_one_or_none()
+        if counts is None:
+            raise SnapshotMissing("there is no snapshot of today yet")
+        values = {**counts, "snapshot_date": now.date().isoformat(), "now": now.isoformat()}
+        try:
+            return [Binding(values)] if self.rule.is_met(values) else []
+        except RuleFailed as exc:
+            raise ConditionNotEvaluated(f"the condition cannot be evaluated: {exc}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuery:
+    """Finds the rows of a table for which a rule holds; each is a binding."""
+
+    table: str
+    rule: Rule
+    limit: int
+
+    async def find_bindings(self, execute: Execute, organisation_id: str, now: datetime) -> list[Binding]:
+        """Raises ConditionNotEvaluated."""
+        bindings: list[Binding] = []
+        context = EvaluationContext({})
+        today = {"now": now.isoformat(), "today": now.date().isoformat()}
+        try:
+            for start in range(0, MAX_ROWS, _PAGE):
+                rows = await self._read_page(execute, organisation_id, start)
+                for row in rows:
+                    context.spend(_ROW_STEPS)
+                    if self.rule.is_met(context.within({**row, **today, "row": row})):
+                        bindings.append(Binding({"row": row, **today}, row["from_strangers"]))
+                        if len(bindings) == self.limit:
+                            return bindings
+                if len(rows) < _PAGE:
+                    break
+        except RuleFailed as exc:
+            raise ConditionNotEvaluated(f"the condition cannot be evaluated: {exc}") from exc
+        return bindings
+
+    async def _read_page(self, execute: Execute, organisation_id: str, start: int) -> list[dict[str, Any]]:
+        table = _QUERIED[self.table]
+        shown = [column for column in table.c if column.name not in _UNSEEN]
+        query = select(*shown).where(table.c.organisation_id == organisation_id)
+        if table is tables.entities:
+            query = query.where(table.c.merged_into.is_(None))
+        query = query.order_by(table.c.updated_at.desc(), table.c.id.desc()).limit(_PAGE).offset(start)
+        return [encode_row(table, dict(row)) for row in (await execute(query)).mappings()]
+
+
+Condition = SnapshotPredicate | RowQuery
+
+
+def parse_condition(mode: ConditionMode, condition: Mapping[str, Any]) -> Condition:
+    """Raises InvalidRule."""
+    if mode == "snapshot_predicate":
+        return SnapshotPredicate(_parse_rule(dict(condition), "condition"))
+    unknown = sorted(set(condition) - {"table", "where", "limit"})
+    if unknown:
+        raise _invalid("condition", f"`row_query` does not know `{unknown[0][:100]}`; it has table, where and limit")
+    table, limit = condition.get("table"), condition.get("limit", MAX_BINDINGS)
+    if not isinstance(table, str) or table not in _QUERIED:
+        raise _invalid("condition.table", f"must be one of {', '.join(_QUERIED)}")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_BINDINGS:
+        raise _invalid("condition.limit", f"must be a number from 1 to {MAX_BINDINGS}")
+    return RowQuery(table, _parse_rule(condition.get("where", True), "condition.where"), limit)
+
+
+def _parse_rule(rule: Any, field: str) -> Rule:
+    try:
+        return Rule(rule)
+    except RuleInvalid as exc:
+        raise _invalid(".".join((field, *map(str, exc.path)))[:300], str(exc)) from exc
+
+
+def _invalid(field: str, message: str) -> InvalidRule:
+    return InvalidRule(f"`{field}` {message}.", details={"field": field})

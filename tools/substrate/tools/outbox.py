@@ -1,0 +1,215 @@
+"""/outbox-targets and /outbox: who is told of executed actions, and what became of each delivery."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import delete, insert, select, update
+
+from baobab.runtime.egress import AddressRefused, Egress, UrlRefused
+from baobab.tools.core.call import Call
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Moment, Text
+from baobab.tools.core.widening import whatever_is_given
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
+from baobab.tools.substrate.capabilities import fields
+from baobab.tools.substrate.capabilities.capability import find_capability
+from baobab.tools.substrate.errors import (
+    AgentsDoNotDecide,
+    DeliveryNotFound,
+    TargetNotFound,
+    UnknownCapability,
+    WrongStatus,
+)
+from baobab.tools.substrate.ledger import open_ledger
+from baobab.tools.substrate.outbox import ask_for_delivery, seal_context
+from baobab.tools.substrate.schemas import Deleted, Outbox, OutboxRow, OutboxTarget, OutboxTargets
+from baobab.tools.substrate.tools.actions import CapabilityName
+from baobab.tools.substrate.toolset import substrate
+
+_targets, _outbox = tables.outbox_targets, tables.outbox
+OutboxId = Annotated[str, Text(29, pattern=r"^ob_[0-9A-Z]{26}$"), Field(description="The delivery.")]
+TargetCapability = Annotated[CapabilityName, Field(description="The capability.", examples=["send_email_draft"])]
+SigningSecret = Annotated[str, Secret(500, min_length=8)]
+State = Literal["pending", "delivered", "failed", "cancelled"]
+
+
+@substrate.tool(
+    "GET /outbox-targets",
+    access=CALLERS,
+    effect="read",
+    mcp=Mcp(keywords="webhooks of actions, who is told; Webhooks von Aktionen; webhooks de acciones"),
+)
+async def substrate_outbox_targets(call: Call) -> OutboxTargets:
+    """List who is told of executed actions; never the secrets."""
+    query = select(_targets).where(_targets.c.organisation_id == organisation_of(call))
+    rows = await call.execute(query.order_by(_targets.c.capability))
+    return {"targets": [_render_target(row) for row in rows.mappings()]}
+
+
+@substrate.tool(
+    "PUT /outbox-targets/{capability}",
+    access=DECIDERS,
+    effect="write",
+    raises=(UnknownCapability, AddressRefused, UrlRefused, AgentsDoNotDecide),
+    rest=Rest(examples={"webhook_url": "https://example.com/sent", "signing_secret": "a long random text"}),
+    guard=Guard(widens={"webhook_url": whatever_is_given}),
+    mcp=Mcp(
+        keywords=(
+            "register a webhook for actions, send drafts to my mailer, deliver executed actions; "
+            "Webhook für Aktionen anmelden; registrar webhook de acciones"
+        )
+    ),
+)
+async def substrate_outbox_target_put(
+    call: Call,
+    capability: TargetCapability,
+    webhook_url: fields.Url,
+    signing_secret: SigningSecret,
+    source_app_id: AppId | None = None,
+) -> OutboxTarget:
+    """Register the address that is told of each executed action of a capability, or replace it. A person's tool.
+
+    webhook_url: gets a POST of `{action_id, capability, payload, executed_at}`. Private addresses are refused.
+    signing_secret: signs the body, HMAC-SHA-256 in `X-Platform-Signature`. It is stored encrypted and never shown.
+    source_app_id: only actions that this app proposed.
+    """
+    require_person(call)
+    find_capability(capability)
+    http_client = call.services.http_client
+    assert isinstance(http_client, Egress)
+    # An address is looked at now, a name whenever it is called.
+    http_client.check_url(webhook_url)
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        which = (_targets.c.organisation_id == ledger.organisation_id, _targets.c.capability == capability)
+        before: Any = (await call.execute(select(_targets).where(*which))).mappings().first()
+        target_id = ledger.new_id("tgt") if before is None else before["id"]
+        sealed = call.services.vault.seal(signing_secret.encode(), seal_context(target_id))
+        row: dict[str, Any] = {"capability": capability, "webhook_url": webhook_url, "signing_secret": sealed}
+        row |= {"source_app_id": source_app_id, "updated_at": call.now}
+        if before is None:
+            row |= {"id": target_id, "created_at": call.now}
+            await call.execute(insert(_targets), {**row, "organisation_id": ledger.organisation_id})
+        else:
+            await call.execute(update(_targets).where(*which).values(row))
+    call.audit.resource_id = capability
+    return _render_target({**(before or {}), **row})
+
+
+async def _preview_delete(call: Call, capability: TargetCapability) -> str:
+    which = (_targets.c.organisation_id == organisation_of(call), _targets.c.capability == capability)
+    url = (await call.execute(select(_targets.c.webhook_url).where(*which))).scalar_one_or_none()
+    if url is None:
+        raise TargetNotFound
+    return f"It would tell {escape_text(url)} of no further {capability}, and cancel what was not delivered yet."
+
+
+@substrate.tool(
+    "DELETE /outbox-targets/{capability}",
+    access=DECIDERS,
+    effect="destructive",
+    raises=(TargetNotFound, AgentsDoNotDecide),
+    guard=Guard(preview=_preview_delete),
+)
+async def substrate_outbox_target_delete(call: Call, capability: TargetCapability) -> Deleted:
+    """Remove the target of a capability; what was not delivered yet is cancelled. A person's tool."""
+    require_person(call)
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        ours = ledger.organisation_id
+        gone = delete(_targets).where(_targets.c.organisation_id == ours, _targets.c.capability == capability)
+        if (await call.execute(gone)).rowcount != 1:
+            raise TargetNotFound
+        waiting = (
+            _outbox.c.organisation_id == ours,
+            _outbox.c.capability == capability,
+            _outbox.c.state == "pending",
+        )
+        cancelled = {"state": "cancelled", "next_attempt_at": None, "updated_at": call.now}
+        await call.execute(update(_outbox).where(*waiting).values(cancelled))
+    call.audit.resource_id = capability
+    return {"deleted": True}
+
+
+@substrate.tool(
+    "GET /outbox",
+    access=CALLERS,
+    effect="read",
+    mcp=Mcp(keywords="deliveries, dead letters, failed webhooks; Zustellungen, fehlgeschlagen; entregas fallidas"),
+)
+async def substrate_outbox(
+    call: Call,
+    state: State | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    before: Moment | None = None,
+) -> Outbox:
+    """List deliveries of executed actions, the latest first.
+
+    state: `failed` for those that were given up.
+    limit: how many at most.
+    before: only those made before this moment; the `next_before` of the page before.
+    """
+    query = select(_outbox).where(_outbox.c.organisation_id == organisation_of(call))
+    if state is not None:
+        query = query.where(_outbox.c.state == state)
+    if before is not None:
+        query = query.where(_outbox.c.created_at < before)
+    query = query.order_by(_outbox.c.created_at.desc(), _outbox.c.id.desc()).limit(limit + 1)
+    rows: Any = (await call.execute(query)).mappings().all()
+    page = rows[:limit]
+    more = page[-1]["created_at"] if len(rows) > limit else None
+    return {"outbox": [_render(row) for row in page], "next_before": more}
+
+
+@substrate.tool(
+    "POST /outbox/{outbox_id}/cancel",
+    access=DECIDERS,
+    effect="write",
+    raises=(DeliveryNotFound, WrongStatus, AgentsDoNotDecide),
+)
+async def substrate_outbox_cancel(call: Call, outbox_id: OutboxId) -> OutboxRow:
+    """Cancel a delivery that is pending: it is not tried again. A person's tool."""
+    require_person(call)
+    return await _change(call, outbox_id, ("pending",), {"state": "cancelled", "next_attempt_at": None})
+
+
+@substrate.tool(
+    "POST /outbox/{outbox_id}/retry",
+    access=DECIDERS,
+    effect="external",
+    raises=(DeliveryNotFound, WrongStatus, AgentsDoNotDecide),
+)
+async def substrate_outbox_retry(call: Call, outbox_id: OutboxId) -> OutboxRow:
+    """Deliver once more what was given up or cancelled, with the same delivery id. A person's tool."""
+    require_person(call)
+    values = {"state": "pending", "attempts": 0, "next_attempt_at": call.now, "delivered_at": None}
+    return await _change(call, outbox_id, ("failed", "cancelled"), values)
+
+
+async def _change(call: Call, outbox_id: str, states: tuple[str, ...], values: dict[str, Any]) -> OutboxRow:
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        which = (_outbox.c.organisation_id == ledger.organisation_id, _outbox.c.id == outbox_id)
+        row: Any = (await call.execute(select(_outbox).where(*which))).mappings().first()
+        if row is None:
+            raise DeliveryNotFound
+        # The job that tries it holds no lock, so the state is asked for once more where it is changed.
+        values |= {"updated_at": call.now, "round": row["round"] + 1}
+        changed = update(_outbox).where(*which, _outbox.c.state.in_(states)).values(values)
+        if (await call.execute(changed)).rowcount != 1:
+            raise WrongStatus(f"The delivery is {row['state']}.", details={"status": row["state"]})
+        after = {**row, **values}
+        if after["state"] == "pending":
+            await ask_for_delivery(call.unit, call.services, after)
+    call.audit.resource_id = outbox_id
+    return _render(after)
+
+
+def _render_target(row: Any) -> OutboxTarget:
+    shown: Any = {name: row[name] for name in OutboxTarget.__annotations__}
+    return shown  # type: ignore[no-any-return]
+
+
+def _render(row: Any) -> OutboxRow:
+    shown: Any = {name: row[name] for name in OutboxRow.__annotations__}
+    return shown  # type: ignore[no-any-return]

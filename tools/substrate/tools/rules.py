@@ -1,0 +1,379 @@
+"""/attention-rules: on a schedule, a rule looks at the substrate and proposes actions."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import delete, func, insert, select, update
+
+from baobab.runtime.cron import Cron, CronInvalid
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import Moment, NameText, Text
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
+from baobab.tools.substrate.attention.conditions import (
+    Binding,
+    ConditionMode,
+    ConditionNotEvaluated,
+    parse_condition,
+)
+from baobab.tools.substrate.attention.firing import rule_proposer
+from baobab.tools.substrate.attention.templates import Renderer, TemplateTooLarge
+from baobab.tools.substrate.capabilities import fields
+from baobab.tools.substrate.capabilities.capability import find_capability
+from baobab.tools.substrate.errors import (
+    AgentsDoNotDecide,
+    InvalidRule,
+    RuleNotFound,
+    TooManyRules,
+    UnknownCapability,
+)
+from baobab.tools.substrate.ledger import Ledger, open_ledger, peek_ledger
+from baobab.tools.substrate.policy import judge
+from baobab.tools.substrate.schemas import AttentionRule, AttentionRules, Deleted, Firings, RulePreview, SampleProposal
+from baobab.tools.substrate.tools.actions import CapabilityName
+from baobab.tools.substrate.toolset import substrate
+
+MOST_RULES = 200
+_SAMPLES = 5
+
+_rules, _firings = tables.attention_rules, tables.attention_rule_firings
+RuleId = Annotated[
+    str,
+    Text(31, pattern=r"^rule_[0-9A-Z]{26}$"),
+    Field(description="The attention rule.", examples=["rule_01KAVF3T9GQZ8RT3Q0M5W9YB7C"]),
+]
+RuleName = Annotated[str, NameText(200, min_length=1)]
+CronText = Annotated[str, Text(200, min_length=9)]
+MostFires = Annotated[int, Field(ge=1, le=10_000)]
+_FAULTS = (InvalidRule, UnknownCapability)
+_EXAMPLES = {
+    "name": "Overdue commitments",
+    "trigger_cron": "0 8 * * 1-5",
+    "condition_mode": "row_query",
+    "condition": {
+        "table": "commitments",
+        "where": {"and": [{"==": [{"var": "status"}, "confirmed"]}, {"<": [{"var": "due_at"}, {"var": "today"}]}]},
+    },
+    "action_capability": "send_email_draft",
+    "action_payload_template": {
+        "to": "ada@example.com",
+        "subject": "Overdue: {{row.description}}",
+        "body": "It was due on {{row.due_at}}.",
+    },
+    "max_fires_per_day": 20,
+}
+
+
+@substrate.tool(
+    "GET /attention-rules",
+    access=CALLERS,
+    effect="read",
+    mcp=Mcp(keywords="list rules, schedules, automation, reminders; Regeln, Erinnerungen; reglas, recordatorios"),
+)
+async def substrate_rules(call: Call, enabled: bool | None = None) -> AttentionRules:
+    """List the attention rules, the oldest first.
+
+    enabled: only those that are, or are not.
+    """
+    query = select(_rules).where(_rules.c.organisation_id == organisation_of(call))
+    if enabled is not None:
+        query = query.where(_rules.c.enabled == enabled)
+    rows = await call.execute(query.order_by(_rules.c.created_at, _rules.c.id))
+    return {"rules": [_render(row) for row in rows.mappings()]}
+
+
+@substrate.tool(
+    "POST /attention-rules",
+    access=DECIDERS,
+    effect="write",
+    raises=(*_FAULTS, TooManyRules, AgentsDoNotDecide),
+    rest=Rest(status=201, examples=_EXAMPLES),
+    mcp=Mcp(
+        keywords=(
+            "watch, remind me, notify when, alert on, schedule a check, cron, automate; "
+            "erinnern, überwachen, benachrichtigen wenn, zeitgesteuert; "
+            "avisar cuando, recordar, programar"
+        )
+    ),
+)
+async def substrate_rule_create(
+    call: Call,
+    name: RuleName,
+    trigger_cron: CronText,
+    condition_mode: ConditionMode,
+    condition: fields.Attributes,
+    action_capability: CapabilityName,
+    action_payload_template: fields.Attributes,
+    description: fields.LongText | None = None,
+    enabled: bool = True,
+    max_fires_per_day: MostFires | None = None,
+) -> AttentionRule:
+    """Make a rule that looks at the substrate on a schedule and proposes an action for what it finds. A person's tool.
+
+    name: what people call it.
+    trigger_cron: five fields, in UTC: minute, hour, day of the month, month, day of the week.
+    condition_mode: `snapshot_predicate` asks the counts of today's snapshot, `row_query` the rows of a table.
+    condition: JSON-Logic; for `row_query` an object with `table`, `where` (JSON-Logic over a row) and `limit`.
+    action_capability: what is proposed; op:substrate_capabilities lists all.
+    action_payload_template: the payload, in whose texts `{{var}}` is filled from what was found, as in `{{row.title}}`.
+    description: what it is for.
+    enabled: whether it fires.
+    max_fires_per_day: how many actions it proposes a day at most.
+    """
+    require_person(call)
+    cron = _check(trigger_cron, condition_mode, condition, action_capability)
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        ours = _rules.c.organisation_id == ledger.organisation_id
+        if (await call.execute(select(func.count()).where(ours))).scalar_one() >= MOST_RULES:
+            raise TooManyRules(details={"most": MOST_RULES})
+        at = ledger.stamp()
+        row: dict[str, Any] = {
+            "id": ledger.new_id("rule"),
+            "name": name,
+            "description": description,
+            "trigger_cron": trigger_cron,
+            "condition_mode": condition_mode,
+            "condition": condition,
+            "action_capability": action_capability,
+            "action_payload_template": action_payload_template,
+            "enabled": enabled,
+            "max_fires_per_day": max_fires_per_day,
+            "next_fire_at": cron.find_next(call.now) if enabled else None,
+            "created_at": at,
+            "updated_at": at,
+        }
+        await call.execute(insert(_rules), {**row, "organisation_id": ledger.organisation_id})
+        ledger.tell(_rules, "insert", row["id"])
+    call.audit.resource_id = row["id"]
+    return _render(row)
+
+
+@substrate.tool("GET /attention-rules/{rule_id}", access=CALLERS, effect="read", raises=(RuleNotFound,))
+async def substrate_rule(call: Call, rule_id: RuleId) -> AttentionRule:
+    """Read one attention rule."""
+    return _render(await _find(call, rule_id))
+
+
+@substrate.tool(
+    "PUT /attention-rules/{rule_id}",
+    access=DECIDERS,
+    effect="write",
+    raises=(RuleNotFound, *_FAULTS, AgentsDoNotDecide),
+    rest=Rest(examples=_EXAMPLES),
+    mcp=Mcp(keywords="change a rule, edit schedule; Regel ändern; cambiar regla"),
+)
+async def substrate_rule_replace(
+    call: Call,
+    rule_id: RuleId,
+    name: RuleName,
+    trigger_cron: CronText,
+    condition_mode: ConditionMode,
+    condition: fields.Attributes,
+    action_capability: CapabilityName,
+    action_payload_template: fields.Attributes,
+    description: fields.LongText | None = None,
+    enabled: bool = True,
+    max_fires_per_day: MostFires | None = None,
+) -> AttentionRule:
+    """Replace an attention rule; what is left out gets its default. A person's tool.
+
+    Its next tick is the first after now.
+    """
+    require_person(call)
+    cron = _check(trigger_cron, condition_mode, condition, action_capability)
+    values = {
+        "name": name,
+        "description": description,
+        "trigger_cron": trigger_cron,
+        "condition_mode": condition_mode,
+        "condition": condition,
+        "action_capability": action_capability,
+        "action_payload_template": action_payload_template,
+        "enabled": enabled,
+        "max_fires_per_day": max_fires_per_day,
+        "next_fire_at": cron.find_next(call.now) if enabled else None,
+    }
+    return await _change(call, rule_id, lambda _: values)
+
+
+async def _preview_delete(call: Call, rule_id: RuleId) -> str:
+    row = await _find(call, rule_id)
+    return f"It would delete the attention rule {escape_text(row['name'])} and the list of its firings."
+
+
+@substrate.tool(
+    "DELETE /attention-rules/{rule_id}",
+    access=DECIDERS,
+    effect="destructive",
+    raises=(RuleNotFound, AgentsDoNotDecide),
+    guard=Guard(preview=_preview_delete),
+)
+async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
+    """Delete an attention rule and the list of its firings. What it proposed stays. A person's tool."""
+    require_person(call)
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        await _find(call, rule_id)
+        ours = ledger.organisation_id
+        await call.execute(delete(_firings).where(_firings.c.organisation_id == ours, _firings.c.rule_id == rule_id))
+        await call.execute(delete(_rules).where(_rules.c.organisation_id == ours, _rules.c.id == rule_id))
+        ledger.tell(_rules, "delete", rule_id)
+    call.audit.resource_id = rule_id
+    return {"deleted": True}
+
+
+@substrate.tool(
+    "POST /attention-rules/{rule_id}/enable",
+    access=DECIDERS,
+    effect="write",
+    raises=(RuleNotFound, AgentsDoNotDecide),
+)
+async def substrate_rule_enable(call: Call, rule_id: RuleId) -> AttentionRule:
+    """Let an attention rule fire, from its next tick on. A person's tool."""
+    require_person(call)
+
+    def enable(row: dict[str, Any]) -> dict[str, Any]:
+        next_fire_at = row["next_fire_at"] or Cron(row["trigger_cron"]).find_next(call.now)
+        return {"enabled": True, "next_fire_at": next_fire_at}
+
+    return await _change(call, rule_id, enable)
+
+
+@substrate.tool(
+    "POST /attention-rules/{rule_id}/disable",
+    access=DECIDERS,
+    effect="write",
+    raises=(RuleNotFound, AgentsDoNotDecide),
+)
+async def substrate_rule_disable(call: Call, rule_id: RuleId) -> AttentionRule:
+    """Keep an attention rule from firing. A person's tool."""
+    require_person(call)
+    return await _change(call, rule_id, lambda _: {"enabled": False, "next_fire_at": None})
+
+
+@substrate.tool(
+    "POST /attention-rules/preview",
+    access=CALLERS,
+    effect="read",
+    raises=_FAULTS,
+    taints=True,
+    rest=Rest(examples={name: value for name, value in _EXAMPLES.items() if name != "name"}),
+    mcp=Mcp(keywords="try a rule, dry run, what would it propose; Regel ausprobieren; probar regla"),
+)
+async def substrate_rule_preview(
+    call: Call,
+    trigger_cron: CronText,
+    condition_mode: ConditionMode,
+    condition: fields.Attributes,
+    action_capability: CapabilityName,
+    action_payload_template: fields.Attributes,
+    name: RuleName | None = None,
+    description: fields.LongText | None = None,
+    enabled: bool = True,
+    max_fires_per_day: MostFires | None = None,
+) -> RulePreview:
+    """Tell what an attention rule would propose now, without keeping or proposing anything.
+
+    name, description, enabled, max_fires_per_day: taken for the body of a rule, and of no effect here.
+    """
+    del name, description, enabled, max_fires_per_day
+    _check(trigger_cron, condition_mode, condition, action_capability)
+    organisation_id = organisation_of(call)
+    ledger = await peek_ledger(call.unit, call.services, organisation_id)
+    try:
+        parsed = parse_condition(condition_mode, condition)
+        bindings = await parsed.find_bindings(call.execute, organisation_id, call.now)
+    except ConditionNotEvaluated as exc:
+        return {"bindings_count": 0, "sample_proposals": [], "skip_reason": str(exc)}
+    renderer, samples, fault = Renderer(), [], None
+    for binding in bindings[:_SAMPLES] if ledger is not None else []:
+        try:
+            sample, wrong = await _sample(ledger, renderer, action_capability, action_payload_template, binding)
+        except TemplateTooLarge:
+            fault = "the rendered payloads are too large"
+            break
+        samples.append(sample)
+        fault = fault or wrong
+    if renderer.missing and fault is None:
+        fault = f"no value for {', '.join(renderer.missing)}"
+    return {"bindings_count": len(bindings), "sample_proposals": samples, "skip_reason": fault}
+
+
+@substrate.tool(
+    "GET /attention-rules/{rule_id}/firings",
+    access=CALLERS,
+    effect="read",
+    raises=(RuleNotFound,),
+    mcp=Mcp(keywords="when did a rule fire, history of a rule; wann hat die Regel ausgelöst; historial de la regla"),
+)
+async def substrate_rule_firings(
+    call: Call, rule_id: RuleId, limit: Annotated[int, Field(ge=1, le=500)] = 100, before: Moment | None = None
+) -> Firings:
+    """List what became of a rule's ticks of the last 30 days, the latest first.
+
+    limit: how many at most.
+    before: only those before this moment; the `next_before` of the page before.
+    """
+    await _find(call, rule_id)
+    query = select(_firings).where(_firings.c.organisation_id == organisation_of(call), _firings.c.rule_id == rule_id)
+    if before is not None:
+        query = query.where(_firings.c.fired_at < before)
+    query = query.order_by(_firings.c.fired_at.desc(), _firings.c.id.desc()).limit(limit + 1)
+    rows: Any = (await call.execute(query)).mappings().all()
+    names = ("id", "status", "binding_count", "action_ids", "skip_reason", "fired_at")
+    firings: Any = [{name: row[name] for name in names} for row in rows[:limit]]
+    return {"firings": firings, "next_before": firings[-1]["fired_at"] if len(rows) > limit else None}
+
+
+async def _sample(
+    ledger: Ledger | None, renderer: Renderer, capability: str, template: dict[str, Any], binding: Binding
+) -> tuple[SampleProposal, str | None]:
+    """What would be proposed for a binding, and why it could not be, if so."""
+    assert ledger is not None
+    payload = renderer.render(template, binding.values)
+    found, needs, fault = find_capability(capability), False, None
+    try:
+        sent = found.validate(payload).model_dump(mode="json", exclude_unset=True)
+        proposer = rule_proposer("preview", from_strangers=binding.from_strangers)
+        needs = not (await judge(ledger, found, sent, proposer, ledger.services.clock.now())).is_approved
+    except BaobabError as error:
+        fault = error.message
+    return {"binding": binding.values, "rendered_payload": payload, "would_require_approval": needs}, fault
+
+
+def _check(trigger_cron: str, mode: ConditionMode, condition: dict[str, Any], capability: str) -> Cron:
+    """Raises InvalidRule and UnknownCapability."""
+    try:
+        cron = Cron(trigger_cron)
+    except CronInvalid as exc:
+        raise InvalidRule(f"`trigger_cron` {exc}.", details={"field": "trigger_cron"}) from exc
+    parse_condition(mode, condition)
+    find_capability(capability)
+    return cron
+
+
+async def _change(call: Call, rule_id: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> AttentionRule:
+    async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
+        row = await _find(call, rule_id)
+        values = {**change(row), "updated_at": ledger.stamp()}
+        which = (_rules.c.organisation_id == ledger.organisation_id, _rules.c.id == rule_id)
+        await call.execute(update(_rules).where(*which).values(values))
+        ledger.tell(_rules, "update", rule_id)
+    call.audit.resource_id = rule_id
+    return _render({**row, **values})
+
+
+async def _find(call: Call, rule_id: str) -> Any:
+    which = (_rules.c.organisation_id == organisation_of(call), _rules.c.id == rule_id)
+    row = (await call.execute(select(_rules).where(*which))).mappings().first()
+    if row is None:
+        raise RuleNotFound
+    return dict(row)
+
+
+def _render(row: Any) -> AttentionRule:
+    shown: Any = {name: row[name] for name in AttentionRule.__annotations__}
+    return shown  # type: ignore[no-any-return]
