@@ -5,8 +5,8 @@ from alembic import op
 
 from baobab.storage.tables import Instant, Sealed
 
-revision = "0056"
-down_revision = "0055"
+revision = "0060"
+down_revision = "0059"
 
 
 def upgrade() -> None:

@@ -5,8 +5,8 @@ from alembic import op
 
 from baobab.storage.tables import Instant, Json
 
-revision = "0055"
-down_revision = "0054"
+revision = "0059"
+down_revision = "0058"
 
 
 def upgrade() -> None:
