@@ -17,6 +17,10 @@ NOT_OF_THE_APP = {
     "failures.app_id": "forgotten after seven days",
     "oauth_codes.only_app_id": "a limit of a key that is about to be made",
     "response_cache.app_id": "forgotten when its time is over",
+    "substrate_action_ledger.source_app_id": "who proposed an action, kept for the organisation",
+    "substrate_entities.linked_app_id": "what an organisation knows of an app of its own",
+    "substrate_outbox_targets.source_app_id": "a filter of deliveries; an app that is gone proposes nothing",
+    "substrate_source_artifacts.source_app_id": "where an organisation's memory comes from",
     "suggestions.app_id": "what a developer suggested to the operator",
 }
 
