@@ -30,6 +30,7 @@ def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
         "editable_json": partial(json.dumps, indent=2, ensure_ascii=True),
         "moment": render_moment,
         "clock": lambda moment: f"{moment.astimezone(UTC):%H:%M:%S}",
+        "duration": say_duration,
         "usd": say_dollars,
         "milliseconds": say_milliseconds,
         "state_words": lambda state: str(state).replace("_", " "),

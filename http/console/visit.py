@@ -1,5 +1,6 @@
 """A visit: one request to a page of the console, by somebody who is signed in."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -33,7 +34,9 @@ class Visit:
         caller = self.session.caller
         if organisation_id is not None and caller.key_id is None:
             caller = Account(caller.account_id, organisation_id)
-        return await self.registry.call(tool, arguments, caller, self.context)
+        result = await self.registry.call(tool, arguments, caller, self.context)
+        # Values of the key-value store come as JSON text, which other doors pass on as it is.
+        return json.loads(result) if isinstance(result, bytes) else result
 
     async def follow(self, tool: str, /, **arguments: Any) -> Stream:
         """Opens a stream of a tool, which ends when the person loses the right to it."""

@@ -10,4 +10,4 @@ async def show_connect(visit: Visit) -> Context:
     return {"address": address, "mcp": f"{address}/mcp", "lines": render_client_lines(f"{address}/mcp", "YOUR_KEY")}
 
 
-PAGES = (Page("/connect", "Connect a client", "connect.html", show_connect, menu="Connect", rank=90),)
+PAGES = (Page("/connect", "Connect a client", "connect.html", show_connect, menu="Connect a client", of_account=True),)

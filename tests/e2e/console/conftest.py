@@ -38,7 +38,7 @@ class Office:
     async def ask(self, method: str, path: str, body: Any = None, by: dict[str, str] | None = None) -> Any:
         answer = await self.client.request(method, path, json=body, headers=by or OWNER)
         assert answer.is_success or answer.status_code == 428, answer.text
-        return answer.json()
+        return answer.json() if answer.content else None
 
     async def create_app(self, name: str) -> str:
         app_id: str = (await self.ask("POST", "/init", {"name": name}))["app_id"]

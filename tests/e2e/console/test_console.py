@@ -196,10 +196,22 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         body = {"input": {"name": name, "text": HOSTILE}}
         runs[name] = (await office.ask("POST", f"/v1/{app}/agents/looker/runs", body))["run_id"]
         await office.wait_for_run(f"/v1/{app}/agents/looker/runs/{runs[name]}", "completed", "failed", "paused")
+    await office.ask("PUT", f"/v1/{app}/kv/hostile:{'long' * 30}", {"value": HOSTILE})
+    await office.ask("POST", f"/auth/{app}/signup", {"email": "ada@example.com", "password": "correct Horse 7!"})
+    (mail,) = (await office.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
     of_app, of_runs = f"/console/apps/{app}", f"/console/apps/{app}/runs/looker"
     return [
         "/console/apps",
+        "/console/keys",
+        "/console/usage",
         of_app,
+        f"{of_app}/kv",
+        f"{of_app}/kv/entry?key=hostile:{'long' * 30}",
+        f"{of_app}/kv/entry?key=new#new-entry",
+        f"{of_app}/audit-log",
+        f"{of_app}/mails",
+        f"{of_app}/mails/{mail['id']}#mail",
+        await ask_question(office, app),
         f"{of_app}/runs",
         f"{of_app}/agents",
         f"{of_app}/agents/looker",
@@ -210,10 +222,30 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
     ]
 
 
+async def ask_question(office: Office, app: str) -> str:
+    """The page of a question with a field of each kind."""
+    properties = {
+        "reason": {"type": "string", "title": "Why", "description": "One sentence that the customer reads."},
+        "amount": {"type": "number", "title": "Amount"},
+        "urgent": {"type": "boolean", "title": "It is urgent"},
+        "colour": {"enum": ["red", "green"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "who": {"type": "array", "items": {"enum": ["ada", "bob"]}},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["reason", "colour"]}
+    asked = call_tool("interrupt", "answer", reason="How shall we refund order 7?", answer_schema=schema)
+    run = await office.start_run(app, {"look": call_tool("kv_exists", "had", key="a"), "ask": asked, "done": DONE})
+    await office.wait_for_run(run, "paused")
+    waiting = (await office.ask("GET", f"/v1/approvals?status=pending&app_id={app}"))["approvals"]
+    (question,) = [row["id"] for row in waiting if row["tool"] == "interrupt"]
+    return f"/console/approvals/{question}#question"
+
+
 def name_page(path: str) -> str:
     """The end of a path, for the name of a screenshot."""
+    path, _, name = path.partition("#")
     last = path.partition("?")[0].rpartition("/")[2]
-    return last.partition("#")[2] or ("app" if last.startswith("app_") else last)
+    return name or ("app" if last.startswith("app_") else last)
 
 
 @pytest.mark.parametrize("look", [{**DESKTOP, "color_scheme": "light"}, {**DESKTOP, "color_scheme": "dark"}, PHONE])
@@ -241,7 +273,7 @@ async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str,
             *await make_pages_of_app(office, app),
         ):
             await person.page.goto(path)
-            shown = "approval" if "/approvals/" in path else name_page(path)
+            shown = "approval" if path in approvals else name_page(path)
             await person.photograph(f"{shown}-{name}")
             await person.check_accessibility()
             assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), path

@@ -1,0 +1,59 @@
+"""/console/keys: API keys: making, revoking, and which tools they ask before."""
+
+from typing import Any
+
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
+
+_POLICIES = {
+    "none": "never, but for tools set below",
+    "destructive": "before it destroys something",
+    "external": "before anything leaves this server or is destroyed",
+    "write": "before every change",
+}
+_ASKS = {"always": "always ask", "never": "never ask", "by_effect": "as the key's policy says"}
+
+
+async def show_keys(visit: Visit) -> Context:
+    organisations: list[dict[str, Any]] = []
+    for organisation in await visit.list_organisations():
+        found = await visit.call("api_keys_list", organization_id=organisation["id"])
+        organisations.append({"id": organisation["id"], "name": organisation["name"], "keys": found["keys"]})
+    return {"organisations": organisations, "policies": _POLICIES, "asks": _ASKS}
+
+
+async def create(visit: Visit) -> Context:
+    """Makes a key, which the answer shows and no other page."""
+    form = visit.form
+    given: dict[str, Any] = {"name": form.get("name", "").strip(), "approval": form.get("approval", "none")}
+    given["read_only"] = "read_only" in form
+    if app_id := form.get("app_id", "").strip():
+        given |= {"key_scope": "app", "target_app_id": app_id}
+    else:
+        given["organization_id"] = form.get("of", "")
+    if toolsets := form.get("toolsets", "").replace(",", " ").split():
+        given["toolsets"] = toolsets
+    return {"title": "A new key", "made": await visit.call("api_keys_create", **given)}
+
+
+async def revoke(visit: Visit) -> str:
+    await visit.call("api_keys_revoke", visit.form.get("of"), key_id=visit.parts["id"])
+    return "/keys"
+
+
+async def set_ask(visit: Visit) -> str:
+    """Says whether the key asks before it calls a tool."""
+    tool, ask = visit.form.get("tool", "").strip(), visit.form.get("ask", "")
+    if not tool:
+        raise BadRequest("Name a tool, such as kv_delete.")
+    await visit.call("api_keys_ask", visit.form.get("of"), key_id=visit.parts["id"], tool_name=tool, ask=ask)
+    return "/keys"
+
+
+PAGES = (Page("/keys", "API keys", "keys.html", show_keys, menu="Keys", rank=30),)
+FORMS = (
+    Form("/keys/create", create, "key_made.html"),
+    Form("/keys/{id}/revoke", revoke),
+    Form("/keys/{id}/asks", set_ask),
+)

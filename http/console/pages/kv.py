@@ -1,0 +1,87 @@
+"""/console/apps/{app}/kv: the keys of an app, and the value of one of them."""
+
+import json
+from urllib.parse import quote
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest, Conflict, NotFound
+
+_SHOWN = 100
+PATH = "/apps/{app}/kv"
+
+
+class ValueChanged(Conflict):
+    code = "CONSOLE_VALUE_CHANGED"
+    summary = "Somebody has changed this value since the page was opened; nothing has been stored."
+    remediation = "Open the key again and change the present value."
+
+
+async def show_keys(visit: Visit) -> Context:
+    app = await read_app(visit)
+    prefix = visit.query.get("prefix", "")
+    asked = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    found = await visit.call("kv_scan", app_id=app["id"], prefix=prefix, limit=_SHOWN, **asked)
+    stats = await visit.call("kv_stats", app_id=app["id"])
+    following = found["cursor"] if found["cursor"] not in (None, "0") else None
+    return {"app": app, "keys": found["keys"], "prefix": prefix, "following": following, "stats": stats}
+
+
+async def show_entry(visit: Visit) -> Context:
+    """Shows a value to be changed; a key that is not there can be given one."""
+    app, key = await read_app(visit), visit.query.get("key", "")
+    values = {"app": app, "title": key, "key": key, "is_new": False, "saved": "saved" in visit.query}
+    try:
+        # Reading one as a person does restarts no time to live.
+        value = (await visit.call("kv_get", app_id=app["id"], key=key, touch=False))["value"]
+        left = (await visit.call("kv_ttl", app_id=app["id"], key=key))["ttl"]
+    except NotFound:
+        return values | {"is_new": True, "text": "", "expected": "null", "left": None}
+    text = json.dumps(value, indent=2, ensure_ascii=True)
+    return values | {"text": text, "expected": json.dumps(value, ensure_ascii=True), "left": left}
+
+
+async def store(visit: Visit) -> str:
+    """Stores a value, unless somebody has changed it since the page was made."""
+    app_id, key = visit.parts["app"], visit.form.get("key", "")
+    expected, value = _parse(visit.form.get("expected", "null")), _parse(visit.form.get("value", ""))
+    if not (await visit.call("kv_cas", app_id=app_id, key=key, expected=expected, next=value))["swapped"]:
+        raise ValueChanged
+    return _entry(app_id, key) + "&saved=1"
+
+
+async def expire(visit: Visit) -> str:
+    app_id, key = visit.parts["app"], visit.form.get("key", "")
+    typed = visit.form.get("ttl", "").strip()
+    if typed and not (typed.isdecimal() and len(typed) < 12):
+        raise BadRequest("The time to live is a number of seconds, or empty for never.")
+    await visit.call("kv_expire", app_id=app_id, key=key, ttl=int(typed) if typed else None)
+    return _entry(app_id, key) + "&saved=1"
+
+
+async def delete(visit: Visit) -> str:
+    await visit.call("kv_delete", app_id=visit.parts["app"], key=visit.form.get("key", ""))
+    return PATH.format(**visit.parts)
+
+
+def _entry(app_id: str, key: str) -> str:
+    return f"{PATH.format(app=app_id)}/entry?key={quote(key, safe='')}"
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise BadRequest('The value is not JSON. A text needs quotes: "yes".') from exc
+
+
+PAGES = (
+    Page(PATH, "Key-value store", "kv.html", show_keys, tab="KV", rank=30),
+    Page(PATH + "/entry", "Entry", "kv_entry.html", show_entry),
+)
+FORMS = (
+    Form(PATH + "/entry/store", store),
+    Form(PATH + "/entry/expire", expire),
+    Form(PATH + "/entry/delete", delete),
+)

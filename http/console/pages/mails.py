@@ -1,0 +1,25 @@
+"""/console/apps/{app}/mails: the mails to an app's users, which stay here while no server takes them."""
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.page import Context, Page
+from baobab.http.console.visit import Visit
+
+_SHOWN = 50
+
+
+async def show_mails(visit: Visit) -> Context:
+    app = await read_app(visit)
+    asked = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    return {"app": app, **await visit.call("mail_outbox_list", app_id=app["id"], limit=_SHOWN, **asked)}
+
+
+async def show_mail(visit: Visit) -> Context:
+    app = await read_app(visit)
+    found = await visit.call("mail_outbox_get", app_id=app["id"], mail_id=visit.parts["mail"])
+    return {"app": app, "title": found["mail"]["subject"], "mail": found["mail"]}
+
+
+PAGES = (
+    Page("/apps/{app}/mails", "Mails", "mails.html", show_mails, tab="Mails", rank=70),
+    Page("/apps/{app}/mails/{mail}", "Mail", "mail.html", show_mail),
+)

@@ -1,0 +1,64 @@
+"""/console/usage: what models have cost, over time and by model."""
+
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from typing import Any
+
+from baobab.http.console.page import Context, Page
+from baobab.http.console.visit import Visit
+
+_SPANS = (7, 30, 90)
+_WIDTH, _HEIGHT, _MARGIN = 720, 180, 4
+
+
+async def show_usage(visit: Visit) -> Context:
+    """Shows one organisation's usage: the one that the query names, else the first; of one app, if it names one."""
+    own = await visit.list_organisations()
+    wanted = visit.query.get("of") or own[0]["id"]
+    days = int(visit.query["days"]) if visit.query.get("days") in {str(span) for span in _SPANS} else 30
+    today = visit.now.date()
+    first = today - timedelta(days=days - 1)
+    asked: dict[str, Any] = {"org_id": wanted, "startDate": first.isoformat(), "endDate": today.isoformat()}
+    if app_id := visit.query.get("app"):
+        asked["app_id"] = app_id
+    by_day = (await visit.call("billing_usage", by=["day"], **asked))["usage"]
+    by_model = (await visit.call("billing_usage", by=["model"], **asked))["usage"]
+    billing = await visit.call("billing_get", org_id=wanted)
+    apps = await visit.call("apps_list", org_id=wanted, limit=100)
+    return {
+        "organisations": own,
+        "of": wanted,
+        "days": days,
+        "spans": _SPANS,
+        "app_id": app_id or "",
+        "apps": apps["apps"],
+        "chart": draw_bars(first, days, by_day),
+        "models": sorted(by_model, key=lambda row: -row["cost_usd"]),
+        "billing": billing,
+        "total": sum(row["cost_usd"] for row in by_day if not row["byok"]),
+        "requests": sum(row["requests"] for row in by_day),
+    }
+
+
+def draw_bars(first: date, days: int, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The bars of a chart of costs: one for each day, in units of the drawing."""
+    costs = dict.fromkeys((first + timedelta(days=number) for number in range(days)), 0.0)
+    for row in rows:
+        if row["day"] in costs:
+            costs[row["day"]] += row["cost_usd"]
+    most = max(costs.values())
+    step = (_WIDTH - 2 * _MARGIN) / days
+    bars = [
+        {
+            "x": round(_MARGIN + number * step, 1),
+            "width": round(step * 0.8, 1),
+            "height": round((_HEIGHT - 2 * _MARGIN) * cost / most, 1) if most else 0,
+            "day": day,
+            "cost": cost,
+        }
+        for number, (day, cost) in enumerate(costs.items())
+    ]
+    return {"width": _WIDTH, "height": _HEIGHT, "bars": bars, "most": most}
+
+
+PAGES = (Page("/usage", "Usage", "usage.html", show_usage, menu="Usage", rank=20),)

@@ -1,0 +1,134 @@
+"""The pages of keys, of an app's store, usage, audit log and mails."""
+
+import re
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.http.console.test_console import HOSTILE, sign_in
+from tests.http.console.test_runs import Runner
+
+
+@pytest.fixture
+async def visitor(baobab: Baobab) -> Runner:
+    return Runner(baobab, await baobab.create_app(), await sign_in(baobab))
+
+
+async def test_a_key_is_made_and_shown_once_and_revoked(visitor: Runner) -> None:
+    page = await visitor.open("/console/keys")
+    (organisation,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
+    fields = {"name": "from the console", "of": organisation, "approval": "write", "toolsets": "kv, agents"}
+    made = await visitor.send("/console/keys/create", page, **fields)
+    assert made.status_code == 200
+    (key,) = re.findall(r">(bb_sk_\w+)</pre>", made.text)
+    listed = await visitor.open("/console/keys")
+    assert key not in listed.text
+    rows = [row for row in listed.text.split('<li class="row">') if "from the console" in row]
+    assert "asks before every change" in rows[0]
+    (path,) = re.findall(r'action="(/console/keys/[^"]+/revoke)"', rows[0])
+    asks = path.replace("/revoke", "/asks")
+    assert (await visitor.send(asks, listed, of=organisation, tool="kv_incr", ask="never")).status_code == 303
+    assert "<code>kv_incr</code>: never ask" in (await visitor.open("/console/keys")).text
+    assert (await visitor.send(asks, listed, of=organisation, tool="nothing", ask="never")).status_code == 404
+    assert (await visitor.send(path, listed, of=organisation)).status_code == 303
+    refused = await visitor.baobab.client.get("/apps", headers={"authorization": f"Bearer {key}"})
+    assert refused.status_code == 401
+
+
+async def test_a_key_for_one_app_is_made(visitor: Runner) -> None:
+    page = await visitor.open("/console/keys")
+    made = await visitor.send("/console/keys/create", page, name="of one app", app_id=visitor.app_id, read_only="yes")
+    assert made.status_code == 200
+    rows = [row for row in (await visitor.open("/console/keys")).text.split('<li class="row">') if "of one app" in row]
+    assert f"app:{visitor.app_id}" in rows[0]
+    assert "only reads" in rows[0]
+
+
+async def test_keys_are_found_by_prefix_and_a_value_is_made_changed_and_deleted(visitor: Runner) -> None:
+    kv = f"/console/apps/{visitor.app_id}/kv"
+    entry = f"{kv}/entry?key={quote('note:/a b', safe='')}"
+    page = await visitor.open(entry)
+    assert "There is no such key yet" in page.text
+    stored = await visitor.send(f"{kv}/entry/store", page, key="note:/a b", expected="null", value='{"n": 1.5}')
+    assert stored.headers["location"] == f"{entry}&saved=1"
+    page = await visitor.open(entry)
+    assert "&#34;n&#34;: 1.5" in page.text
+    expected = unescape(re.findall(r'name="expected" value="([^"]*)"', page.text)[0])
+    assert (await visitor.send(f"{kv}/entry/expire", page, key="note:/a b", ttl="60")).status_code == 303
+    changed = {"key": "note:/a b", "expected": expected, "value": '{"n": 2}'}
+    assert (await visitor.send(f"{kv}/entry/store", page, **changed)).status_code == 303
+    assert re.search(r"It expires in (59|60) seconds", (await visitor.open(entry)).text)
+    # Somebody else has changed it since this page was made.
+    late = await visitor.send(f"{kv}/entry/store", page, **changed)
+    assert (late.status_code, "Somebody has changed this value" in late.text) == (409, True)
+    assert f"entry?key={quote('note:/a b')}" in (await visitor.open(f"{kv}?prefix=note:")).text
+    assert "No key starts with" in (await visitor.open(f"{kv}?prefix=other")).text
+    assert (await visitor.send(f"{kv}/entry/delete", page, key="note:/a b")).headers["location"] == kv
+    assert "The store is empty" in (await visitor.open(kv)).text
+
+
+@pytest.mark.parametrize(("form", "fields"), [
+    ("store", {"value": "{", "expected": "null"}), ("store", {"value": "1", "expected": "}"}),
+    ("expire", {"ttl": "soon"}), ("expire", {"ttl": "-1"}), ("store", {"key": "_own", "value": "1"}),
+    ("delete", {"key": ""})])  # fmt: skip
+async def test_what_is_no_value_or_key_is_refused(visitor: Runner, form: str, fields: dict[str, str]) -> None:
+    kv = f"/console/apps/{visitor.app_id}/kv"
+    page = await visitor.open(f"{kv}/entry?key=a")
+    assert (await visitor.send(f"{kv}/entry/{form}", page, **{"key": "a", **fields})).status_code == 400
+
+
+async def test_a_hostile_value_is_inert_in_the_form_of_it(visitor: Runner) -> None:
+    path = f"/v1/{visitor.app_id}/kv/hostile"
+    await visitor.baobab.client.put(path, json={"value": HOSTILE}, headers=visitor.baobab.owner)
+    page = await visitor.open(f"/console/apps/{visitor.app_id}/kv/entry?key=hostile")
+    assert "<script>alert" not in page.text
+    assert not set(page.text) & {"\u202e", "\u200b", "\x1b"}
+
+
+async def test_usage_is_shown_of_all_apps_or_of_one(visitor: Runner) -> None:
+    for query, bars in {"": 30, "?days=7": 7, "?days=1000": 30, f"?days=90&app={visitor.app_id}": 90}.items():
+        page = await visitor.open(f"/console/usage{query}")
+        assert page.text.count("<rect") == bars
+    assert "Nobody has called a model" in page.text
+
+
+async def test_the_audit_log_is_filtered_and_paged(visitor: Runner) -> None:
+    for mode in ("public", "authenticated") * 30:
+        path = f"/v1/{visitor.app_id}/config/access-mode"
+        await visitor.baobab.client.patch(path, json={"access_mode": mode}, headers=visitor.baobab.owner)
+    log = f"/console/apps/{visitor.app_id}/audit-log"
+    page = await visitor.open(f"{log}?event_type=app.config.access_mode")
+    assert page.text.count('<li class="row">') == 50
+    (older,) = re.findall(r'href="([^"]+)">Older<', page.text)
+    assert (await visitor.open(unescape(older))).text.count('<li class="row">') == 10
+    assert "Nothing is like that" in (await visitor.open(f"{log}?category=ai&from=2026-01-01")).text
+    assert (await visitor.baobab.client.get(f"{log}?from=never", headers=visitor.browser)).status_code == 400
+
+
+async def test_a_mail_to_a_user_is_read_with_its_code(visitor: Runner) -> None:
+    mails = f"/console/apps/{visitor.app_id}/mails"
+    assert "No mail yet" in (await visitor.open(mails)).text
+    given = {"email": "ada@example.com", "password": "correct Horse 7!"}
+    signed = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/signup", json=given)
+    assert signed.is_success, signed.text
+    page = await visitor.open(mails)
+    (path,) = re.findall(rf'href="({mails}/[^"]+)"', page.text)
+    assert re.search(r"\d{6}", (await visitor.open(path)).text)
+
+
+async def test_every_page_of_an_app_is_closed_to_strangers(visitor: Runner) -> None:
+    baobab = visitor.baobab
+    given = {"email": "eve@example.com", "password": "correct Horse 7!"}
+    await baobab.client.post("/platform/signup", json={**given, "name": "Eve"})
+    token = (await baobab.client.post("/platform/login", json=given)).json()["token"]
+    headers = {"authorization": f"Bearer {token}"}
+    key = (await baobab.client.post("/api-keys", json={"name": "hers"}, headers=headers)).json()["key"]
+    hers = Runner(baobab, visitor.app_id, await sign_in(baobab, key))
+    app = f"/console/apps/{visitor.app_id}"
+    for path in (f"{app}/kv", f"{app}/kv/entry?key=a", f"{app}/audit-log", f"{app}/mails"):
+        assert (await baobab.client.get(path, headers=hers.browser)).status_code in (403, 404), path
+    page = await hers.open("/console")
+    stored = await hers.send(f"{app}/kv/entry/store", page, key="a", expected="null", value="1")
+    assert stored.status_code in (403, 404)
