@@ -1,11 +1,26 @@
-"""What all pages of one app begin with: they extend `app.html`, which shows the app and the tabs of its pages."""
+"""What pages of one app have in common: they extend `app.html`, which shows the app and the tabs of its pages."""
 
+import json
 from typing import Any
 
 from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
 
 
 async def read_app(visit: Visit) -> dict[str, Any]:
     """The settings of the app that the path names. Raises what refuses a stranger."""
     found: dict[str, Any] = await visit.call("config_get", app_id=visit.parts["app"])
     return found
+
+
+def parse_object(text: str, name: str) -> dict[str, Any] | None:
+    """The JSON object that somebody typed into a field; None for an empty one. Raises BadRequest."""
+    if not text.strip():
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise BadRequest(f"The {name} is not JSON.") from exc
+    if not isinstance(value, dict):
+        raise BadRequest(f"The {name} must be a JSON object.")
+    return value

@@ -1,9 +1,11 @@
 """/console/apps/{app}/agents: the agents of an app, and one of them with its graph."""
 
-from baobab.http.console.app_page import read_app
+from uuid import uuid4
+
+from baobab.http.console.app_page import parse_object, read_app
 from baobab.http.console.graph_drawing import draw_graph
-from baobab.http.console.page import Context, Page
-from baobab.http.console.pages.runs import describe_run
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.pages.runs import PATH, describe_run
 from baobab.http.console.visit import Visit
 from baobab.tools.core.escaping import escape_json
 
@@ -27,10 +29,21 @@ async def show_agent(visit: Visit) -> Context:
         "drawing": draw_graph(agent["graph_spec"]),
         "graph_text": escape_json(agent["graph_spec"], indent=2),
         "runs": [describe_run(run) for run in lately["runs"]],
+        "once": uuid4().hex,
     }
+
+
+async def start(visit: Visit) -> str:
+    """Starts a run and leads to its page. The key makes one run of a form that is sent twice."""
+    app_id, name = visit.parts["app"], visit.parts["agent"]
+    run_input = parse_object(visit.form.get("input", ""), "input") or {}
+    once = visit.form.get("once", "")[:64] or uuid4().hex
+    started = await visit.call("agents_run", app_id=app_id, name=name, input=run_input, idempotency_key=once)
+    return PATH.format(app=app_id, agent=name, run=started["run_id"])
 
 
 PAGES = (
     Page("/apps/{app}/agents", "Agents", "agents.html", show_agents, tab="Agents", rank=20),
     Page("/apps/{app}/agents/{agent}", "Agent", "agent.html", show_agent),
 )
+FORMS = (Form("/apps/{app}/agents/{agent}/run", start),)

@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import Any
 from uuid import uuid4
 
-from baobab.http.console.app_page import read_app
+from baobab.http.console.app_page import parse_object, read_app
 from baobab.http.console.compare import compare_texts
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.runs import PATH, read_events, read_run
@@ -45,25 +45,13 @@ async def fork(visit: Visit) -> str:
         if not step.isdecimal():
             raise BadRequest("The step is a number.")
         given["step"] = int(step)
-    changed = _parse_object(visit.form.get("input", ""), "input")
+    changed = parse_object(visit.form.get("input", ""), "input")
     if changed is not None and changed != run["input"]:
         given["input"] = changed
-    if state := _parse_object(visit.form.get("state", ""), "state"):
+    if state := parse_object(visit.form.get("state", ""), "state"):
         given["state"] = state
     started = await visit.call("agents_runs_fork", app_id=run["app_id"], name=run["agent"], id=run["id"], **given)
     return PATH.format(app=run["app_id"], agent=run["agent"], run=started["run_id"])
-
-
-def _parse_object(text: str, name: str) -> dict[str, Any] | None:
-    if not text.strip():
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError as exc:
-        raise BadRequest(f"The {name} is not JSON.") from exc
-    if not isinstance(value, dict):
-        raise BadRequest(f"The {name} must be a JSON object.")
-    return value
 
 
 async def show_comparison(visit: Visit) -> Context:

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from baobab.http.console.app_page import read_app
 from baobab.http.console.graph_drawing import draw_graph
 from baobab.http.console.page import Context, Feed, Page
-from baobab.http.console.rendering import say_duration
+from baobab.http.console.rendering import say_duration, say_milliseconds
 from baobab.http.console.run_view import ENDED, REMEDIES, STATUSES, build_timeline, find_states
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import RouteNotFound
@@ -44,8 +44,9 @@ def describe_run(run: Mapping[str, Any]) -> dict[str, Any]:
     """A run with how long it took, or takes so far, in words."""
     took = None
     if run["started_at"] is not None and run["finished_at"] is not None:
-        seconds = (run["finished_at"] - run["started_at"]).total_seconds()
-        took = f"{seconds:.1f} s" if seconds < 60 else say_duration(seconds)
+        # The clocks of two servers may disagree a little.
+        seconds = max(0.0, (run["finished_at"] - run["started_at"]).total_seconds())
+        took = say_milliseconds(seconds * 1000) if seconds < 3600 else say_duration(seconds)
     return {**run, "took": took, "has_ended": run["status"] in ENDED}
 
 

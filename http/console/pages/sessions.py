@@ -16,7 +16,7 @@ Sign in with a password to see all of the account.</p>{% endif %}
 {{ parts.moment(row.last_seen_at) }}, ends {{ parts.moment(row.expires_at) }}</p>
 <p>{{ parts.quoted(row.user_agent or "no user agent") }}</p></div>
 <form method="post" action="{{ root }}/sessions/{{ row.id }}/revoke">{{ parts.csrf(session) }}
-<button class="danger">End</button></form></li>
+<button class="caution">End</button></form></li>
 {% endfor %}
 </ul>
 {% endblock %}

@@ -118,6 +118,30 @@ async def test_a_long_value_is_cut_and_a_page_of_its_own_has_all_of_it(runner: R
     assert (await runner.baobab.client.get(f"{path}/events/999", headers=runner.browser)).status_code == 404
 
 
+async def test_a_long_timeline_is_read_in_parts(runner: Runner) -> None:
+    each = _call_tool("kv_exists", "had", {"key": "{{ item }}"}) | {"type": "map", "over": "{{ input.keys }}"}
+    graph = {"spec_version": 1, "entry": "each", "nodes": {"each": each, "done": {"type": "end"}}}
+    graph |= {"edges": [{"from": "each", "to": "done"}], "tools": {"builtin": ["kv_exists"]}}
+    await runner.create_agent("counter", graph | {"limits": {"max_tool_calls": 500}})
+    path = f"/v1/{runner.app_id}/agents/counter/runs"
+    body = {"input": {"keys": [f"key-{number}" for number in range(400)]}}
+    started = await runner.baobab.client.post(path, json=body, headers=runner.baobab.owner)
+    await run_due_jobs(runner.baobab.application)
+    page = await runner.open(f"/console/apps/{runner.app_id}/runs/counter/{started.json()['run_id']}")
+    shown: list[str] = []
+    parts = 0
+    while True:
+        parts += 1
+        shown += re.findall(r"&#34;(key-\d+)&#34;", page.text.partition('aria-labelledby="timeline"')[2].partition(
+            'id="input"')[0])  # fmt: skip
+        earlier = re.search(r'href="([^"]+\?before=\d+)">', page.text)
+        if earlier is None:
+            break
+        page = await runner.open(earlier[1])
+    assert parts == 3
+    assert set(shown) == {f"key-{number}" for number in range(400)}
+
+
 async def test_a_run_that_failed_says_why_and_what_to_do(runner: Runner) -> None:
     await runner.create_agent("stuck", build_graph() | {"edges": [
         {"from": "first", "to": "read", "when": {"==": [1, 2]}}, {"from": "read", "to": "done"}]})  # fmt: skip
@@ -217,6 +241,14 @@ async def test_an_agent_is_shown_with_its_graph_and_its_last_runs(runner: Runner
     page = await runner.open(f"{agents}/keeper")
     assert page.text.count('class="node idle"') == 3
     assert path in page.text
+    (once,) = re.findall(r'name="once" value="(\w+)"', page.text)
+    fields = {"once": once, "input": '{"key": "a"}'}
+    started = await runner.send(f"{agents}/keeper/run", page, **fields)
+    await run_due_jobs(runner.baobab.application)
+    assert "completed" in (await runner.open(started.headers["location"])).text
+    again = await runner.send(f"{agents}/keeper/run", page, **fields)
+    assert again.headers["location"] == started.headers["location"]
+    assert (await runner.send(f"{agents}/keeper/run", page, input="[1]")).status_code == 400
 
 
 async def test_whoever_has_no_right_to_an_app_sees_nothing_of_it(runner: Runner) -> None:
