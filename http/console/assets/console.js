@@ -8,7 +8,10 @@ let again = false;
 
 /** Whether the person is writing something, which a fresh page would take away. */
 function isWriting() {
-	return [...main().querySelectorAll("input:not([type=hidden]), textarea")].some((field) => field.value !== field.defaultValue);
+	return [...main().querySelectorAll("input:not([type=hidden]), textarea, select")].some((field) => {
+		if (field.matches("select")) return field.selectedIndex !== Math.max([...field.options].findIndex((option) => option.defaultSelected), 0);
+		return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+	});
 }
 
 /** Asks for the page again and puts its content in place of the present one; the focus stays where it was. */

@@ -124,8 +124,14 @@ async def show_event(visit: Visit) -> Context:
     if not seq.isdecimal() or not 0 < int(seq) <= found["run"]["last_seq"]:
         raise RouteNotFound
     (event,) = await read_events(visit, found["run"], int(seq) - 1, 1)
-    text = escape_json({name: value for name, value in event["payload"].items() if name != "payload"}, indent=2)
+    text = escape_json(_leave_out_token(event)["payload"], indent=2)
     return {"app": app, "title": event["type"], "event": event, "text": text, "path": PATH.format(**visit.parts)}
+
+
+def _leave_out_token(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event without the token that decides, which no file and no screen needs, and what `payload` repeats."""
+    payload = {name: value for name, value in event["payload"].items() if name not in ("payload", "approval_token")}
+    return {**event, "payload": payload}
 
 
 async def open_live(visit: Visit) -> Stream:
@@ -147,7 +153,7 @@ async def open_download(visit: Visit) -> Stream:
         since, comma = 0, b"\n"
         while events := await read_events(visit, found["run"], since):
             for event in events:
-                yield comma + to_json(event)
+                yield comma + to_json(_leave_out_token(event))
                 comma = b",\n"
             since = events[-1]["seq"]
             if len(events) < _READ:

@@ -134,6 +134,11 @@ async def test_a_call_is_denied_on_a_phone_without_script(office: Office) -> Non
         await person.page.get_by_label("Reason, told to whoever asked").fill("Not today.")
         await person.page.get_by_role("button", name="Deny").click()
         await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
+        await person.page.get_by_role("button", name="Account").click()
+        await expect(person.page.get_by_role("link", name="Connect a client")).to_be_visible()
+        await person.photograph("account-phone")
+        await person.page.get_by_role("button", name="Sign out").click()
+        await person.page.wait_for_url("**/console/sign-in")
     approval_id = refused["error"]["details"]["approval_id"]
     assert (await office.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["reason"] == "Not today."
 
@@ -278,6 +283,9 @@ async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str,
             await person.check_accessibility()
             assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), path
         await person.page.goto("/console")
+        await person.page.locator("[popovertarget=account]").click()
+        await person.check_accessibility()
+        await person.page.keyboard.press("Escape")
         await person.page.get_by_role("button", name="Deny all 2 of").filter(has_text="Claude").click()
         await person.page.wait_for_url("**/console")
         for found in proposed:

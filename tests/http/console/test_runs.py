@@ -202,6 +202,9 @@ async def test_a_run_is_downloaded_with_its_graph_and_all_its_events(runner: Run
     assert found["run"]["status"] == "completed"
     assert found["graph_spec"]["entry"] == "first"
     assert [event["seq"] for event in found["events"]] == list(range(1, found["run"]["last_seq"] + 1))
+    waiting = await runner.open(f"{await runner.run('asker')}/run.json")
+    assert "run_paused" in waiting.text
+    assert "approval_token" not in waiting.text
 
 
 async def test_the_events_of_a_run_are_followed_to_its_end_by_whoever_is_signed_in(runner: Runner) -> None:
