@@ -119,12 +119,12 @@ async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_wi
 def test_a_page_of_the_console_takes_one_new_file(server: ServerProcess) -> None:
     with httpx.Client(base_url=server.address, follow_redirects=True, headers={"origin": server.address}) as browser:
         inbox = browser.post("/console/sign-in", data={"key": server.key})
-        assert '<a href="/console/usage">Usage</a>' in inbox.text
-        assert "Nobody has called a model" in browser.get("/console/usage").text
+        assert '<a href="/console/cost">Cost</a>' in inbox.text
+        assert "No key has called a model" in browser.get("/console/cost").text
         called = {"model": "baobab/echo", "messages": [{"role": "user", "content": "Hello!"}]}
         owner = {"Authorization": f"Bearer {server.key}"}
         browser.post("/v1/chat/completions", json=called, headers=owner).raise_for_status()
-        assert "baobab/echo: 1 requests" in browser.get("/console/usage").text
+        assert "baobab/echo: 1 requests" in browser.get("/console/cost").text
 
 
 def test_the_code_of_the_page_passes_the_linter(copied_package: Path) -> None:

@@ -26,10 +26,13 @@ async def show_approval(visit: Visit) -> Context:
     waits = approval["status"] == "pending"
     of_one = not (isinstance(approval["approvers"], dict) and "persons" in approval["approvers"])
     editable = waits and found["may_decide"] and approval["run_id"] is not None and of_one
+    fields = _build_fields(found) if is_question else None
+    # A form says all that its schema says.
+    shown = {name: value for name, value in (found["arguments"] or {}).items() if not fields or name != "answer_schema"}
     return {
         **found,
         "title": approval["title"],
-        "arguments_shown": _list_arguments(found["arguments"] or {}),
+        "arguments_shown": _list_arguments(shown),
         "is_question": is_question,
         "waits": waits,
         "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
@@ -40,7 +43,7 @@ async def show_approval(visit: Visit) -> Context:
         # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
         "asks_of_key": waits and found["may_decide"] and _find_key(approval) is not None and not is_question,
         "was_decided": "decided" in visit.query,
-        "fields": _build_fields(found) if is_question else None,
+        "fields": fields,
         "so_far": await _read_run(visit, approval),
     }
 
