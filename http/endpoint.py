@@ -11,7 +11,7 @@ from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
-from baobab.http.request import LARGE, LargeBodyParser, Request, read_form, read_object, stream_body
+from baobab.http.request import LARGE, LargeBodyParser, Request, read_form, read_json, stream_body
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decode_parameter
 from baobab.tools.core.auth.callers import Anonymous, Caller
@@ -40,6 +40,7 @@ class Endpoint:
         "_query",
         "_registry",
         "_rest",
+        "_simulates",
         "_streams",
         "_takes_body",
         "_text",
@@ -62,6 +63,8 @@ class Endpoint:
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
         self._from_headers = [(name, header.encode()) for name, header in tool.rest.from_headers.items()]
+        # The tool itself shows what a user would see; the caller stays whoever they are.
+        self._simulates = "x-platform-as-user" in tool.rest.from_headers.values()
         self._media = tool.rest.media_type.encode()
         self._text = not tool.rest.media_type.startswith("application/json")
 
@@ -75,6 +78,8 @@ class Endpoint:
             arguments[self._rest.raw_body] = stream_body(receive, request)
         elif self._takes_body:
             body = await self._read_body(request, receive, caller, arguments, context)
+            if self._rest.whole_body is not None:
+                body = {self._rest.whole_body: body}
             if self._rest.form:
                 body = {name: value for name, value in body.items() if name in self._rest.body_parameters}
             if not self._elsewhere.isdisjoint(body):
@@ -107,8 +112,8 @@ class Endpoint:
 
     async def _read_body(
         self, request: Request, receive: Any, caller: Caller, arguments: Mapping[str, Any], context: RequestContext
-    ) -> dict[str, Any]:
-        """Returns the JSON object of the body. A large body is read only after the caller has been admitted, and if
+    ) -> Any:
+        """Returns the JSON of the body, an object unless the tool takes the whole body as one argument. A large body is read only after the caller has been admitted, and if
         there is room for it.
 
         arguments: the arguments from the path, the query string and the headers.
@@ -120,11 +125,14 @@ class Endpoint:
         # Without a content-length, the body may be as large as is allowed.
         size = self._rest.max_body if request.content_length < 0 else request.content_length
         if size <= FREE:
-            return await read_object(receive, request, largest, self._parser)
+            return await self._read(receive, request, largest)
         await self._registry.admit(self.tool, arguments, caller, context)
         owner = network(request.ip) if anonymous else caller.actor_id or ""
         with BODIES.hold(owner, min(size, largest), anonymous=anonymous):
-            return await read_object(receive, request, largest, self._parser)
+            return await self._read(receive, request, largest)
+
+    async def _read(self, receive: Any, request: Request, largest: int) -> Any:
+        return await read_json(receive, request, largest, self._parser, any_value=self._rest.whole_body is not None)
 
     @asynccontextmanager
     async def open_stream(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:
@@ -174,7 +182,8 @@ class Endpoint:
     def _read_query(self, text: bytes) -> dict[str, Any]:
         if self._query is None:
             self._query = query.build_readers(self.tool)
-        return query.read_query(text, self._query, ignores_unknown=self._rest.form)
+        rest = self._rest
+        return query.read_query(text, self._query, ignores_unknown=rest.form, further=rest.further_query)
 
     async def _authenticate(self, request: Request) -> Caller:
         if not self.tool.access.credential:
@@ -183,7 +192,7 @@ class Endpoint:
             request.authorization,
             anon_key=request.anon_key,
             organisation=request.organisation,
-            as_user=request.as_user,
+            as_user=None if self._simulates else request.as_user,
         )
 
     def _build_misplaced_error(self) -> UnknownField:

@@ -88,6 +88,9 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     }
     parameters = [_build_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
     parameters += [_build_parameter(n, "query", properties[n], required=n in required) for n in rest.query_parameters]
+    if rest.further_query is not None:
+        further = _build_parameter(rest.further_query, "query", properties[rest.further_query], required=False)
+        parameters.append({**further, "style": "form", "explode": True})
     parameters += [
         {**_build_parameter(n, "header", properties[n], required=False), "name": h}
         for n, h in rest.from_headers.items()
@@ -120,6 +123,11 @@ def _build_parameter(name: str, place: str, schema: Schema, *, required: bool) -
 
 
 def _build_body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
+    if rest.whole_body is not None:
+        whole: Schema = {"schema": tool.input_schema["properties"][rest.whole_body]}
+        if rest.whole_body in tool.examples:
+            whole["example"] = tool.examples[rest.whole_body]
+        return {"required": rest.whole_body in required, "content": {"application/json": whole}}
     schema: Schema = {
         "type": "object",
         "properties": {name: tool.input_schema["properties"][name] for name in rest.body_parameters},

@@ -24,8 +24,13 @@ def build_readers(tool: Tool) -> Mapping[str, Reader]:
     return {name: _build_reader(properties[name]) for name in (tool.rest.query_parameters if tool.rest else ())}
 
 
-def read_query(query: bytes, known: Mapping[str, Reader], *, ignores_unknown: bool = False) -> dict[str, Any]:
-    """Returns the arguments of a query string. Raises BadRequest, and UnknownField unless unknown ones are ignored."""
+def read_query(
+    query: bytes, known: Mapping[str, Reader], *, ignores_unknown: bool = False, further: str | None = None
+) -> dict[str, Any]:
+    """Returns the arguments of a query string. Raises BadRequest, and UnknownField unless unknown ones are ignored.
+
+    further: the argument that gets the unknown ones, by name: one text for each, or a list of them.
+    """
     values: dict[str, Any] = {}
     if not query:
         return values
@@ -39,6 +44,9 @@ def read_query(query: bytes, known: Mapping[str, Reader], *, ignores_unknown: bo
         name = _decode_text(raw_name)
         reader = known.get(name)
         if reader is None:
+            if further is not None:
+                _add_text(values.setdefault(further, {}), name, _decode_text(raw_value))
+                continue
             if ignores_unknown:
                 continue
             names = ", ".join(f"`{one}`" for one in known) or "none"
@@ -50,6 +58,16 @@ def read_query(query: bytes, known: Mapping[str, Reader], *, ignores_unknown: bo
             raise BadRequest(f"`{name}` is in the query string twice.", remediation="Give each parameter once.")
         values[name] = reader(_decode_text(raw_value))
     return values
+
+
+def _add_text(texts: dict[str, Any], name: str, text: str) -> None:
+    before = texts.get(name)
+    if before is None:
+        texts[name] = text
+    elif isinstance(before, list):
+        before.append(text)
+    else:
+        texts[name] = [before, text]
 
 
 def _decode_text(raw: bytes) -> str:

@@ -124,16 +124,16 @@ class LargeBodyParser:
         self._queue = FairThreadPool("large-bodies")
         self._next = 0.0
 
-    async def parse(self, raw: bytes) -> dict[str, Any]:
-        return await self._queue.run_work(partial(self._parse, raw))
+    async def parse(self, raw: bytes, *, any_value: bool) -> Any:
+        return await self._queue.run_work(partial(self._parse, raw, any_value=any_value))
 
-    def _parse(self, raw: bytes) -> dict[str, Any]:
+    def _parse(self, raw: bytes, *, any_value: bool) -> Any:
         started = time.monotonic()
         if started < self._next:
             time.sleep(self._next - started)
             started = time.monotonic()
         try:
-            return parse_object(raw)
+            return parse_json(raw) if any_value else parse_object(raw)
         finally:
             ended = time.monotonic()
             self._next = ended + (ended - started)
@@ -157,14 +157,18 @@ async def _iterate_body(receive: Any) -> AsyncIterator[bytes]:
             yield chunk
 
 
-async def read_object(receive: Any, request: Request, max_bytes: int, parser: LargeBodyParser) -> dict[str, Any]:
-    """Reads the JSON object of a body; an empty body is an empty object. Raises BodyTooLarge, MalformedBody,
-    ClientGone.
+async def read_json(
+    receive: Any, request: Request, max_bytes: int, parser: LargeBodyParser, *, any_value: bool = False
+) -> Any:
+    """Reads the JSON object of a body, or any JSON; an empty body is an empty object. Raises BodyTooLarge,
+    MalformedBody, ClientGone.
     """
     raw = await _read_raw(receive, request, max_bytes)
+    if not raw:
+        return {}
     if len(raw) > LARGE:
-        return await parser.parse(raw)
-    return parse_object(raw) if raw else {}
+        return await parser.parse(raw, any_value=any_value)
+    return parse_json(raw) if any_value else parse_object(raw)
 
 
 async def read_form(receive: Any, request: Request, max_bytes: int) -> dict[str, Any]:
@@ -199,13 +203,17 @@ async def _read_raw(receive: Any, request: Request, max_bytes: int) -> bytes:
     return bytes(raw)
 
 
-def parse_object(raw: bytes) -> dict[str, Any]:
+def parse_json(raw: bytes) -> Any:
     try:
         # Parsers differ on repeated fields: here the last one wins, as in JavaScript.
-        value = from_json(raw, allow_inf_nan=False)
+        return from_json(raw, allow_inf_nan=False)
     except ValueError as exc:
         # The parser's message names the position and never repeats the input.
         raise MalformedBody(f"The body is not valid JSON: {exc}.") from exc
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    value = parse_json(raw)
     if not isinstance(value, dict):
         raise MalformedBody(f"The body must be a JSON object, not {_json_type(value)}.")
     return value

@@ -63,6 +63,10 @@ class DatabaseConnection(Protocol):
         ...
 
 
+class StatementTimeout(DatabaseUnavailable):
+    """A statement took longer than it may, and was stopped."""
+
+
 INSTALLATION = "*"
 """The lock of what belongs to no tenant: the schema, the first account, a transfer."""
 
@@ -316,8 +320,16 @@ class ErrorTranslator:
             if getattr(cause, "sqlite_errorname", "").startswith(_DAMAGE):
                 self._database.damage = reason
                 raise DatabaseDamaged(type(cause).__name__, reason) from error
+            if _is_timeout(cause):
+                raise StatementTimeout(type(cause).__name__, reason) from error
             # The lower byte of a code of SQLite is the primary error.
             busy = getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
             raise (DatabaseBusy if busy else DatabaseUnavailable)(type(cause).__name__, reason) from error
         if isinstance(error, NoConnectionFree):
             raise DatabaseUnavailable("no connection is free") from error
+
+
+def _is_timeout(cause: Any) -> bool:
+    """Whether the database stopped a statement: Postgres after its `statement_timeout`, SQLite at our deadline."""
+    interrupted = getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_INTERRUPT
+    return interrupted or getattr(cause, "sqlstate", None) == "57014"

@@ -39,9 +39,11 @@ class SqliteDatabase(Database):
     and checkpoints of interpreters whose SQLite is older than 3.51.3 (docs/decisions/0003-sqlite-turns.md).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, statement_seconds: float | None = None) -> None:
+        """statement_seconds: how long a read may take; None where only our own code says what is read."""
         super().__init__()
         self.path = path
+        self._statement_seconds = statement_seconds
         self._lock_file: int | None = None
         self._seen_bell: int | None = None
         self._write_lock = asyncio.Lock()
@@ -141,7 +143,19 @@ class SqliteDatabase(Database):
         """Does nothing: the transaction excludes all others."""
 
     async def run_statements(self, connection: SqliteConnection, work: Callable[[Statements], T]) -> T:
-        return work(connection.statements)
+        return await connection.run_statements(work)
+
+    async def alter(self, work: Callable[[Statements], T]) -> T:
+        """As a durable `transact`, for what changes tables: references between rows are checked at its end only, so
+        that a table can be made anew. Raises IntegrityError if a row refers to one that is not there.
+        """
+
+        async def run() -> T:
+            with ErrorTranslator(self):
+                async with self._lock_writer() as connection:
+                    return await connection.alter_in_thread(work)
+
+        return await run_to_completion(run())
 
     async def _transact_in_thread(self, work: Callable[[Statements], T], durable: bool) -> T:
         with ErrorTranslator(self):
@@ -198,13 +212,13 @@ class SqliteDatabase(Database):
             self._readers.release()
 
     async def _open_writer(self) -> None:
-        self._writer = await SqliteConnection.open(self.path, self._prepare)
+        self._writer = await SqliteConnection.open(self.path, self._prepare, self._statement_seconds)
 
     async def _open_reader(self) -> SqliteConnection:
         opened: list[SqliteConnection] = []
 
         async def open_one() -> None:
-            opened.append(await SqliteConnection.open(self.path, self._prepare))
+            opened.append(await SqliteConnection.open(self.path, self._prepare, self._statement_seconds))
 
         try:
             await run_to_completion(open_one())

@@ -7,6 +7,7 @@ commits, too, because they wait for the disk.
 
 import asyncio
 import sqlite3
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -125,9 +126,11 @@ class _Thread(aiosqlite.Connection):
 class SqliteConnection:
     """A connection, used by one caller at a time."""
 
-    def __init__(self, thread: _Thread) -> None:
+    def __init__(self, thread: _Thread, statement_seconds: float | None) -> None:
         """Use `open`."""
         self._thread = thread
+        self._statement_seconds = statement_seconds
+        self._deadline: float | None = None
         self._raw: _Connection = thread.connection
         # The engine asks for the connection that it is to use.
         token = _opened.set(self._raw)
@@ -143,8 +146,12 @@ class SqliteConnection:
         self._raw.set_progress_handler(self._must_stop, _BUDGET)
 
     @classmethod
-    async def open(cls, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> "SqliteConnection":
-        """prepare: called in the thread with the new connection, before anything is read."""
+    async def open(
+        cls, path: Path, prepare: Callable[[sqlite3.Connection], None], statement_seconds: float | None = None
+    ) -> "SqliteConnection":
+        """prepare: called in the thread with the new connection, before anything is read. statement_seconds: how long
+        one that reads or writes may take in the thread, if not as long as it needs.
+        """
 
         def connect() -> sqlite3.Connection:
             raw = sqlite3.connect(path, check_same_thread=False, timeout=0, isolation_level=None, factory=_Connection)
@@ -163,7 +170,7 @@ class SqliteConnection:
         except BaseException:
             await thread.wait_until_stopped()
             raise
-        return cls(thread)
+        return cls(thread, statement_seconds)
 
     @property
     def dialect(self) -> Dialect:
@@ -182,6 +189,10 @@ class SqliteConnection:
 
     async def exec_driver_sql(self, statement: str) -> CursorResult[*tuple[Any, ...]]:
         return await self._call(partial(self._sync.exec_driver_sql, statement), stops=self._is_reading)
+
+    async def run_statements(self, work: Callable[[Statements], T]) -> T:
+        """Calls a function that runs statements as text. A transaction that only reads may call it twice."""
+        return await self._call(partial(work, self.statements), stops=self._is_reading)
 
     async def run_sync(self, work: Callable[[Connection], T]) -> T:
         """Calls a function that runs several statements. A transaction that only reads may call it twice."""
@@ -221,6 +232,24 @@ class SqliteConnection:
     async def transact_in_thread(self, work: Callable[[Statements], T], *, durable: bool) -> T:
         return await self._run_in_thread(partial(self.transact, work, durable=durable, checkpoint=True))
 
+    async def alter_in_thread(self, work: Callable[[Statements], T]) -> T:
+        def alter(statements: Statements) -> T:
+            result = work(statements)
+            broken = statements.rows("PRAGMA foreign_key_check")
+            if broken:
+                raise sqlite3.IntegrityError(f"FOREIGN KEY constraint failed: {broken[0][0]} -> {broken[0][2]}")
+            return result
+
+        def run() -> T:
+            # Within a transaction it could not be set; with it, dropping a table would delete what refers to its rows.
+            self._raw.execute("PRAGMA foreign_keys=OFF")
+            try:
+                return self.transact(alter, durable=True, checkpoint=True)
+            finally:
+                self._raw.execute("PRAGMA foreign_keys=ON")
+
+        return await self._run_in_thread(run)
+
     def transact(self, work: Callable[[Statements], T], *, durable: bool, checkpoint: bool) -> T:
         """Commits and returns the function's result, or rolls back and raises what it raised.
 
@@ -254,7 +283,7 @@ class SqliteConnection:
 
     def _must_stop(self) -> bool:
         """Called by SQLite when a statement has used up its budget, and at each further one in the thread."""
-        return self._interrupts
+        return self._interrupts or (self._deadline is not None and time.monotonic() > self._deadline)
 
     async def _call(self, work: Callable[[], T], *, stops: bool, in_thread: bool = False) -> T:
         if not (self.in_thread or in_thread):
@@ -274,9 +303,12 @@ class SqliteConnection:
 
         def run() -> T:
             self._raw.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
+            if self._statement_seconds is not None:
+                self._deadline = time.monotonic() + self._statement_seconds
             try:
                 return work()
             finally:
+                self._deadline = None
                 self._raw.execute("PRAGMA busy_timeout=0")
 
         return await run_to_completion(self._thread.run(run))

@@ -6,7 +6,7 @@ SQLAlchemy needs several times as long to build and compile a short statement as
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import lru_cache
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -50,7 +50,7 @@ class SqliteStatements:
         sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _translate_placeholders(text: str) -> str:
     return text.replace("IN ?", "= ANY(?)").replace("?", "%s")
 
@@ -61,7 +61,7 @@ def _bind_values(text: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
     return _expand_lists(text, lists), _encode_values(values)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _expand_lists(text: str, lists: tuple[int, ...]) -> str:
     """Adds a placeholder for each value of the lists, and removes the row lock: a writer has the whole file."""
     for placeholders in lists:

@@ -26,6 +26,7 @@ DOMAINS = (
     "files",
     "repo",
     "users",
+    "data",
 )
 """In the order in which catalogues show them."""
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from baobab.settings import Settings
 from baobab.storage.clock import Clock
+from baobab.storage.data.stores import data_store_at
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.identity import Identity, StoreLost
@@ -78,7 +79,9 @@ class RegionStores:
             if isinstance(kv, ValkeyEngine):
                 await kv.warn_of_loss()
             objects = store_at(place.objects_url, self._settings.data / "objects" / name)
-            stores = Stores(database, kv, objects)
+            data = data_store_at(database, self._settings.data / "tables" / name)
+            stack.push_async_callback(data.close)
+            stores = Stores(database, kv, objects, data)
             await self._require_own_stores(name, stores)
             self._databases[place.database_url] = database
             self._opened_stack.push_async_callback(stack.pop_all().aclose)

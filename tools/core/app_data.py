@@ -127,14 +127,14 @@ class _UnitDatabase:
     """A database whose transactions are all one unit, which is open and stays so."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit = unit
+        self.unit = unit
         self.dialect = unit.database.dialect
 
     @asynccontextmanager
     async def writing(self, *, lock: str | None, bulk: bool = False) -> AsyncIterator[Unit]:
         """The unit holds the lock already."""
         del lock, bulk
-        yield self._unit
+        yield self.unit
 
 
 async def copy_objects(source: ObjectStore, dest: ObjectStore, app_id: str) -> None:

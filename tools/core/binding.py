@@ -37,6 +37,10 @@ class RestBinding:
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     raw_body: str | None = None
     """The parameter that gets the body as its bytes arrive, a `Body` (tools/core/stream.py)."""
+    whole_body: str | None = None
+    """The parameter that is the body, instead of a field of it."""
+    further_query: str | None = None
+    """The parameter that gets all parameters of the query string that are not known, by name."""
     also: tuple[str, ...] = ()
     """Further paths of the same parameters, which no document names: some clients write a part of a path themselves."""
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from baobab.storage.data.store import DataStore
 from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine
 from baobab.storage.objects.store import ObjectStore
@@ -14,6 +15,7 @@ class Stores:
     database: Database
     kv: Engine
     objects: ObjectStore
+    data: DataStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,9 @@ class Rest:
     query: parameters taken from the query string although the method has a body.
     max_body: bytes; what is larger is refused before it is read.
     headers: of every answer. from_headers: by parameter, the header of a request that may give it instead.
+    body: the parameter that is the whole body, where that may be any JSON.
+    further_query: the parameter that gets, by name, what the query string says beside the known parameters: one text
+    for each, or a list of them where a name is there several times.
     repeats: parameters of the path that the body may name too, where it is the body of another operation. The path
     must say the same, or `_`.
     also: further paths below the family's base, for clients that write a part of the path themselves.
@@ -54,6 +57,8 @@ class Rest:
     status: int | Callable[[Any], int] = 200
     statuses: Sequence[int] = ()
     query: Sequence[str] = ()
+    body: str | None = None
+    further_query: str | None = None
     media_type: str = "application/json"
     max_body: int = 2**20
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -373,13 +378,16 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
     in_path = tuple(m[1] for m in _PARAMETER.finditer(path))
     # On the wire a parameter has its alias, where it has one (`from` cannot be a name in Python).
     known = tuple(info.alias or name for name, info in arguments.model_fields.items())
-    for parameter in (*in_path, *rest.query, *filter(None, [rest.raw_body])):
+    for parameter in (*in_path, *rest.query, *filter(None, (rest.body, rest.raw_body, rest.further_query))):
         if parameter not in known:
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
     # What a header gives, whoever sends a browser here with a form or a query must not.
     withheld = rest.from_headers if rest.form else {}
-    others = tuple(p for p in known if p not in in_path and p not in withheld)
-    in_query = others if method in ("GET", "DELETE") else tuple(rest.query)
+    others = tuple(p for p in known if p not in in_path and p not in withheld and p != rest.further_query)
+    if rest.body is not None:
+        in_query = tuple(p for p in others if p != rest.body)
+    else:
+        in_query = others if method in ("GET", "DELETE") else tuple(rest.query)
     status = _SWITCHED if rest.socket else rest.status
     if callable(status) and not rest.statuses:
         raise RegistrationError(f"{name}: name the statuses that its function can answer")
@@ -399,5 +407,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         socket=rest.socket,
         repeats=frozenset(rest.repeats),
         raw_body=rest.raw_body,
+        whole_body=rest.body,
+        further_query=rest.further_query,
         also=tuple(base + path for path in rest.also),
     )

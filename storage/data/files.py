@@ -1,0 +1,117 @@
+"""The tables of apps in SQLite files, one for each app. The files that were used last stay open."""
+
+import asyncio
+import sqlite3
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from baobab.storage.data import functions
+from baobab.storage.database import Unit
+from baobab.storage.sqlite import SqliteDatabase
+from baobab.storage.statements import Statements
+
+T = TypeVar("T")
+
+_MOST_OPEN = 100
+_STATEMENT_SECONDS = 15.0
+
+
+class FileStore:
+    dialect: Literal["sqlite"] = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: OrderedDict[str, _AppFile] = OrderedDict()
+        self._opening = asyncio.Lock()
+
+    def name_table(self, app_id: str, table: str) -> str:
+        del app_id
+        return f'"{table}"'
+
+    async def exists(self, app_id: str) -> bool:
+        return self._path(app_id).exists()
+
+    async def read(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        async with self._use(app_id) as file, file.reading() as connection:
+            return await file.run_statements(connection, work)
+
+    async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        async with self._use(app_id) as file:
+            return await file.transact(work)
+
+    async def alter(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        async with self._use(app_id) as file:
+            return await file.alter(work)
+
+    async def erase(self, app_id: str, unit: Unit | None = None) -> None:
+        async with self._opening:
+            file = self._open.pop(app_id, None)
+            if file is not None:
+                await file.close()
+            for suffix in ("-wal", "-shm", ""):
+                Path(f"{self._path(app_id)}{suffix}").unlink(missing_ok=True)
+            self._path(app_id).with_suffix(".lock").unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        files, self._open = self._open, OrderedDict()
+        for file in files.values():
+            await file.close()
+
+    def _path(self, app_id: str) -> Path:
+        return self._folder / f"{app_id}.db"
+
+    @asynccontextmanager
+    async def _use(self, app_id: str) -> AsyncIterator["_AppFile"]:
+        file = self._open.get(app_id)
+        if file is None or not file.is_in_place:
+            file = await self._open_file(app_id)
+        self._open.move_to_end(app_id)
+        file.users += 1
+        try:
+            yield file
+        finally:
+            file.users -= 1
+
+    async def _open_file(self, app_id: str) -> "_AppFile":
+        async with self._opening:
+            file = self._open.get(app_id)
+            if file is not None:
+                if file.is_in_place:
+                    return file
+                # Another process has erased it, and perhaps begun another.
+                await self._open.pop(app_id).close()
+            while len(self._open) >= _MOST_OPEN:
+                idle = next((name for name, one in self._open.items() if not one.users), None)
+                if idle is None:
+                    break
+                await self._open.pop(idle).close()
+            file = _AppFile(self._path(app_id), statement_seconds=_STATEMENT_SECONDS)
+            await file.open()
+            self._open[app_id] = file
+            return file
+
+
+class _AppFile(SqliteDatabase):
+    users = 0
+    """How many transactions use it now."""
+    _inode = 0
+
+    async def open(self) -> None:
+        await super().open()
+        self._inode = self.path.stat().st_ino
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the open file is still the one of its name."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        functions.add_to(connection)
+        # The `like` of SQL tells letters from capitals.
+        connection.execute("PRAGMA case_sensitive_like=ON")

@@ -1,0 +1,101 @@
+"""What SQLite lacks of Postgres: functions and an order that statements on apps' tables use by name."""
+
+import json
+import re
+import sqlite3
+import uuid
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+_WORD = re.compile(r"[^\W_]+")
+# The words that Postgres's English search passes over.
+_STOP_WORDS = frozenset(
+    """i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
+    its itself they them their theirs themselves what which who whom this that these those am is are was were be been
+    being have has had having do does did doing a an the and but if or because as until while of at by for with about
+    against between into through during before after above below to from up down in out on off over under again further
+    then once here there when where why how all any both each few more most other some such no nor not only own same so
+    than too very s t can will just don should now""".split()
+)
+
+
+def add_to(connection: sqlite3.Connection) -> None:
+    connection.create_collation("decimal", _compare_decimals)
+    for name, arguments, function in (
+        ("fold", 1, _fold),
+        ("json_contains", 2, lambda left, right: _of_json(_contains, left, right)),
+        ("json_contained", 2, lambda left, right: _of_json(_contains, right, left)),
+        ("json_overlaps", 2, lambda left, right: _of_json(_overlaps, left, right)),
+        ("english_match", 2, _match_english),
+    ):
+        connection.create_function(name, arguments, function, deterministic=True)
+    connection.create_function("gen_random_uuid", 0, lambda: str(uuid.uuid4()))
+
+
+def _compare_decimals(left: str, right: str) -> int:
+    a, b = Decimal(left), Decimal(right)
+    return (a > b) - (a < b)
+
+
+def _fold(text: str | None) -> str | None:
+    return None if text is None else text.lower()
+
+
+def _of_json(compare: Any, left: str | None, right: str | None) -> bool | None:
+    if left is None or right is None:
+        return None
+    result: bool = compare(json.loads(left), json.loads(right))
+    return result
+
+
+def _contains(whole: Any, part: Any) -> bool:
+    """Whether JSON contains other JSON, as Postgres's `@>` has it: an array also contains a value that is no array."""
+    if isinstance(whole, dict) and isinstance(part, dict):
+        return all(name in whole and _contains_below(whole[name], value) for name, value in part.items())
+    if isinstance(whole, list) and isinstance(part, list):
+        return all(any(_contains_below(item, wanted) for item in whole) for wanted in part)
+    if isinstance(whole, list) and not isinstance(part, dict):
+        return any(_same(item, part) for item in whole)
+    return _same(whole, part)
+
+
+def _contains_below(whole: Any, part: Any) -> bool:
+    if isinstance(whole, dict | list) and type(whole) is type(part):
+        return _contains(whole, part)
+    return _same(whole, part)
+
+
+def _same(left: Any, right: Any) -> bool:
+    # In Python, true equals 1.
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def _overlaps(left: list[Any], right: list[Any]) -> bool:
+    return any(_same(a, b) for a in left if a is not None for b in right)
+
+
+def _match_english(text: str | None, query: str | None) -> bool | None:
+    """Whether a text has all words of a query, in any of their forms; False for a query of stop words only."""
+    if text is None or query is None:
+        return None
+    wanted = _stems(query)
+    return bool(wanted) and wanted <= _stems(text)
+
+
+def _stems(text: str) -> set[str]:
+    return {_stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS}
+
+
+@lru_cache(maxsize=50_000)
+def _stem(word: str) -> str:
+    stem: str = _stemmer().stemWord(word)
+    return stem
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Any:
+    # Few need it, and not at the start.
+    from snowballstemmer import stemmer
+
+    return stemmer("english")

@@ -1,0 +1,59 @@
+"""The tables of apps in Postgres, in a schema for each app that has the app's name."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Literal, TypeVar
+
+from sqlalchemy import text
+
+from baobab.storage.database import Database, Unit
+from baobab.storage.statements import Statements
+
+T = TypeVar("T")
+
+_EXISTS = text("SELECT to_regclass(:catalogue) IS NOT NULL")
+
+
+class SchemaStore:
+    dialect: Literal["postgresql"] = "postgresql"
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def name_table(self, app_id: str, table: str) -> str:
+        return f'"{app_id}"."{table}"'
+
+    async def exists(self, app_id: str) -> bool:
+        async with self._database.reading() as connection:
+            found = await connection.execute(_EXISTS, {"catalogue": self.name_table(app_id, "_catalogue")})
+            return bool(found.scalar())
+
+    async def read(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        if unit is not None and unit.database is self._database and not unit.is_untouched:
+            return await unit.run_statements(work)
+        async with self._database.reading() as connection:
+            return await self._database.run_statements(connection, work)
+
+    async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        async with self._unit(app_id, unit) as writing:
+            return await writing.run_statements(work)
+
+    async def alter(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        async with self._unit(app_id, unit) as writing:
+            await writing.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{app_id}"'))
+            return await writing.run_statements(work)
+
+    async def erase(self, app_id: str, unit: Unit | None = None) -> None:
+        async with self._unit(app_id, unit) as writing:
+            await writing.execute(text(f'DROP SCHEMA IF EXISTS "{app_id}" CASCADE'))
+
+    async def close(self) -> None:
+        """The database is closed by whoever opened it."""
+
+    @asynccontextmanager
+    async def _unit(self, app_id: str, unit: Unit | None) -> AsyncIterator[Unit]:
+        if unit is not None and unit.database is self._database and unit.writes:
+            yield unit
+            return
+        async with self._database.writing_unit(lock=app_id, bulk=True) as own:
+            yield own

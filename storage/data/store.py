@@ -1,0 +1,49 @@
+"""What a store of apps' tables can do, whichever database it has."""
+
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeVar
+
+from baobab.storage.database import Unit
+from baobab.storage.statements import Statements
+
+T = TypeVar("T")
+
+
+class DataStore(Protocol):
+    """Runs functions in transactions of one app's own database.
+
+    A function gets the statements of the transaction, in the database's own SQL with `?` for a value. What it raises
+    rolls the transaction back. It waits for nothing else, and a function that only reads may be called twice.
+
+    unit: the unit of work of the call. The transaction is a part of it where both are in one database, and else has its
+    own commit.
+    """
+
+    @property
+    def dialect(self) -> Literal["sqlite", "postgresql"]: ...
+
+    def name_table(self, app_id: str, table: str) -> str:
+        """The quoted name of an app's table. `table` has been checked to be a plain identifier."""
+        ...
+
+    async def exists(self, app_id: str) -> bool:
+        """Whether the app has a database: it gets one with its first table."""
+        ...
+
+    async def read(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        """Returns the function's result. The app's database must exist. Raises StatementTimeout."""
+        ...
+
+    async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        """As `read`, in a transaction that changes rows, is durable, and has no other writer of the app beside it."""
+        ...
+
+    async def alter(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+        """As `write`, in a transaction that changes tables. It creates the app's database if there is none."""
+        ...
+
+    async def erase(self, app_id: str, unit: Unit | None = None) -> None:
+        """Removes the app's database, if there is one."""
+        ...
+
+    async def close(self) -> None: ...

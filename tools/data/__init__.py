@@ -1,0 +1,7 @@
+"""The app's own tables: rows, schema, policies."""
+
+from baobab.tools.data.tools import policies, rows, schema
+from baobab.tools.data.toolset import data
+
+TOOLSETS = (data,)
+MODULES = (rows, schema, policies)

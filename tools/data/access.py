@@ -1,0 +1,61 @@
+"""Who may reach an app's rows: anybody whom its policies let, and those who run it as whoever they like."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from baobab.tools.core.auth.access import owner_role
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.errors import (
+    AppNotFound,
+    BadRequest,
+    BaobabError,
+    Forbidden,
+    InvalidUserToken,
+    Unauthenticated,
+)
+from baobab.tools.data.actor import SERVICE, VISITOR, Actor, Role
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class OpenToPolicies:
+    """Those who run the app reach every row; its users and visitors the rows that policies open to them."""
+
+    anonymous: bool = True
+    credential: bool = True
+    description: str = "Those who run the app; its users and visitors, for the rows that policies open to them."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, Forbidden, AppNotFound)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account | AppKey | EndUser | Anonymous)
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        app_id = call.require_app().id
+        if isinstance(caller, Account | AppKey):
+            call.role = await owner_role(call)
+        elif isinstance(caller, EndUser):
+            if caller.app_id != app_id:
+                raise InvalidUserToken("The token was issued by another app.")
+        elif not isinstance(caller, Anonymous) or caller.app_id not in (None, app_id):
+            raise Forbidden("This key does not open the app's tables.")
+        if not isinstance(caller, Account | AppKey) and (arguments.get("as_role") or arguments.get("as_user")):
+            raise Forbidden("Only those who run the app see it as somebody else.")
+
+
+def find_actor(call: "Call", as_role: Role | None = None, as_user: str | None = None) -> Actor:
+    """On whose behalf a call reads and writes. as_role, as_user: whom those who run the app want to be instead."""
+    caller = call.caller
+    if isinstance(caller, EndUser):
+        return Actor("user", caller.user_id, caller.role)
+    if isinstance(caller, Anonymous):
+        return VISITOR
+    if as_role in (None, "user") and as_user is not None:
+        call.audit.data["as_user"] = as_user
+        return Actor("user", as_user, "user")
+    if as_role == "user":
+        raise BadRequest("`user` needs the id of one.", remediation="Name the user in X-Platform-As-User or `as_user`.")
+    return VISITOR if as_role == "anon" else SERVICE

@@ -1,0 +1,208 @@
+"""The catalogue of an app: its tables with their columns, indexes and policies, as it is kept beside the rows."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from baobab.storage.cache import Cache
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.core.services import Services
+from baobab.tools.data.column_types import ColumnType, parse_type
+from baobab.tools.data.errors import ColumnNotFound, TableNotFound
+
+NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+NOTICE = "data_catalogue"
+Command = Literal["SELECT", "INSERT", "UPDATE", "DELETE"]
+Expression = list[Any]
+"""A condition as a tree, in JSON: `["=", ["column", "", "owner"], ["user"]]` (tools/data/expressions.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    table: str
+    column: str
+    on_delete: str = "NO ACTION"
+    on_update: str = "NO ACTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: ColumnType
+    primary_key: bool = False
+    nullable: bool = True
+    default: str | None = None
+    unique: bool = False
+    references: Reference | None = None
+
+    @property
+    def required(self) -> bool:
+        return not self.nullable or self.primary_key
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    name: str
+    columns: tuple[str, ...]
+    unique: bool = False
+    method: str = "btree"
+    opclass: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which rows a role may reach by a command. `using` and `check` are what its author wrote."""
+
+    name: str
+    command: Command | Literal["ALL"] = "ALL"
+    role: Literal["anon", "user"] | None = None
+    using: str | None = None
+    check: str | None = None
+    restrictive: bool = False
+    using_tree: Expression | None = None
+    check_tree: Expression | None = None
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    name: str
+    columns: Mapping[str, Column]
+    indexes: Mapping[str, Index] = field(default_factory=dict)
+    seed: bool = False
+    secured: bool = True
+    """Whether row-level security is on: users and visitors reach only what policies open."""
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    fill_user: str | None = None
+    """The column that a user's insert fills with the user's id where the row does not name it."""
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns.values() if column.primary_key)
+
+    def column(self, name: str) -> Column:
+        found = self.columns.get(name)
+        if found is None:
+            raise ColumnNotFound(
+                f"The table `{self.name}` has no column `{name[:63]}`.", details={"columns": list(self.columns)}
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    tables: Mapping[str, TableInfo] = field(default_factory=dict)
+    version: int = 0
+    """Of the whole: each change of a table or policy counts one up. 0 where the app has no database yet."""
+
+    def table(self, name: str) -> TableInfo:
+        found = self.tables.get(name)
+        if found is None:
+            raise TableNotFound(f"The app has no table `{name[:63]}`.", details={"tables": sorted(self.tables)})
+        return found
+
+    def with_table(self, table: TableInfo) -> "Catalogue":
+        return replace(self, tables={**self.tables, table.name: table})
+
+    def references_to(self, name: str) -> Iterator[tuple[TableInfo, Column, Reference]]:
+        for table in self.tables.values():
+            for column in table.columns.values():
+                if column.references is not None and column.references.table == name:
+                    yield table, column, column.references
+
+    def encode(self) -> str:
+        return json.dumps({name: _encode_table(table) for name, table in self.tables.items()})
+
+
+def decode_catalogue(text: str, version: int) -> Catalogue:
+    return Catalogue({name: _decode_table(name, each) for name, each in json.loads(text).items()}, version)
+
+
+def read_catalogue(statements: Statements, store: DataStore, app_id: str) -> Catalogue:
+    """The catalogue as a transaction sees it."""
+    table = store.name_table(app_id, "_catalogue")
+    [(document, version)] = statements.rows(f"SELECT document, version FROM {table}")  # noqa: S608 - a quoted name
+    return decode_catalogue(document, version)
+
+
+def write_catalogue(statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue) -> None:
+    table = store.name_table(app_id, "_catalogue")
+    statements.rows(f"UPDATE {table} SET document = ?, version = version + 1", catalogue.encode())  # noqa: S608
+
+
+class Catalogues:
+    """The catalogues of apps, cached in memory. A change in any process clears the app's within half a second; a write
+    finds out by itself.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._known: Cache[str, Catalogue] = Cache(self._load, services.clock, size=2000)
+        services.notices.subscribe(NOTICE, self._known.forget)
+        services.notices.subscribe("app", self._known.forget)
+
+    async def get(self, app_id: str) -> Catalogue:
+        return await self._known.get(app_id) or Catalogue()
+
+    def forget(self, app_id: str) -> None:
+        self._known.forget(app_id)
+
+    async def _load(self, app_id: str) -> Catalogue | None:
+        app = await self._services.directory.app(app_id)
+        store = self._services.stores_of(app.region).data
+        if not await store.exists(app_id):
+            return None
+        return await store.read(app_id, lambda statements: read_catalogue(statements, store, app_id))
+
+
+def _encode_table(table: TableInfo) -> dict[str, Any]:
+    return {
+        "columns": [
+            {
+                "name": column.name,
+                "type": str(column.type),
+                "primary_key": column.primary_key,
+                "nullable": column.nullable,
+                "default": column.default,
+                "unique": column.unique,
+                "references": None if column.references is None else _as_dict(column.references),
+            }
+            for column in table.columns.values()
+        ],
+        "indexes": [_as_dict(index) for index in table.indexes.values()],
+        "seed": table.seed,
+        "secured": table.secured,
+        "policies": [_as_dict(policy) for policy in table.policies.values()],
+        "fill_user": table.fill_user,
+    }
+
+
+def _as_dict(record: Reference | Index | Policy) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__slots__}
+
+
+def _decode_table(name: str, text: Mapping[str, Any]) -> TableInfo:
+    columns = [
+        Column(
+            **{
+                **each,
+                "type": parse_type(each["type"]),
+                "references": None if each["references"] is None else Reference(**each["references"]),
+            }
+        )
+        for each in text["columns"]
+    ]
+    indexes = [Index(**{**each, "columns": tuple(each["columns"])}) for each in text["indexes"]]
+    policies = [Policy(**each) for each in text["policies"]]
+    return TableInfo(
+        name,
+        {column.name: column for column in columns},
+        {index.name: index for index in indexes},
+        text["seed"],
+        text["secured"],
+        {policy.name: policy for policy in policies},
+        text["fill_user"],
+    )

@@ -1,0 +1,86 @@
+"""Changes an app's catalogue, in one transaction with the tables that it describes."""
+
+from collections.abc import Callable
+
+from sqlalchemy.exc import IntegrityError
+
+from baobab.storage.statements import Statements
+from baobab.tools.core.call import Call
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import NOTICE, Catalogue, Policy, TableInfo, read_catalogue, write_catalogue
+from baobab.tools.data.errors import InvalidExpression
+from baobab.tools.data.expressions import Expression, SqlWriter, quote
+from baobab.tools.data.migration import create_own_tables
+from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
+
+Change = Callable[[Statements, Catalogue], Catalogue]
+
+
+async def change_catalogue(call: Call, change: Change) -> Catalogue:
+    """Makes a change and tells every process. change: takes the catalogue as it is and returns it as it shall be."""
+    app_id, store = call.require_app().id, call.stores.data
+
+    def run(statements: Statements) -> Catalogue:
+        create_own_tables(statements, store, app_id)
+        require_thawed(statements, store, app_id)
+        changed = change(statements, read_catalogue(statements, store, app_id))
+        write_catalogue(statements, store, app_id, changed)
+        return changed
+
+    try:
+        changed = await store.alter(app_id, run, call.unit)
+    except IntegrityError as exc:
+        raise translate_violation(exc) from exc
+    await call.services.notices.publish(call.unit, NOTICE, app_id)
+    return changed
+
+
+def try_policies(call: Call, statements: Statements, catalogue: Catalogue) -> None:
+    """Runs each policy on no rows. InvalidExpression names one that does not fit its table, or leads in a circle."""
+    for table in catalogue.tables.values():
+        for policy in table.policies.values():
+            for tree in (policy.using_tree, policy.check_tree):
+                if tree is not None:
+                    _try_policy(call, statements, catalogue, table, policy, tree)
+
+
+def _try_policy(
+    call: Call, statements: Statements, catalogue: Catalogue, table: TableInfo, policy: Policy, tree: Expression
+) -> None:
+    missing = [name for alias, name in _own_columns(tree) if alias == "" and name not in table.columns]
+    if missing:
+        raise InvalidExpression(f"The policy `{policy.name}` of `{table.name}` asks for `{missing[0]}`, which is not there.")
+    # With a role, so that the policies of other tables are a part of what is tried.
+    try:
+        count_rows(call, statements, catalogue, table, tree, Actor("user", None), limit=0)
+    except InvalidExpression as exc:
+        raise InvalidExpression(f"The policy `{policy.name}` of `{table.name}`: {exc.message}") from exc
+
+
+def _own_columns(tree: object) -> list[tuple[str, str]]:
+    match tree:
+        case ["column", str(alias), str(name)]:
+            return [(alias, name)]
+        case list():
+            return [pair for part in tree for pair in _own_columns(part)]
+        case dict():
+            return [pair for part in tree.values() for pair in _own_columns(part)]
+    return []
+
+
+def count_rows(
+    call: Call,
+    statements: Statements,
+    catalogue: Catalogue,
+    table: TableInfo,
+    condition: Expression,
+    actor: Actor,
+    *,
+    limit: int = 10_000,
+) -> int:
+    """How many rows of a table fulfil a condition for somebody, counted up to a limit."""
+    writer = SqlWriter(call.stores.data, call.require_app().id, catalogue, actor, format_moment(call))
+    where = writer.write(condition, {"": quote(table.name)})
+    source = f"{writer.name_table(table.name)} AS {quote(table.name)}"
+    text = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT {limit}) AS _n"  # noqa: S608
+    return int(statements.rows(text, *writer.values)[0][0])

@@ -1,0 +1,92 @@
+"""Copies the tables of an app from one store to another, which may be of another kind."""
+
+from collections.abc import Iterator
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.data.actor import SERVICE
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, read_catalogue, write_catalogue
+from baobab.tools.data.document import Wanted, order_by_reference
+from baobab.tools.data.migration import OWN_TABLES, Migration, create_own_tables
+from baobab.tools.data.rows import Rows
+from baobab.tools.data.selection import Row, read_selection
+
+_AT_ONCE = 500
+
+
+async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
+    """May be done twice: what the destination has of the app is removed first."""
+    await dest.erase(app_id)
+    if not await source.exists(app_id):
+        return
+    catalogue = await source.read(app_id, lambda old: read_catalogue(old, source, app_id))
+    migration = Migration(dest, app_id, Catalogue(), Wanted(catalogue.tables), "")
+
+    def create(new: Statements) -> None:
+        create_own_tables(new, dest, app_id)
+        migration.apply(new)
+        write_catalogue(new, dest, app_id, catalogue)
+        table = dest.name_table(app_id, "_catalogue")
+        new.rows(f"UPDATE {table} SET version = ?", catalogue.version)  # noqa: S608
+
+    await dest.alter(app_id, create)
+    for table in order_by_reference(catalogue.tables):
+        after: Row | None = None
+        while rows := await source.read(app_id, _Page(source, app_id, catalogue, table, after)):
+            await dest.write(app_id, _Load(dest, app_id, catalogue, table, rows))
+            if len(rows) < _AT_ONCE or not table.key:
+                break
+            after = rows[-1]
+    for name, columns in OWN_TABLES.items():
+        if name != "_catalogue":
+            await _copy_own(source, dest, app_id, name, [column.split()[0] for column in columns.split(", ")])
+
+
+class _Page:
+    """Reads the rows of a table that come after one in the order of their keys; all of a table without a key."""
+
+    def __init__(
+        self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, after: Row | None
+    ) -> None:
+        self._given = (store, app_id, catalogue)
+        self._table = table
+        self._after = after
+
+    def __call__(self, statements: Statements) -> list[Row]:
+        store, app_id, catalogue = self._given
+        selection = read_selection(catalogue, self._table, None)
+        selection.limit = _AT_ONCE if self._table.key else None
+        rows = Rows(statements, store, app_id, catalogue, SERVICE, "")
+        key: Expression | None = None if self._after is None else ["or", *_come_after(self._table, self._after)]
+        return rows.select(selection, key=key)
+
+
+class _Load:
+    def __init__(
+        self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, rows: list[Row]
+    ) -> None:
+        self._given = (store, app_id, catalogue)
+        self._table = table
+        self._rows = rows
+
+    def __call__(self, statements: Statements) -> None:
+        store, app_id, catalogue = self._given
+        Rows(statements, store, app_id, catalogue, SERVICE, "").insert(self._table, self._rows)
+
+
+def _come_after(table: TableInfo, row: Row) -> Iterator[Expression]:
+    same: list[Expression] = []
+    for name in table.key:
+        kind = table.columns[name].type
+        value: Expression = ["value", kind.name, kind.clean(row[name], name)]
+        yield ["and", *same, [">", ["column", "", name], value]]
+        same.append(["=", ["column", "", name], value])
+
+
+async def _copy_own(source: DataStore, dest: DataStore, app_id: str, name: str, columns: list[str]) -> None:
+    old, new = source.name_table(app_id, name), dest.name_table(app_id, name)
+    named = ", ".join(columns)
+    rows = await source.read(app_id, lambda statements: statements.rows(f"SELECT {named} FROM {old}"))  # noqa: S608
+    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    if rows:
+        await dest.write(app_id, lambda statements: statements.execute_many(text, rows))

@@ -1,0 +1,275 @@
+"""The schema document: what an app's developer writes, read into a catalogue, and a catalogue shown as one."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.actor import SERVICE
+from baobab.tools.data.catalogue import NAME, Catalogue, Column, Index, Reference, TableInfo
+from baobab.tools.data.column_types import UnknownType, parse_type
+from baobab.tools.data.defaults import evaluate
+from baobab.tools.data.errors import InvalidName, InvalidSchema, ReservedTable, TableLimit, UnknownTable
+
+MOST_TABLES = 50
+MOST_COLUMNS = 200
+_MOST_INDEXES = 50
+_ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
+_METHODS = ("btree", "hash", "gist", "gin", "hnsw", "ivfflat")
+_OPCLASS = re.compile(r"[a-z_]{1,40}")
+_TABLE_FIELDS = {"columns", "indexes", "_dropColumns", "_seed", "_drop"}
+_COLUMN_FIELDS = {"type", "primaryKey", "primary", "nullable", "default", "unique", "references"}
+_INDEX_FIELDS = {"columns", "unique", "method", "opclass"}
+_TAKEN = {"data"}
+"""Names whose address is another's: `/v1/{app_id}/data/{table}` is the address of any table."""
+_SAMPLE_MOMENT = "2000-01-01T00:00:00+00:00"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a document asks for: tables as they shall be, and what may be dropped."""
+
+    tables: Mapping[str, TableInfo]
+    dropped_tables: frozenset[str] = frozenset()
+    dropped_columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def read_document(document: Mapping[str, Any]) -> Wanted:
+    """Reads a schema document. The errors name the table and the field that they are about."""
+    unknown = set(document) - {"tables", "_drop"}
+    if unknown:
+        raise InvalidSchema(f"A schema has `tables` and `_drop`, and no `{min(unknown)}`.")
+    given = document.get("tables", {})
+    if not isinstance(given, dict):
+        raise InvalidSchema("`tables` is an object: the tables by their names.")
+    dropped = set(_names(document.get("_drop", []), "_drop"))
+    tables: dict[str, TableInfo] = {}
+    columns: dict[str, frozenset[str]] = {}
+    for name, table in given.items():
+        _check_name(name, f"table `{name}`")
+        if name.startswith("_"):
+            raise ReservedTable(f"`{name}` begins with `_`.")
+        if name in _TAKEN:
+            raise InvalidName(f"A table cannot be called `{name}`: the addresses of all tables begin with it.")
+        if not isinstance(table, dict):
+            raise InvalidSchema(f"`{name}` is an object with `columns`.")
+        if table.get("_drop") is True:
+            dropped.add(name)
+            continue
+        tables[name] = _read_table(name, table)
+        columns[name] = frozenset(_names(table.get("_dropColumns", []), f"{name}._dropColumns"))
+    for name in dropped & tables.keys():
+        raise InvalidSchema(f"`{name}` is to be dropped and to be there.")
+    if len(tables) > MOST_TABLES:
+        raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
+    check_references(tables)
+    return Wanted(tables, frozenset(dropped), columns)
+
+
+def render_document(catalogue: Catalogue) -> dict[str, Any]:
+    return {"tables": {name: render_table(table) for name, table in sorted(catalogue.tables.items())}}
+
+
+def render_table(table: TableInfo) -> dict[str, Any]:
+    shown: dict[str, Any] = {"columns": {column.name: _render_column(column) for column in table.columns.values()}}
+    if table.indexes:
+        shown["indexes"] = {
+            index.name: {
+                "columns": list(index.columns),
+                "unique": index.unique,
+                "method": index.method,
+                **({"opclass": index.opclass} if index.opclass else {}),
+            }
+            for index in table.indexes.values()
+        }
+    if table.seed:
+        shown["_seed"] = True
+    return shown
+
+
+def order_by_reference(tables: Mapping[str, TableInfo]) -> list[TableInfo]:
+    """The tables, those that others refer to first. InvalidSchema if they refer to each other in a circle."""
+    ordered: dict[str, TableInfo] = {}
+    waiting = dict(tables)
+    while waiting:
+        ready = [
+            table
+            for table in waiting.values()
+            if all(
+                column.references is None
+                or column.references.table == table.name
+                or column.references.table not in waiting
+                for column in table.columns.values()
+            )
+        ]
+        if not ready:
+            raise InvalidSchema(f"The tables {', '.join(sorted(waiting))} refer to each other in a circle.")
+        for table in ready:
+            ordered[table.name] = waiting.pop(table.name)
+    return list(ordered.values())
+
+
+def _render_column(column: Column) -> dict[str, Any]:
+    shown: dict[str, Any] = {"type": str(column.type)}
+    if column.primary_key:
+        shown["primaryKey"] = True
+    shown["nullable"] = not column.required
+    if column.default is not None:
+        shown["default"] = column.default
+    if column.unique:
+        shown["unique"] = True
+    if column.references is not None:
+        to = column.references
+        shown["references"] = {
+            "table": to.table,
+            "column": to.column,
+            "onDelete": to.on_delete,
+            "onUpdate": to.on_update,
+        }
+    return shown
+
+
+def _read_table(name: str, given: Mapping[str, Any]) -> TableInfo:
+    _check_fields(given, _TABLE_FIELDS, f"table `{name}`")
+    listed = given.get("columns")
+    if not isinstance(listed, dict) or not listed:
+        raise InvalidSchema(f"`{name}` has no columns: `columns` is an object, the columns by their names.")
+    if len(listed) > MOST_COLUMNS:
+        raise InvalidSchema(f"`{name}` has more than {MOST_COLUMNS} columns.")
+    columns = {column: _read_column(name, column, each) for column, each in listed.items()}
+    indexes = given.get("indexes", {})
+    if not isinstance(indexes, dict) or len(indexes) > _MOST_INDEXES:
+        raise InvalidSchema(f"`{name}.indexes` is an object of at most {_MOST_INDEXES} indexes, by their names.")
+    seed = given.get("_seed", False)
+    if not isinstance(seed, bool):
+        raise InvalidSchema(f"`{name}._seed` is true or false.")
+    return TableInfo(name, columns, {index: _read_index(name, index, each, columns) for index, each in indexes.items()}, seed)
+
+
+def _read_column(table: str, name: str, given: Any) -> Column:
+    place = f"{table}.{name}"
+    _check_name(name, f"column `{place}`")
+    if isinstance(given, str):
+        given = {"type": given}
+    if not isinstance(given, dict) or not isinstance(given.get("type"), str):
+        raise InvalidSchema(f"`{place}` has no `type`.")
+    _check_fields(given, _COLUMN_FIELDS, f"column `{place}`")
+    flags = {field: given[field] for field in ("primaryKey", "primary", "nullable", "unique") if field in given}
+    for flag, value in flags.items():
+        if not isinstance(value, bool):
+            raise InvalidSchema(f"`{place}.{flag}` is true or false.")
+    default = given.get("default")
+    if isinstance(default, bool):
+        default = "true" if default else "false"
+    elif isinstance(default, int | float):
+        default = repr(default)
+    if default is not None and (not isinstance(default, str) or len(default) > 1000):
+        raise InvalidSchema(f"`{place}.default` is an expression of SQL, as a text of at most 1000 characters.")
+    try:
+        kind = parse_type(given["type"])
+    except UnknownType as exc:
+        raise InvalidSchema(f"`{place}`: {exc}.") from exc
+    column = Column(
+        name,
+        kind,
+        primary_key=flags.get("primaryKey", flags.get("primary", False)),
+        nullable=flags.get("nullable", True),
+        default=default,
+        unique=flags.get("unique", False),
+        references=_read_reference(place, given.get("references")),
+    )
+    if (column.primary_key or column.unique) and not (kind.is_ordered or kind.name in ("bytea", "interval", "timetz")):
+        raise InvalidSchema(f"`{place}`: a column of the type {kind} is no key and not unique.")
+    if default is not None:
+        try:
+            evaluate(column, default, SERVICE, _SAMPLE_MOMENT)
+        except BadRequest as exc:
+            raise InvalidSchema(exc.message) from exc
+    return column
+
+
+def _read_reference(place: str, given: Any) -> Reference | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        table, dot, column = given.partition(".")
+        given = {"table": table, "column": column if dot else "id"}
+    if not isinstance(given, dict) or not {"table", "column"} <= given.keys() <= {"table", "column", "onDelete", "onUpdate"}:
+        raise InvalidSchema(f"`{place}.references` is `table.column`, or an object with table, column, onDelete, onUpdate.")
+    for name in ("table", "column"):
+        if not isinstance(given[name], str):
+            raise InvalidSchema(f"`{place}.references.{name}` is a name.")
+    actions = [str(given.get(name, "NO ACTION")).upper() for name in ("onDelete", "onUpdate")]
+    if any(action not in _ACTIONS for action in actions):
+        raise InvalidSchema(f"`{place}.references`: the actions are {', '.join(_ACTIONS)}.")
+    return Reference(given["table"], given["column"], *actions)
+
+
+def _read_index(table: str, name: str, given: Any, columns: Mapping[str, Column]) -> Index:
+    _check_name(name, f"index `{name}`")
+    if not isinstance(given, dict):
+        raise InvalidSchema(f"The index `{name}` is an object with `columns`.")
+    _check_fields(given, _INDEX_FIELDS, f"index `{name}`")
+    named = tuple(_names(given.get("columns"), f"{name}.columns"))
+    missing = [column for column in named if column not in columns]
+    if missing or not named:
+        raise InvalidSchema(f"The index `{name}` needs columns of `{table}`{f': `{missing[0]}` is none' if missing else ''}.")
+    unique, method, opclass = given.get("unique", False), given.get("method", "btree"), given.get("opclass")
+    if not isinstance(unique, bool) or method not in _METHODS:
+        raise InvalidSchema(f"The index `{name}`: unique is true or false, and the method one of {', '.join(_METHODS)}.")
+    if opclass is not None and not (isinstance(opclass, str) and _OPCLASS.fullmatch(opclass)):
+        raise InvalidSchema(f"The index `{name}`: `opclass` is the name of an operator class.")
+    if unique and method != "btree":
+        raise InvalidSchema(f"The index `{name}`: only a btree is unique.")
+    return Index(name, named, unique, method, opclass)
+
+
+def check_references(tables: Mapping[str, TableInfo]) -> None:
+    for table in tables.values():
+        for column in table.columns.values():
+            to = column.references
+            if to is None:
+                continue
+            target = tables.get(to.table)
+            if target is None:
+                raise UnknownTable(f"`{table.name}.{column.name}` refers to the table `{to.table}`, which is not there.")
+            referred = target.columns.get(to.column)
+            if referred is None or not (referred.unique or target.key == (to.column,)):
+                raise InvalidSchema(
+                    f"`{table.name}.{column.name}` refers to `{to.table}.{to.column}`, which is no key and not unique."
+                )
+            if referred.type.declare("postgresql") != column.type.declare("postgresql"):
+                raise InvalidSchema(f"`{table.name}.{column.name}` is {column.type}, and what it refers to {referred.type}.")
+            if column.required and "SET NULL" in (to.on_delete, to.on_update):
+                raise InvalidSchema(f"`{table.name}.{column.name}` is never null, so that SET NULL cannot be.")
+
+
+def _names(given: Any, place: str) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise InvalidSchema(f"`{place}` is a list of names.")
+    return given
+
+
+def _check_name(name: str, place: str) -> None:
+    if not NAME.fullmatch(name):
+        raise InvalidName(f"The {place[:100]}: names match ^[a-z_][a-z0-9_]*$ and have at most 63 characters.")
+
+
+def _check_fields(given: Mapping[str, Any], known: set[str], place: str) -> None:
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise InvalidSchema(f"The {place} has no field `{unknown[0][:60]}`; there are {', '.join(sorted(known))}.")
+
+
+def keep_policies(table: TableInfo, older: TableInfo | None) -> TableInfo:
+    """A table of a document with what a document does not say: its policies."""
+    if older is None:
+        return table
+    return replace(
+        table,
+        columns={**table.columns},
+        secured=older.secured,
+        policies=older.policies,
+        fill_user=older.fill_user if older.fill_user in table.columns else None,
+    )

@@ -1,0 +1,139 @@
+"""The errors of an app's tables."""
+
+from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, Forbidden, NotFound, Unauthenticated
+
+
+class TableNotFound(NotFound):
+    code = "VALIDATION_TABLE_NOT_FOUND"
+    summary = "The app has no table of this name."
+    remediation = "Create it with op:schema_apply, or correct the name; op:schema_get lists the tables."
+
+
+class UnknownTable(BadRequest):
+    code = "VALIDATION_TABLE_NOT_FOUND"
+    summary = "The app has no table of this name."
+    remediation = "Create it with op:schema_apply, or correct the name; op:schema_get lists the tables."
+
+
+class ColumnNotFound(BadRequest):
+    code = "VALIDATION_COLUMN_NOT_FOUND"
+    summary = "The table has no column of this name."
+    remediation = "Use one of details.columns."
+
+
+class InvalidSchema(BadRequest):
+    code = "VALIDATION_INVALID_SCHEMA"
+    summary = "The schema is not valid."
+    remediation = "Correct what the message names; docs/data.md shows a whole schema."
+
+
+class InvalidName(BadRequest):
+    code = "VALIDATION_INVALID_NAME"
+    summary = "This is not a name for a table, column, index or policy."
+    remediation = "Use lower-case letters, digits and underscores, beginning with a letter: `order_items`."
+
+
+class ReservedTable(BadRequest):
+    code = "VALIDATION_RESERVED_TABLE"
+    summary = "Names of tables that begin with `_` are the platform's own."
+    remediation = "Choose a name that begins with a letter."
+
+
+class InvalidFilter(BadRequest):
+    code = "VALIDATION_INVALID_SCHEMA"
+    summary = "A filter names a column or an operator that there is not."
+    remediation = "Write `column=operator.value`; details.invalidFilters names what is wrong."
+
+
+class Violation(BadRequest):
+    """A row breaks a rule of its table."""
+
+    code = "VALIDATION_CONSTRAINT_VIOLATION"
+    summary = "The row breaks a constraint of its table."
+    remediation = "Correct the value; op:schema_get shows the constraints."
+
+
+class NotNullViolation(Violation):
+    code = "VALIDATION_NOT_NULL_VIOLATION"
+    summary = "A column that must have a value has none."
+    remediation = "Give details.column a value."
+
+
+class ForeignKeyViolation(Violation):
+    code = "VALIDATION_FOREIGN_KEY_VIOLATION"
+    summary = "A row refers to a row that is not there, or is referred to."
+    remediation = "Insert the row that it refers to first; delete rows that refer to it before it."
+
+
+class UniqueViolation(Conflict):
+    code = "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION"
+    summary = "Another row has this value already, and it must be unique."
+    remediation = "Choose another value, or update the row that has it."
+
+
+class TableLimit(BaobabError):
+    code = "QUOTA_TABLE_LIMIT"
+    status = 402
+    summary = "An app has at most 50 tables."
+    remediation = "Drop a table that is not needed, with `_drop`."
+
+
+class DestructiveChange(BadRequest):
+    code = "SCHEMA_DESTRUCTIVE_CHANGE"
+    summary = "The schema would drop or change what holds data."
+    remediation = "Name what may be dropped, as details.changes says for each, and apply the schema again."
+
+
+class MigrationFailed(BadRequest):
+    code = "SCHEMA_MIGRATION_FAILED"
+    summary = "The rows that are there do not fit the new schema; nothing was changed."
+    remediation = "Correct the rows first, or give the column a default."
+
+
+class RowNotFound(NotFound):
+    summary = "The table has no row with this key, or none that this caller may see."
+    remediation = "Check the key; list the rows that you may see."
+
+
+class SingleRowExpected(BaobabError):
+    code = "PGRST116"
+    status = 406
+    summary = "One row was asked for, and there is not exactly one."
+    remediation = "Narrow the filter, or ask for a list."
+
+
+class UserRequired(Unauthenticated):
+    code = "AUTH_RLS_REQUIRES_USER_JWT"
+    summary = "No policy of this table lets visitors do this without signing in."
+    remediation = "Send a token of one of the app's users, or let the app's developer add a policy for the role `anon`."
+
+
+class PolicyViolation(Forbidden):
+    code = "AUTH_RLS_POLICY_VIOLATION"
+    summary = "The table's policies do not allow this row."
+    remediation = "Write a row that the policies allow, such as one of the user's own; op:rls_list shows them."
+
+
+class UnsafeExpression(BadRequest):
+    code = "RLS_UNSAFE_EXPRESSION"
+    summary = "The expression uses what a policy may not."
+    remediation = "Use columns, values, comparisons, `and`, `or`, `not`, current_user_id() and subqueries on own tables."
+
+
+class MismatchedTypes(BadRequest):
+    code = "RLS_TYPE_MISMATCH"
+    summary = "The expression compares values of different types."
+    remediation = "Compare values of one type, or cast one: `owner::text = current_user_id()`."
+
+
+class InvalidExpression(BadRequest):
+    code = "RLS_INVALID_EXPRESSION"
+    summary = "The expression cannot be evaluated on this table."
+    remediation = "Correct what the message names."
+
+
+class QueryTimeout(BaobabError):
+    code = "QUERY_TIMEOUT"
+    status = 504
+    summary = "The query took longer than it may, and was stopped."
+    remediation = "Ask for less: filter by a column that has an index, or add one with op:schema_apply."

@@ -1,0 +1,241 @@
+"""Conditions on rows, as trees, and their SQL for both databases. Filters of requests and policies are the same trees.
+
+A tree is JSON: a list of a name and its parts.
+
+    ["and", x, ...] ["or", x, ...] ["not", x] ["true"] ["false"]
+    ["=", a, b], and so <> < <= > >= isdistinct
+    ["is", a, "null" | "true" | "false"]
+    ["in", a, [b, ...]]
+    ["like", a, b] ["ilike", a, b]
+    ["contains", a, b] ["contained", a, b] ["overlaps", a, b]
+    ["words", a, b]
+    ["exists", {table, alias, column, where}] ["in_rows", a, {...}]
+    ["column", alias, name] ["value", type, canonical] ["user"] ["user_uuid"] ["role"] ["now"]
+    ["json", a, [step, ...], whether as text] ["cast", a, type] ["call", name, a, ...]
+
+The alias of a column is empty for the table that the condition is about.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from baobab.storage.data.store import DataStore
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
+from baobab.tools.data.column_types import parse_type
+from baobab.tools.data.errors import InvalidExpression
+
+TRUE: Expression = ["true"]
+FALSE: Expression = ["false"]
+COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
+FUNCTIONS = {"lower": 1, "upper": 1, "length": 1, "coalesce": None, "abs": 1}
+"""The functions of SQL that expressions may call, with the number of their arguments."""
+_DEEPEST = 4
+"""How many tables a policy may lead to, one within the other."""
+
+Scope = Mapping[str, str]
+"""How the tables that a condition may name are called in the SQL around it."""
+
+
+def quote(name: str) -> str:
+    return f'"{name}"'
+
+
+def both(*conditions: Expression) -> Expression:
+    """The conjunction of some conditions, without those that are always true."""
+    needed = [condition for condition in conditions if condition != TRUE]
+    if FALSE in needed:
+        return FALSE
+    return needed[0] if len(needed) == 1 else ["and", *needed] if needed else TRUE
+
+
+def allowed_rows(table: TableInfo, command: Command, actor: Actor) -> Expression:
+    """Which rows of a table the policies let somebody reach by a command."""
+    return _combine(table, command, actor, lambda policy: policy.using_tree)
+
+
+def allowed_after(table: TableInfo, command: Command, actor: Actor) -> Expression:
+    """What must hold of a row that somebody has inserted or changed."""
+    return _combine(table, command, actor, lambda policy: policy.check_tree or policy.using_tree)
+
+
+def _combine(table: TableInfo, command: Command, actor: Actor, tree: Callable[[Any], Expression | None]) -> Expression:
+    if actor.role == "service" or not table.secured:
+        return TRUE
+    permissive: list[Expression] = []
+    restrictive: list[Expression] = []
+    for policy in table.policies.values():
+        if policy.command in (command, "ALL") and policy.role in (None, actor.role):
+            (restrictive if policy.restrictive else permissive).append(tree(policy) or FALSE)
+    if not permissive:
+        return FALSE
+    return both(permissive[0] if len(permissive) == 1 else ["or", *permissive], *restrictive)
+
+
+class SqlWriter:
+    """Writes conditions as SQL of one database; `values` are those of the placeholders, in their order."""
+
+    def __init__(self, store: DataStore, app_id: str, catalogue: Catalogue, actor: Actor, now: str) -> None:
+        self.dialect = store.dialect
+        self.values: list[Any] = []
+        self._store = store
+        self._app_id = app_id
+        self._catalogue = catalogue
+        self._actor = actor
+        self._now = now
+        self._aliases = 0
+        self._depth = 0
+
+    def name_table(self, table: str) -> str:
+        return self._store.name_table(self._app_id, table)
+
+    @property
+    def _fold(self) -> str:
+        """The function that makes small letters of all letters, as Unicode has them."""
+        return "fold" if self.dialect == "sqlite" else self.name_table("_fold")
+
+    def write(self, tree: Expression, scope: Scope) -> str:
+        kind = tree[0]
+        if kind in COMPARISONS:
+            return f"({self.write(tree[1], scope)} {kind} {self.write(tree[2], scope)})"
+        return self._WRITERS[kind](self, tree, scope)
+
+    def value(self, value: Any, placeholder: str = "?") -> str:
+        self.values.append(value)
+        return placeholder
+
+    def _write_joined(self, tree: Expression, scope: Scope) -> str:
+        parts = [self.write(part, scope) for part in tree[1:]]
+        return f"({f' {tree[0].upper()} '.join(parts)})"
+
+    def _write_not(self, tree: Expression, scope: Scope) -> str:
+        return f"(NOT {self.write(tree[1], scope)})"
+
+    def _write_constant(self, tree: Expression, scope: Scope) -> str:
+        del scope
+        return tree[0].upper()
+
+    def _write_distinct(self, tree: Expression, scope: Scope) -> str:
+        operator = "IS NOT" if self.dialect == "sqlite" else "IS DISTINCT FROM"
+        return f"({self.write(tree[1], scope)} {operator} {self.write(tree[2], scope)})"
+
+    def _write_is(self, tree: Expression, scope: Scope) -> str:
+        return f"({self.write(tree[1], scope)} IS {tree[2].upper()})"
+
+    def _write_in(self, tree: Expression, scope: Scope) -> str:
+        left = self.write(tree[1], scope)
+        items = ", ".join(self.write(item, scope) for item in tree[2])
+        return f"({left} IN ( {items}))" if items else "FALSE"
+
+    def _write_like(self, tree: Expression, scope: Scope) -> str:
+        left, right = self.write(tree[1], scope), self.write(tree[2], scope)
+        return f"({left} LIKE {right} ESCAPE '\\')"
+
+    def _write_ilike(self, tree: Expression, scope: Scope) -> str:
+        left, right = self.write(tree[1], scope), self.write(tree[2], scope)
+        return f"({self._fold}({left}) LIKE {self._fold}({right}) ESCAPE '\\')"
+
+    def _write_contains(self, tree: Expression, scope: Scope) -> str:
+        left, right = self.write(tree[1], scope), self.write(tree[2], scope)
+        if self.dialect == "sqlite":
+            return f"json_{tree[0]}({left}, {right})"
+        operator = {"contains": "@>", "contained": "<@", "overlaps": "&&"}[tree[0]]
+        return f"({left} {operator} {right})"
+
+    def _write_words(self, tree: Expression, scope: Scope) -> str:
+        left, right = self.write(tree[1], scope), self.write(tree[2], scope)
+        if self.dialect == "sqlite":
+            return f"english_match({left}, {right})"
+        return f"(to_tsvector('english', {left}) @@ plainto_tsquery('english', {right}))"
+
+    def _write_exists(self, tree: Expression, scope: Scope) -> str:
+        return f"EXISTS ({self._write_rows(tree[1], scope)})"
+
+    def _write_in_rows(self, tree: Expression, scope: Scope) -> str:
+        left = self.write(tree[1], scope)
+        return f"({left} IN ( {self._write_rows(tree[2], scope)}))"
+
+    def _write_rows(self, rows: Mapping[str, Any], scope: Scope) -> str:
+        """A subquery. Whoever asks reaches in it what the policies of its table open to them."""
+        if self._depth >= _DEEPEST:
+            raise InvalidExpression(
+                "The policies of these tables lead to each other without an end.",
+                remediation="Open the table that a policy asks by a policy of its own that asks no further table.",
+            )
+        table = self._catalogue.table(rows["table"])
+        self._aliases += 1
+        alias = f"_q{self._aliases}"
+        inner = {**scope, rows["alias"]: alias}
+        self._depth += 1
+        column = self.write(rows["column"], inner) if rows["column"] else "1"
+        allowed = self.write(allowed_rows(table, "SELECT", self._actor), {"": alias})
+        where = self.write(rows["where"], inner) if rows["where"] else "TRUE"
+        self._depth -= 1
+        return f"SELECT {column} FROM {self.name_table(table.name)} AS {alias} WHERE {allowed} AND {where}"  # noqa: S608
+
+    def _write_column(self, tree: Expression, scope: Scope) -> str:
+        return f"{scope[tree[1]]}.{quote(tree[2])}"
+
+    def _write_value(self, tree: Expression, scope: Scope) -> str:
+        del scope
+        kind = parse_type(tree[1])
+        return self.value(kind.encode(tree[2], self.dialect), kind.bind(self.dialect))
+
+    def _write_user(self, tree: Expression, scope: Scope) -> str:
+        del scope
+        text = "?" if self.dialect == "sqlite" else "?::uuid" if tree[0] == "user_uuid" else "?::text"
+        return self.value(self._actor.user_id, text)
+
+    def _write_role(self, tree: Expression, scope: Scope) -> str:
+        del tree, scope
+        return self.value(self._actor.user_role, "?" if self.dialect == "sqlite" else "?::text")
+
+    def _write_now(self, tree: Expression, scope: Scope) -> str:
+        del tree, scope
+        return self.value(self._now, "?" if self.dialect == "sqlite" else "?::timestamptz")
+
+    def _write_json(self, tree: Expression, scope: Scope) -> str:
+        left = self.write(tree[1], scope)
+        for position, step in enumerate(tree[2]):
+            arrow = "->>" if tree[3] and position == len(tree[2]) - 1 else "->"
+            typed = "?" if self.dialect == "sqlite" else "?::int" if isinstance(step, int) else "?::text"
+            left = f"({left} {arrow} {self.value(step, typed)})"
+        return f"CAST({left} AS TEXT)" if tree[3] else left
+
+    def _write_cast(self, tree: Expression, scope: Scope) -> str:
+        inner = self.write(tree[1], scope)
+        if self.dialect == "sqlite":
+            return f"CAST({inner} AS TEXT)" if tree[2] == "text" else inner
+        return f"({inner})::{parse_type(tree[2]).cast_name}"
+
+    def _write_call(self, tree: Expression, scope: Scope) -> str:
+        name = self._fold if tree[1] == "lower" else tree[1]
+        return f"{name}({', '.join(self.write(part, scope) for part in tree[2:])})"
+
+    _WRITERS: Mapping[str, Callable[["SqlWriter", Expression, Scope], str]] = {
+        "and": _write_joined,
+        "or": _write_joined,
+        "not": _write_not,
+        "true": _write_constant,
+        "false": _write_constant,
+        "isdistinct": _write_distinct,
+        "is": _write_is,
+        "in": _write_in,
+        "like": _write_like,
+        "ilike": _write_ilike,
+        "contains": _write_contains,
+        "contained": _write_contains,
+        "overlaps": _write_contains,
+        "words": _write_words,
+        "exists": _write_exists,
+        "in_rows": _write_in_rows,
+        "column": _write_column,
+        "value": _write_value,
+        "user": _write_user,
+        "user_uuid": _write_user,
+        "role": _write_role,
+        "now": _write_now,
+        "json": _write_json,
+        "cast": _write_cast,
+        "call": _write_call,
+    }

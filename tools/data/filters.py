@@ -1,0 +1,213 @@
+"""Reads the filters of a query, in the grammar that PostgREST's clients write: `age=gte.18`, `or=(a.eq.1,b.is.null)`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.catalogue import Column, Expression, TableInfo
+from baobab.tools.data.column_types import ColumnType
+from baobab.tools.data.errors import InvalidFilter
+
+Where = Mapping[str, str | list[str]]
+"""Filters by column, or by `and`, `or`, `not.and`, `not.or`: each one text, or several that must all hold."""
+
+_COMPARE = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_SETS = {"cs": "contains", "cd": "contained", "ov": "overlaps"}
+_WORDS = ("fts", "plfts")
+OPERATORS = (*_COMPARE, "like", "ilike", "in", "is", "isdistinct", *_SETS, *_WORDS)
+_GROUPS = ("and", "or", "not.and", "not.or")
+_CONDITION = re.compile(r"(not\.)?([a-z]+)(?:\((any|all|english)\))?\.(.*)", re.DOTALL)
+_STEP = re.compile(r"(->>?)([^-]+?)(?=->|$)", re.DOTALL)
+_IS = ("null", "true", "false", "not_null")
+_MOST = 200
+"""Conditions of one query."""
+_DEEPEST = 10
+_LONGEST = 1000
+"""Values of one list."""
+TEXT = ColumnType("text")
+
+
+class FilterReader:
+    """Reads the filters of one table."""
+
+    def __init__(self, table: TableInfo) -> None:
+        self._table = table
+        self._left = _MOST
+
+    def read(self, where: Where) -> list[Expression]:
+        """The conditions, which must all hold. InvalidFilter names those that are wrong."""
+        conditions: list[Expression] = []
+        wrong: list[str] = []
+        for name, given in where.items():
+            for text in [given] if isinstance(given, str) else given:
+                try:
+                    if name in _GROUPS:
+                        conditions.append(self._read_group(name, text, 1))
+                    else:
+                        conditions.append(self._read_condition(name, text))
+                except InvalidFilter as exc:
+                    wrong.append(f"{name}={text}"[:200])
+                    message = exc.message
+        if wrong:
+            raise InvalidFilter(message, details={"invalidFilters": wrong, "columns": list(self._table.columns)})
+        return conditions
+
+    def _read_group(self, name: str, text: str, depth: int) -> Expression:
+        if depth > _DEEPEST:
+            raise BadRequest(f"Filters are nested more than {_DEEPEST} deep.")
+        if not (text.startswith("(") and text.endswith(")")):
+            raise InvalidFilter(f"`{name}` takes conditions in parentheses: `{name}=(a.eq.1,b.gt.2)`.")
+        parts = [self._read_member(part, depth) for part in split_outside(text[1:-1])]
+        if not parts:
+            raise InvalidFilter(f"`{name}` has no condition.")
+        group = [name.removeprefix("not."), *parts]
+        return ["not", group] if name.startswith("not.") else group
+
+    def _read_member(self, text: str, depth: int) -> Expression:
+        for name in _GROUPS:
+            if text.startswith(f"{name}("):
+                return self._read_group(name, text[len(name) :], depth + 1)
+        column, dot, condition = _split_column(text)
+        if not dot:
+            raise InvalidFilter(f"`{text[:60]}` is not `column.operator.value`.")
+        return self._read_condition(column, condition)
+
+    def _read_condition(self, name: str, text: str) -> Expression:
+        self._left -= 1
+        if self._left < 0:
+            raise BadRequest(f"A query has at most {_MOST} conditions.")
+        left, kind = self.operand(name)
+        found = _CONDITION.fullmatch(text)
+        if found is None or found[2] not in OPERATORS:
+            raise InvalidFilter(
+                f"`{name}={text[:60]}` has no operator that there is: {', '.join(OPERATORS)}, each also after `not.`."
+            )
+        negated, operator, mode, value = found.groups()
+        if mode in ("any", "all") and operator in (*_COMPARE, "like", "ilike"):
+            joined = [_compare(name, left, kind, operator, item) for item in _items_of(value, "{", "}")]
+            condition: Expression = ["or" if mode == "any" else "and", *joined] if joined else ["false"]
+        else:
+            condition = _compare(name, left, kind, operator, value)
+        return ["not", condition] if negated else condition
+
+    def operand(self, name: str) -> tuple[Expression, ColumnType]:
+        """A column, or a place in one that holds JSON (`data->a->>b`), and the type of what is there."""
+        plain, arrow, _ = name.partition("->")
+        column = self._column(plain)
+        operand: Expression = ["column", "", column.name]
+        if not arrow:
+            return operand, column.type
+        return read_json_path(operand, column, name[len(plain) :])
+
+    def _column(self, name: str) -> Column:
+        column = self._table.columns.get(name.strip().strip('"'))
+        if column is None:
+            raise InvalidFilter(f"The table `{self._table.name}` has no column `{name[:63]}`.")
+        return column
+
+
+def read_json_path(operand: Expression, column: Column, path: str) -> tuple[Expression, ColumnType]:
+    if not column.type.is_json:
+        raise InvalidFilter(f"`{column.name}` holds no JSON, so `->` leads nowhere in it.")
+    steps = [(found[1], found[2]) for found in _STEP.finditer(path)]
+    if "".join(arrow + step for arrow, step in steps) != path or any(arrow == "->>" for arrow, _ in steps[:-1]):
+        raise InvalidFilter(f"`{path[:60]}` is not a path in JSON, such as `->a->0->>b`.")
+    as_text = steps[-1][0] == "->>"
+    tree = ["json", operand, [int(step) if step.isdigit() and len(step) < 6 else step for _, step in steps], as_text]
+    return tree, TEXT if as_text else ColumnType("jsonb")
+
+
+def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value: str) -> Expression:
+    if operator in _COMPARE:
+        if operator not in ("eq", "neq") and not kind.is_ordered:
+            raise InvalidFilter(f"`{name}` is {kind}, which has no order.")
+        return [_COMPARE[operator], left, _value(kind, value, name)]
+    if operator == "isdistinct":
+        return ["isdistinct", left, _value(kind, value, name)]
+    if operator in ("like", "ilike"):
+        if not kind.is_text:
+            raise InvalidFilter(f"`{name}` is {kind}, and `{operator}` compares texts.")
+        pattern = _value(kind if kind.size is None else TEXT, value.replace("*", "%"), name)
+        if (len(pattern[2]) - len(pattern[2].rstrip("\\"))) % 2:
+            raise BadRequest(f"`{name}`: a pattern does not end with a single backslash.")
+        return [operator, left, pattern]
+    if operator == "in":
+        items = list(_items_of(value, "(", ")"))
+        if len(items) > _LONGEST:
+            raise BadRequest(f"`{name}`: a list has at most {_LONGEST} values.")
+        return ["in", left, [_value(kind, item, name) for item in items]]
+    if operator == "is":
+        return _compare_is(name, left, kind, value.lower())
+    if operator in _SETS:
+        return _compare_sets(name, left, kind, _SETS[operator], value)
+    if not kind.is_text:
+        raise InvalidFilter(f"`{name}` is {kind}, and `{operator}` searches texts.")
+    return ["words", left, _value(TEXT, value, name)]
+
+
+def _compare_is(name: str, left: Expression, kind: ColumnType, value: str) -> Expression:
+    if value not in _IS or (value in ("true", "false") and kind.name != "boolean"):
+        raise InvalidFilter(f"`{name}=is.{value[:20]}`: `is` takes null, not_null, and of a boolean true or false.")
+    return ["not", ["is", left, "null"]] if value == "not_null" else ["is", left, value]
+
+
+def _compare_sets(name: str, left: Expression, kind: ColumnType, operator: str, value: str) -> Expression:
+    if not kind.is_json or (operator == "overlaps" and not kind.array):
+        raise InvalidFilter(f"`{name}` is {kind}; cs and cd compare arrays and JSON, ov arrays.")
+    return [operator, left, _value(kind, value, name)]
+
+
+def _value(kind: ColumnType, text: str, name: str) -> Expression:
+    if kind.name in ("json", "jsonb") and not kind.array:
+        value = kind.clean(kind.parse(text, name), name)
+    else:
+        value = kind.parse(text, name)
+    return ["value", str(kind) if not kind.serial else kind.name, value]
+
+
+def _items_of(text: str, opening: str, closing: str) -> Iterator[str]:
+    if not (text.startswith(opening) and text.endswith(closing)):
+        raise InvalidFilter(f"A list is written in `{opening}{closing}`, and not as `{text[:40]}`.")
+    for item in split_outside(text[1:-1]):
+        quoted = len(item) >= 2 and item[0] == '"' and item[-1] == '"'
+        yield re.sub(r"\\(.)", r"\1", item[1:-1]) if quoted else item
+
+
+def split_outside(text: str) -> list[str]:
+    """The parts between commas that stand outside quotes and brackets.
+
+    A quoted part ends at a quote before a comma, a closing bracket or the end: clients do not escape those within.
+    """
+    parts: list[str] = []
+    depth, start, index, quoted = 0, 0, 0, False
+    while index < len(text):
+        character = text[index]
+        if character == "\\":
+            index += 1
+        elif quoted:
+            quoted = not (character == '"' and (index + 1 == len(text) or text[index + 1] in ",)}"))
+        elif character == '"' and (index == start or text[index - 1] in ",(.{"):
+            quoted = True
+        elif character in "({":
+            depth += 1
+        elif character in ")}":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+        index += 1
+    if quoted or depth:
+        raise InvalidFilter("A quote or a bracket is not closed.")
+    return [*parts, text[start:]] if text else []
+
+
+def _split_column(text: str) -> tuple[str, str, str]:
+    if text.startswith('"'):
+        name, quote, rest = text[1:].partition('"')
+        return name, quote and rest[:1], rest[1:]
+    return text.partition(".")
+
+
+def as_list(given: Any) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)

@@ -1,0 +1,301 @@
+"""From one catalogue to another: which statements that takes in a database, and which of them lose data."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.data.actor import SERVICE
+from baobab.tools.data.catalogue import Catalogue, Column, Index, TableInfo
+from baobab.tools.data.defaults import evaluate
+from baobab.tools.data.document import MOST_TABLES, Wanted, check_references, keep_policies, order_by_reference
+from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
+from baobab.tools.data.expressions import quote
+
+OWN_TABLES = {
+    "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL",
+    "_migrations": "id text PRIMARY KEY, position integer NOT NULL, name text, statements text NOT NULL, applied_at text NOT NULL",
+    "_sequences": "name text PRIMARY KEY, last bigint NOT NULL",
+    "_idempotency_keys": "key text PRIMARY KEY, result text NOT NULL",
+}
+"""The tables of our own in each app's database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step. `fill`: of a new column, the value that the rows that are there get."""
+
+    sql: str
+    description: str
+    destructive: bool = False
+    authorise: str = ""
+    """What the document must say so that it is made, if it loses data."""
+    fill: tuple[TableInfo, Column] | None = None
+    check_nulls: tuple[TableInfo, Column] | None = None
+
+
+class Migration:
+    """The changes that lead from what is there to what is wanted. Raises InvalidSchema, DestructiveChange."""
+
+    def __init__(self, store: DataStore, app_id: str, current: Catalogue, wanted: Wanted, now: str) -> None:
+        self._store = store
+        self._app_id = app_id
+        self._current = current
+        self._wanted = wanted
+        self._now = now
+        self.result = self._build_result()
+        self.changes = list(self._list_changes())
+
+    def require_authorised(self) -> None:
+        """Raises DestructiveChange if the document does not say that what would be lost may be lost."""
+        refused = [change for change in self.changes if change.destructive and change.authorise]
+        if refused:
+            listed = [{"change": change.description, "authorise": change.authorise} for change in refused]
+            raise DestructiveChange(
+                f"The schema would lose data: {refused[0].description}.", details={"changes": listed}
+            )
+
+    def apply(self, statements: Statements) -> None:
+        if self._store.dialect == "postgresql" and self._uses_vectors():
+            statements.rows("CREATE EXTENSION IF NOT EXISTS vector")
+        for change in self.changes:
+            if change.check_nulls is not None:
+                self._require_no_nulls(statements, *change.check_nulls)
+            if change.sql:
+                statements.rows(change.sql)
+            if change.fill is not None:
+                self._fill(statements, *change.fill)
+
+    def _uses_vectors(self) -> bool:
+        columns = (column for table in self.result.tables.values() for column in table.columns.values())
+        return any(column.type.name == "vector" for column in columns)
+
+    def _build_result(self) -> Catalogue:
+        current, wanted = self._current, self._wanted
+        tables: dict[str, TableInfo] = {}
+        for name, table in current.tables.items():
+            if name not in wanted.tables and name not in wanted.dropped_tables:
+                tables[name] = table
+        for name, table in wanted.tables.items():
+            older = current.tables.get(name)
+            kept = keep_policies(table, older)
+            if older is not None:
+                # A column that the document does not name stays as it is.
+                dropped = wanted.dropped_columns.get(name, frozenset())
+                silent = {n: column for n, column in older.columns.items() if n not in table.columns and n not in dropped}
+                kept = replace(kept, columns={**{n: c for n, c in older.columns.items() if n in silent}, **kept.columns})
+            tables[name] = kept
+        if len(tables) > MOST_TABLES:
+            raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
+        check_references(tables)
+        return Catalogue(tables, current.version + 1)
+
+    def _list_changes(self) -> Iterator[Change]:
+        current, wanted = self._current, self._wanted
+        for name in sorted(wanted.dropped_tables & current.tables.keys()):
+            yield Change(f"DROP TABLE {self._name(name)}{self._cascade}", f"drop the table {name}", destructive=True)
+        for name in sorted(current.tables.keys() - wanted.tables.keys() - wanted.dropped_tables):
+            yield Change("", f"drop the table {name}", True, authorise=f'"_drop": ["{name}"]')
+        new = {name: table for name, table in self.result.tables.items() if name not in current.tables}
+        for table in order_by_reference(new):
+            yield self._create(table, table.name)
+            yield from (self._create_index(table, index) for index in self._all_indexes(table))
+        for name, older in current.tables.items():
+            if name in wanted.tables:
+                yield from self._alter(older, self.result.tables[name], wanted.dropped_columns.get(name, frozenset()))
+
+    @property
+    def _cascade(self) -> str:
+        return "" if self._store.dialect == "sqlite" else " CASCADE"
+
+    def _name(self, table: str) -> str:
+        return self._store.name_table(self._app_id, table)
+
+    def _create(self, table: TableInfo, name: str) -> Change:
+        parts = [self._declare(column) for column in table.columns.values()]
+        if table.key:
+            parts.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
+        for column in table.columns.values():
+            if column.references is not None:
+                parts.append(f"FOREIGN KEY ({quote(column.name)}) {self._refer(column)}")
+        strict = " STRICT" if self._store.dialect == "sqlite" else ""
+        return Change(f"CREATE TABLE {self._name(name)} ({', '.join(parts)}){strict}", f"create the table {table.name}")
+
+    def _declare(self, column: Column) -> str:
+        return f"{quote(column.name)} {column.type.declare(self._store.dialect)}"
+
+    def _refer(self, column: Column) -> str:
+        to = column.references
+        assert to is not None
+        # A reference in SQLite names a table of the same file, and has no schema before it.
+        target = quote(to.table) if self._store.dialect == "sqlite" else self._name(to.table)
+        return f"REFERENCES {target} ({quote(to.column)}) ON DELETE {to.on_delete} ON UPDATE {to.on_update}"
+
+    def _all_indexes(self, table: TableInfo) -> list[Index]:
+        unique = [
+            Index(f"_{table.name}_{column.name}_unique"[:63], (column.name,), unique=True)
+            for column in table.columns.values()
+            if column.unique and table.key != (column.name,)
+        ]
+        return [*unique, *table.indexes.values()]
+
+    def _create_index(self, table: TableInfo, index: Index) -> Change:
+        name = self._index_name(table, index)
+        unique = "UNIQUE " if index.unique else ""
+        description = f"create the index {index.name}"
+        if self._store.dialect == "sqlite":
+            if index.method not in ("btree", "hash"):
+                return Change("", f"{description}, which SQLite does without")
+            columns = ", ".join(map(quote, index.columns))
+            return Change(f"CREATE {unique}INDEX {quote(name)} ON {quote(table.name)} ({columns})", description)
+        opclass = index.opclass or ("vector_cosine_ops" if index.method in ("hnsw", "ivfflat") else "")
+        columns = ", ".join(f"{quote(column)} {opclass}".strip() for column in index.columns)
+        return Change(
+            f"CREATE {unique}INDEX {quote(name)} ON {self._name(table.name)} USING {index.method} ({columns})", description
+        )
+
+    def _index_name(self, table: TableInfo, index: Index) -> str:
+        """Indexes of different tables may have one name in a document, and share their names in a database."""
+        return f"{table.name}.{index.name}"[-63:]
+
+    def _alter(self, older: TableInfo, newer: TableInfo, dropped: frozenset[str]) -> Iterator[Change]:
+        table = older.name
+        old_indexes = {index: None for index in self._all_indexes(older)}
+        new_indexes = {index: None for index in self._all_indexes(newer)}
+        for index in old_indexes:
+            if index not in new_indexes:
+                name = quote(self._index_name(older, index))
+                place = name if self._store.dialect == "sqlite" else self._name("x").replace('"x"', name)
+                yield Change(f"DROP INDEX IF EXISTS {place}", f"drop the index {index.name}")
+        rebuild = False
+        for name, column in newer.columns.items():
+            before = older.columns.get(name)
+            if before is None:
+                yield from self._add_column(newer, column)
+                continue
+            if before.primary_key != column.primary_key:
+                raise InvalidSchema(f"`{table}.{name}`: the key of a table that is there cannot be changed.")
+            if before.type != column.type:
+                yield from self._change_type(newer, before, column)
+            if before.required != column.required:
+                yield Change(
+                    "",
+                    f"{'require' if column.required else 'no longer require'} a value of {table}.{name}",
+                    check_nulls=(newer, column) if column.required else None,
+                )
+            if before.default != column.default:
+                yield Change("", f"change the default of {table}.{name}")
+            if before.references != column.references:
+                yield from self._change_reference(table, before, column)
+                rebuild = True
+        for name in sorted(dropped & older.columns.keys()):
+            if name in older.key:
+                raise InvalidSchema(f"`{table}.{name}` is in the key of the table, and cannot be dropped.")
+            if older.columns[name].references is not None:
+                rebuild = True
+            drop = f"ALTER TABLE {self._name(table)} DROP COLUMN {quote(name)}"
+            is_rebuilt = rebuild and self._store.dialect == "sqlite"
+            yield Change("" if is_rebuilt else drop, f"drop the column {table}.{name}", destructive=True)
+        if rebuild and self._store.dialect == "sqlite":
+            yield from self._rebuild(newer)
+            # The indexes went with the table that was dropped.
+            yield from (self._create_index(newer, index) for index in new_indexes)
+        else:
+            yield from (self._create_index(newer, index) for index in new_indexes if index not in old_indexes)
+
+    def _add_column(self, table: TableInfo, column: Column) -> Iterator[Change]:
+        if column.primary_key:
+            raise InvalidSchema(f"`{table.name}.{column.name}`: the key of a table that is there cannot be changed.")
+        sql = f"ALTER TABLE {self._name(table.name)} ADD COLUMN {self._declare(column)}"
+        if column.references is not None:
+            sql += f" {self._refer(column)}"
+        yield Change(sql, f"add the column {table.name}.{column.name}", fill=(table, column))
+        if column.required:
+            yield Change("", f"require a value of {table.name}.{column.name}", check_nulls=(table, column))
+
+    def _change_type(self, table: TableInfo, before: Column, column: Column) -> Iterator[Change]:
+        description = f"change the type of {table.name}.{column.name} from {before.type} to {column.type}"
+        if not column.type.accepts(before.type):
+            yield Change(
+                "",
+                description,
+                True,
+                authorise=f'drop the column with "_dropColumns": ["{column.name}"] and add it in a second apply',
+            )
+            return
+        same = column.type.declare(self._store.dialect) == before.type.declare(self._store.dialect)
+        kind = column.type.declare(self._store.dialect)
+        sql = f"ALTER TABLE {self._name(table.name)} ALTER COLUMN {quote(column.name)} TYPE {kind}"
+        yield Change("" if same else sql, description)
+
+    def _change_reference(self, table: str, before: Column, column: Column) -> Iterator[Change]:
+        description = f"change what {table}.{column.name} refers to"
+        if self._store.dialect == "sqlite":
+            yield Change("", description)
+            return
+        constraint = quote(f"{table}_{column.name}_fkey")
+        if before.references is not None:
+            yield Change(f"ALTER TABLE {self._name(table)} DROP CONSTRAINT IF EXISTS {constraint}", description)
+        if column.references is not None:
+            sql = f"ALTER TABLE {self._name(table)} ADD CONSTRAINT {constraint} FOREIGN KEY ({quote(column.name)})"
+            yield Change(f"{sql} {self._refer(column)}", description)
+
+    def _rebuild(self, table: TableInfo) -> Iterator[Change]:
+        """SQLite changes references only by a new table."""
+        new = f"_new_{table.name}"
+        columns = ", ".join(map(quote, table.columns))
+        yield replace(self._create(table, new), description=f"make the table {table.name} anew")
+        yield Change(f"INSERT INTO {quote(new)} ({columns}) SELECT {columns} FROM {quote(table.name)}", "copy its rows")  # noqa: S608
+        yield Change(f"DROP TABLE {quote(table.name)}", "drop the older one")
+        yield Change(f"ALTER TABLE {quote(new)} RENAME TO {quote(table.name)}", "give the new one its name")
+
+    def _fill(self, statements: Statements, table: TableInfo, column: Column) -> None:
+        if column.default is None:
+            return
+        name, place = self._name(table.name), quote(column.name)
+        value = column.type.encode(evaluate(column, column.default, SERVICE, self._now), self._store.dialect)
+        if column.default.strip().lower() in ("gen_random_uuid()", "uuid_generate_v4()"):
+            # A value of its own for each row; both databases have the function.
+            cast = "CAST(gen_random_uuid() AS text)" if column.type.is_text else "gen_random_uuid()"
+            statements.rows(f"UPDATE {name} SET {place} = {cast}")  # noqa: S608
+        elif value is not None:
+            statements.rows(f"UPDATE {name} SET {place} = {column.type.bind(self._store.dialect)}", value)  # noqa: S608
+
+    def _require_no_nulls(self, statements: Statements, table: TableInfo, column: Column) -> None:
+        [(nulls, rows)] = statements.rows(
+            f"SELECT count(*) - count({quote(column.name)}), count(*) FROM {self._name(table.name)}"  # noqa: S608
+        )
+        if nulls:
+            raise MigrationFailed(
+                f"`{table.name}.{column.name}` must have a value, and {nulls} rows have none.",
+                details={"table": table.name, "column": column.name, "existing_row_count": rows},
+            )
+
+
+def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> None:
+    """Creates the tables of our own, where they are not there yet."""
+    for name, columns in OWN_TABLES.items():
+        statements.rows(f"CREATE TABLE IF NOT EXISTS {store.name_table(app_id, name)} ({columns})")
+    if store.dialect == "postgresql":
+        _create_fold(statements, store.name_table(app_id, "_fold"))
+    table = store.name_table(app_id, "_catalogue")
+    statements.rows(
+        f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"  # noqa: S608
+    )
+
+
+def _create_fold(statements: Statements, name: str) -> None:
+    """The columns have the order of codes, whose `lower` knows the letters of English only."""
+    known = {row[0] for row in statements.rows("SELECT collname FROM pg_collation")}
+    collation = next((each for each in ("pg_c_utf8", "und-x-icu") if each in known), "default")
+    statements.rows(
+        f"CREATE OR REPLACE FUNCTION {name}(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE "
+        f"""AS 'SELECT lower($1 COLLATE "{collation}")'"""
+    )
+
+
+def describe(changes: list[Change]) -> list[Mapping[str, Any]]:
+    return [
+        {"sql": change.sql, "description": change.description, "destructive": change.destructive} for change in changes
+    ]

@@ -1,0 +1,333 @@
+"""Compiles what the author of a policy wrote, a condition in SQL, into a tree that both databases understand.
+
+Nothing of the text reaches a database: sqlglot parses it, and what the walk below does not know is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from baobab.runtime.late_import import LateImport
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.data.column_types import ColumnType, UnknownType, parse_type
+from baobab.tools.data.errors import InvalidExpression, MismatchedTypes, UnsafeExpression
+from baobab.tools.data.expressions import FUNCTIONS
+
+LONGEST = 4000
+_DEEPEST = 40
+_USER = {"current_user_id", "auth.uid"}
+_ROLE = {"current_user_role", "auth.role"}
+_COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_BOOLEAN = "boolean"
+
+Typed = tuple[Expression, str | None]
+"""A tree and the family of its values; None for a literal, which takes that of what it is compared with."""
+
+
+@dataclass
+class _Scope:
+    """The tables that a name may mean: the policy's own under its name and under the empty alias, then subqueries'."""
+
+    tables: dict[str, TableInfo] = field(default_factory=dict)
+    outer: "_Scope | None" = None
+
+
+def _import_sqlglot() -> Any:
+    import sqlglot
+
+    return sqlglot
+
+
+_SQLGLOT = LateImport(_import_sqlglot)
+
+
+async def load_parser() -> Any:
+    """sqlglot, whose import takes a third of a second: only those who write policies pay for it."""
+    return await _SQLGLOT.get()
+
+
+def compile_condition(parser: Any, text: str, catalogue: Catalogue, table: TableInfo) -> Expression:
+    """Raises UnsafeExpression, MismatchedTypes and InvalidExpression, which say what is wrong where."""
+    if len(text) > LONGEST:
+        raise InvalidExpression(f"An expression has at most {LONGEST} characters.")
+    try:
+        parsed = parser.parse_one(text, into=parser.exp.Condition, dialect="postgres")
+    except (parser.errors.SqlglotError, RecursionError) as exc:
+        raise InvalidExpression("The expression is not one condition in SQL.") from exc
+    compiler = _Compiler(catalogue)
+    scope = _Scope({"": table})
+    tree, family = compiler.compile(parsed, scope, 0)
+    if family not in (_BOOLEAN, None) or (family is None and tree[0] == "literal"):
+        raise InvalidExpression("The expression is not a condition: it is neither true nor false.")
+    return tree
+
+
+class _Compiler:
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def compile(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        if depth > _DEEPEST:
+            raise InvalidExpression(f"The expression is nested more than {_DEEPEST} deep.")
+        kind = type(node).__name__
+        if kind in _COMPARISONS:
+            return self._compare([_COMPARISONS[kind]], node, scope, depth)
+        known = _NODES.get(kind)
+        if known is None:
+            raise _refuse(node)
+        return known(self, node, scope, depth + 1)
+
+    def condition(self, node: Any, scope: _Scope, depth: int) -> Expression:
+        tree, family = self.compile(node, scope, depth)
+        if family != _BOOLEAN:
+            raise MismatchedTypes("`and`, `or` and `not` join conditions, and one of these is a value.")
+        return tree
+
+    def _compare(self, head: list[Any], node: Any, scope: _Scope, depth: int) -> Typed:
+        left, right = self._match(self.compile(node.this, scope, depth), self.compile(node.expression, scope, depth))
+        return [*head, left, right], _BOOLEAN
+
+    def _match(self, left: Typed, right: Typed) -> tuple[Expression, Expression]:
+        """Two values as values of one type: a literal becomes what it is compared with."""
+        if left[1] is None and right[1] is None:
+            return _literal(left[0], "text"), _literal(right[0], "text")
+        if left[1] is None:
+            return _literal(left[0], right[1] or "text"), right[0]
+        if right[1] is None:
+            return left[0], _literal(right[0], left[1])
+        if left[1] == right[1]:
+            return left[0], right[0]
+        # The id of a user is a UUID, whichever type the column that keeps it has.
+        if left[0] == ["user"] and right[1] == "uuid":
+            return ["user_uuid"], right[0]
+        if right[0] == ["user"] and left[1] == "uuid":
+            return left[0], ["user_uuid"]
+        raise MismatchedTypes(f"The expression compares {left[1]} with {right[1]}.")
+
+    def _joined(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        name = type(node).__name__.lower()
+        return [name, self.condition(node.this, scope, depth), self.condition(node.expression, scope, depth)], _BOOLEAN
+
+    def _not(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        return ["not", self.condition(node.this, scope, depth)], _BOOLEAN
+
+    def _paren(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        return self.compile(node.this, scope, depth)
+
+    def _boolean(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        del scope, depth
+        return ["true" if node.this else "false"], _BOOLEAN
+
+    def _literal(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        del scope, depth
+        return ["literal", str(node.this), bool(node.is_string)], None
+
+    def _neg(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        tree, family = self.compile(node.this, scope, depth)
+        if tree[0] != "literal" or tree[2]:
+            raise InvalidExpression("A minus stands before a number only.")
+        return ["literal", f"-{tree[1]}", False], family
+
+    def _column(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        del depth
+        if node.args.get("db") or node.args.get("catalog"):
+            raise UnsafeExpression(f"`{node.sql()[:60]}`: columns are named with their table at most.")
+        name, alias = node.name, node.table
+        at: _Scope | None = scope
+        while at is not None:
+            for known, table in at.tables.items():
+                if alias in ("", known) or (known == "" and alias == table.name):
+                    column = table.columns.get(name)
+                    if column is not None:
+                        return ["column", known, name], column.type.family()
+            at = at.outer
+        raise InvalidExpression(f"There is no column `{f'{alias}.' if alias else ''}{name}` here.")
+
+    def _is(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        left, family = self.compile(node.this, scope, depth)
+        value = type(node.expression).__name__
+        word = "null" if value == "Null" else str(node.expression.this).lower() if value == "Boolean" else ""
+        if not word or family is None or (word != "null" and family != _BOOLEAN):
+            raise InvalidExpression("`is` asks for null, and of a boolean for true or false.")
+        tree = ["is", left, word]
+        return (["not", tree] if node.args.get("negate") else tree), _BOOLEAN
+
+    def _in(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        left = self.compile(node.this, scope, depth)
+        query = node.args.get("query")
+        if query is not None:
+            rows, family = self._rows(query.this, scope, depth, with_column=True)
+            tree, column = self._match(left, (rows["column"], family))
+            return ["in_rows", tree, {**rows, "column": column}], _BOOLEAN
+        if not node.expressions:
+            raise _refuse(node)
+        matched = [self._match(left, self.compile(item, scope, depth)) for item in node.expressions]
+        return ["in", matched[0][0], [item for _, item in matched]], _BOOLEAN
+
+    def _between(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        value = self.compile(node.this, scope, depth)
+        low = self._match(value, self.compile(node.args["low"], scope, depth))
+        high = self._match(value, self.compile(node.args["high"], scope, depth))
+        return ["and", [">=", *low], ["<=", *high]], _BOOLEAN
+
+    def _like(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        name = type(node).__name__.lower()
+        left = self.compile(node.this, scope, depth)
+        right = self.compile(node.expression, scope, depth)
+        if {left[1], right[1]} - {"text", None}:
+            raise MismatchedTypes("`like` compares texts.")
+        return [name, *self._match(left, right)], _BOOLEAN
+
+    def _distinct(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        tree, family = self._compare(["isdistinct"], node, scope, depth)
+        return (["not", tree] if type(node).__name__ == "NullSafeEQ" else tree), family
+
+    def _cast(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        tree, family = self.compile(node.this, scope, depth)
+        name = node.args["to"].sql(dialect="postgres").lower()
+        try:
+            kind = parse_type(name)
+        except UnknownType as exc:
+            raise InvalidExpression(f"A value cannot be cast to `{name[:40]}`.") from exc
+        if tree[0] == "literal":
+            return _literal(tree, kind.family()), kind.family()
+        if kind.family() == family:
+            return tree, family
+        if tree == ["user"] and kind.name == "uuid":
+            return ["user_uuid"], "uuid"
+        if not kind.is_text or family in ("bytea", "vector", _BOOLEAN):
+            raise MismatchedTypes(f"{family} cannot be cast to {kind}; values can be cast to text.")
+        return ["cast", tree, "text"], "text"
+
+    def _user(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        del node, scope, depth
+        return ["user"], "text"
+
+    def _now(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        del node, scope, depth
+        return ["now"], "timestamptz"
+
+    def _named(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        """A function that sqlglot does not know, or `auth.uid()`."""
+        name = node.sql().lower().partition("(")[0]
+        if name in _USER or name in _ROLE:
+            return (["user"] if name in _USER else ["role"]), "text"
+        raise _refuse(node)
+
+    def _call(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        name = type(node).__name__.lower()
+        given = [node.this, *node.expressions] if name == "coalesce" else [node.this]
+        arguments = [self.compile(each, scope, depth) for each in given]
+        if name == "coalesce":
+            known = next((argument for argument in arguments if argument[1] is not None), arguments[0])
+            return ["call", name, *(self._match(known, argument)[1] for argument in arguments)], known[1] or "text"
+        wanted = "number" if name == "abs" else "text"
+        tree, family = arguments[0]
+        if family is None:
+            tree = _literal(tree, wanted)
+        elif family != wanted:
+            raise MismatchedTypes(f"`{name}` takes {wanted}, and not {family}.")
+        return ["call", name, tree], "number" if name in ("length", "abs") else "text"
+
+    def _exists(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        rows, _ = self._rows(node.this, scope, depth, with_column=False)
+        return ["exists", rows], _BOOLEAN
+
+    def _subquery(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        """`(select current_user_id())`, as some write it so that Postgres asks once."""
+        select = node.this
+        if type(select).__name__ == "Select" and not select.args.get("from_") and len(select.expressions) == 1:
+            return self.compile(select.expressions[0], scope, depth)
+        raise _refuse(node)
+
+    def _json(self, node: Any, scope: _Scope, depth: int) -> Typed:
+        tree, family = self.compile(node.this, scope, depth)
+        if family not in ("json", "jsonb"):
+            raise MismatchedTypes("`->>` leads into JSON.")
+        steps: list[str | int] = []
+        for step in node.expression.expressions[1:]:
+            if type(step).__name__ not in ("JSONPathKey", "JSONPathSubscript") or not isinstance(step.this, str | int):
+                raise _refuse(node)
+            steps.append(step.this)
+        as_text = type(node).__name__ == "JSONExtractScalar"
+        return ["json", tree, steps, as_text], "text" if as_text else "jsonb"
+
+    def _rows(self, select: Any, scope: _Scope, depth: int, *, with_column: bool) -> tuple[dict[str, Any], str | None]:
+        """A subquery on one table of the app."""
+        source = select.args.get("from_") if type(select).__name__ == "Select" else None
+        set_ = {name for name, value in select.args.items() if value} - {"expressions", "from_", "where", "kind"}
+        if source is None or set_ or type(source.this).__name__ != "Table":
+            raise UnsafeExpression("A subquery is `select column from table where condition`, and nothing more.")
+        table = source.this
+        if table.db or table.catalog or table.args.get("joins") or table.name not in self._catalogue.tables:
+            raise UnsafeExpression(f"`{table.sql()[:60]}` is no table of this app.")
+        alias = table.alias or table.name
+        inner = _Scope({alias: self._catalogue.tables[table.name]}, scope)
+        where = select.args.get("where")
+        condition = self.condition(where.this, inner, depth) if where is not None else None
+        column, family = None, None
+        if with_column:
+            if len(select.expressions) != 1:
+                raise InvalidExpression("A subquery behind `in` selects one column.")
+            column, family = self.compile(select.expressions[0], inner, depth)
+        return {"table": table.name, "alias": alias, "column": column, "where": condition}, family
+
+
+def _literal(tree: Expression, family: str) -> Expression:
+    """A literal as a value of a family; other trees as they are."""
+    if tree[0] != "literal":
+        return tree
+    kind = ColumnType("numeric") if family == "number" else parse_type(family)
+    try:
+        value = kind.parse(tree[1], "the expression")
+        if kind.name in ("json", "jsonb") and not kind.array:
+            value = kind.clean(value, "the expression")
+    except BadRequest as exc:
+        raise MismatchedTypes(f"`{tree[1][:40]}` is not a valid {kind}.") from exc
+    return ["value", str(kind), value]
+
+
+def _refuse(node: Any) -> UnsafeExpression:
+    return UnsafeExpression(f"A policy may not use `{node.sql(dialect='postgres', comments=False)[:80]}`.")
+
+
+def list_names(tree: Any) -> set[tuple[str, str]]:
+    """The tables and columns that a tree names, as `(alias, column)`; a table has no column."""
+    match tree:
+        case ["column", str(alias), str(name)]:
+            return {(alias, name)}
+        case list():
+            return set().union(*map(list_names, tree)) if tree else set()
+        case {"table": table, **others}:
+            return {(table, "")}.union(*(list_names(part) for part in others.values()))
+    return set()
+
+
+_NODES: Mapping[str, Callable[[_Compiler, Any, _Scope, int], Typed]] = {
+    "And": _Compiler._joined,
+    "Or": _Compiler._joined,
+    "Not": _Compiler._not,
+    "Paren": _Compiler._paren,
+    "Boolean": _Compiler._boolean,
+    "Literal": _Compiler._literal,
+    "Neg": _Compiler._neg,
+    "Column": _Compiler._column,
+    "Is": _Compiler._is,
+    "In": _Compiler._in,
+    "Between": _Compiler._between,
+    "Like": _Compiler._like,
+    "ILike": _Compiler._like,
+    "NullSafeNEQ": _Compiler._distinct,
+    "NullSafeEQ": _Compiler._distinct,
+    "Cast": _Compiler._cast,
+    "CurrentUserId": _Compiler._user,
+    "CurrentTimestamp": _Compiler._now,
+    "Anonymous": _Compiler._named,
+    "Dot": _Compiler._named,
+    "Exists": _Compiler._exists,
+    "Subquery": _Compiler._subquery,
+    "JSONExtract": _Compiler._json,
+    "JSONExtractScalar": _Compiler._json,
+    **{name.capitalize(): _Compiler._call for name in FUNCTIONS},
+}

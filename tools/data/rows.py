@@ -1,0 +1,336 @@
+"""Reads and writes the rows of one app, in one transaction, as one actor. What policies do not open does not exist."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
+from baobab.tools.data.defaults import find_default
+from baobab.tools.data.errors import InvalidFilter, NotNullViolation, PolicyViolation
+from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
+from baobab.tools.data.filters import FilterReader
+from baobab.tools.data.selection import Embed, Item, Order, Row, Selection, read_order
+
+_MOST_RELATED = 10_000
+"""Rows of one embedded table in one answer."""
+_CHUNK = 500
+"""Rows of one statement that inserts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """What an insert does where the columns have the values of a row that is there."""
+
+    columns: tuple[str, ...]
+    merge: bool
+
+
+class Rows:
+    def __init__(
+        self, statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue, actor: Actor, now: str
+    ) -> None:
+        self._statements = statements
+        self._store = store
+        self._app_id = app_id
+        self._catalogue = catalogue
+        self.actor = actor
+        self._now = now
+
+    # Reading.
+
+    def select(self, selection: Selection, *, key: Expression | None = None) -> list[Row]:
+        """The rows of a selection with their embedded rows. key: a further condition."""
+        rows, _ = self._read(selection, [] if key is None else [key], related_by=None)
+        return rows
+
+    def count(self, selection: Selection) -> int:
+        writer = self._writer()
+        where = self._where(writer, selection, [])
+        table = selection.table.name
+        text = f"SELECT count(*) FROM {writer.name_table(table)} AS {quote(table)} WHERE {where}"  # noqa: S608
+        return int(self._statements.rows(text, *writer.values)[0][0])
+
+    def _read(
+        self, selection: Selection, further: Sequence[Expression], related_by: str | None
+    ) -> tuple[list[Row], list[Any]]:
+        """The rows, and of each its value of the column by which it is related to what it is embedded in."""
+        table = selection.table
+        writer = self._writer()
+        scope = {"": quote(table.name)}
+        items = selection.items
+        hidden = [*([related_by] if related_by else []), *(embed.ours for embed in selection.embeds)]
+        # The placeholders of the columns come before those of the conditions.
+        shown = [_show(writer, item, scope) for item in items]
+        shown += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
+        orders = read_order(table, selection.order)
+        source = f"{writer.name_table(table.name)} AS {quote(table.name)}"
+        if related_by is not None and (selection.limit is not None or selection.offset):
+            text = self._number_related(writer, selection, further, related_by, shown, orders)
+        else:
+            where = self._where(writer, selection, further)
+            order = self._order(writer, table, orders)
+            limit = _MOST_RELATED + 1 if related_by is not None else selection.limit
+            text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"  # noqa: S608
+            if limit is not None:
+                text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
+        found = self._statements.rows(text, *writer.values)
+        if related_by is not None and len(found) > _MOST_RELATED:
+            raise BadRequest(
+                f"`{table.name}`: more than {_MOST_RELATED} embedded rows.",
+                remediation=f"Limit them, as in `{table.name}.limit=10`, or ask for fewer rows.",
+            )
+        decoders = [(item.name, item.type.decoder(self._store.dialect)) for item in items]
+        rows = [_decode(decoders, values) for values in found]
+        start = len(items) + (1 if related_by else 0)
+        for position, embed in enumerate(selection.embeds):
+            keys = [values[start + position] for values in found]
+            self._embed(rows, keys, embed)
+        return rows, [values[len(items)] for values in found] if related_by else []
+
+    def _number_related(
+        self,
+        writer: SqlWriter,
+        selection: Selection,
+        further: Sequence[Expression],
+        related_by: str,
+        shown: list[str],
+        orders: list[Order],
+    ) -> str:
+        """A query for the first rows of each row that they are related to."""
+        table = selection.table
+        named = [f"{expression} AS _c{index}" for index, expression in enumerate(shown[: len(selection.items)])]
+        hidden = shown[len(selection.items) :]
+        order = self._order(writer, table, orders)
+        number = f"row_number() OVER (PARTITION BY {quote(table.name)}.{quote(related_by)}{order}) AS _n"
+        where = self._where(writer, selection, further)
+        columns = ", ".join([*(f"_c{i}" for i in range(len(named))), *(f"_h{i}" for i in range(len(hidden)))])
+        inner = (
+            f"SELECT {', '.join([*named, *hidden, number])} "  # noqa: S608
+            f"FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"
+        )
+        last = selection.offset + (_MOST_RELATED if selection.limit is None else selection.limit)
+        return (
+            f"SELECT {columns} FROM ({inner}) AS _r WHERE _n > {selection.offset} AND _n <= {last} "  # noqa: S608
+            f"ORDER BY _n LIMIT {_MOST_RELATED + 1}"
+        )
+
+    def _embed(self, rows: list[Row], keys: list[Any], embed: Embed) -> None:
+        wanted = list(dict.fromkeys(key for key in keys if key is not None))
+        related: list[Row] = []
+        owners: list[Any] = []
+        if wanted:
+            related, owners = self._read(embed.selection, [["rows", embed.theirs, wanted]], embed.theirs)
+        groups: dict[Any, list[Row]] = {}
+        for owner, row in zip(owners, related, strict=True):
+            groups.setdefault(owner, []).append(row)
+        for row, key in zip(rows, keys, strict=True):
+            found = groups.get(key, [])
+            row[embed.name] = found if embed.many else (found[0] if found else None)
+
+    def _where(self, writer: SqlWriter, selection: Selection, further: Sequence[Expression]) -> str:
+        table = selection.table
+        scope = {"": quote(table.name)}
+        conditions = [*FilterReader(table).read(selection.where)]
+        parts = [writer.write(condition, scope) for condition in conditions]
+        for condition in further:
+            if condition[0] == "rows":
+                places = ", ".join(writer.value(value) for value in condition[2])
+                parts.append(f"{scope['']}.{quote(condition[1])} IN ( {places})")
+            else:
+                parts.append(writer.write(condition, scope))
+        parts += [self._exists(writer, table, embed) for embed in selection.embeds if embed.inner]
+        allowed = allowed_rows(table, "SELECT", self.actor)
+        return " AND ".join([*parts, writer.write(allowed, scope)])
+
+    def _exists(self, writer: SqlWriter, table: TableInfo, embed: Embed) -> str:
+        """That a row has related ones; nothing is embedded twice under one name, so that the names do not collide."""
+        inner = embed.selection.table
+        if inner.name == table.name:
+            raise InvalidFilter("A table cannot be embedded in itself with `!inner`.")
+        where = self._where(writer, embed.selection, [])
+        joined = f"{quote(inner.name)}.{quote(embed.theirs)} = {quote(table.name)}.{quote(embed.ours)}"
+        source = f"{writer.name_table(inner.name)} AS {quote(inner.name)}"
+        return f"EXISTS (SELECT 1 FROM {source} WHERE {where} AND {joined})"  # noqa: S608
+
+    def _order(self, writer: SqlWriter, table: TableInfo, orders: list[Order]) -> str:
+        """Rows that are alike in the order have that of their keys, so that pages neither repeat nor miss any."""
+        scope = {"": quote(table.name)}
+        parts = [
+            f"{writer.write(order.tree, scope)} {'DESC' if order.descending else 'ASC'} "
+            f"NULLS {'FIRST' if order.nulls_first else 'LAST'}"
+            for order in orders
+        ]
+        parts += [f"{scope['']}.{quote(name)} ASC" for name in table.key]
+        return f" ORDER BY {', '.join(parts)}" if parts else ""
+
+    # Writing.
+
+    def insert(self, table: TableInfo, given: Sequence[Mapping[str, Any]], upsert: Upsert | None = None) -> list[Row]:
+        """Inserts rows and returns them as they are kept. Keys that are no columns are left out."""
+        complete = [self._complete(table, row) for row in given]
+        inserted: list[Row] = []
+        for start in range(0, len(complete), _CHUNK):
+            inserted += self._insert(table, complete[start : start + _CHUNK], upsert)
+        return inserted
+
+    def _complete(self, table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A whole row, in canonical values."""
+        named = {name for name in given if name in table.columns}
+        if not named and given:
+            raise BadRequest(
+                f"None of the keys is a column of `{table.name}`.", details={"columns": list(table.columns)}
+            )
+        row: dict[str, Any] = {}
+        for column in table.columns.values():
+            if column.name in named:
+                value = column.type.clean(given[column.name], column.name)
+            elif column.name == table.fill_user and self.actor.role == "user":
+                value = self.actor.user_id
+            elif column.type.serial:
+                value = None
+            else:
+                value = find_default(column, self.actor, self._now)
+            if value is None and column.type.serial:
+                value = self._next_number(table, column)
+            row[column.name] = _require_value(table, column, value)
+        return row
+
+    def _next_number(self, table: TableInfo, column: Column) -> int:
+        """The next number of a serial column: one more than the largest that the table had when the first was taken."""
+        sequences = self._store.name_table(self._app_id, "_sequences")
+        name = f"{table.name}.{column.name}"
+        taken = self._statements.rows(
+            f"UPDATE {sequences} SET last = last + 1 WHERE name = ? RETURNING last",  # noqa: S608
+            name,
+        )
+        if taken:
+            return int(taken[0][0])
+        source = self._store.name_table(self._app_id, table.name)
+        [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")  # noqa: S608
+        number = int(largest or 0) + 1
+        self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, number)  # noqa: S608
+        return number
+
+    def _insert(self, table: TableInfo, rows: list[dict[str, Any]], upsert: Upsert | None) -> list[Row]:
+        writer = self._writer()
+        scope = {"": quote(table.name)}
+        columns = list(table.columns.values())
+        lines = [
+            f"({', '.join(self._place(writer, column, row[column.name]) for column in columns)})" for row in rows
+        ]
+        text = (
+            f"INSERT INTO {writer.name_table(table.name)} AS {quote(table.name)} "
+            f"({', '.join(quote(column.name) for column in columns)}) VALUES {', '.join(lines)}"
+        )
+        command: tuple[Expression, ...] = (allowed_after(table, "INSERT", self.actor),)
+        if upsert is not None:
+            text += self._write_upsert(writer, table, upsert, scope)
+            if upsert.merge:
+                command = (*command, allowed_after(table, "UPDATE", self.actor))
+        inserted = self._write_returning(writer, table, text, both(*command))
+        if upsert is not None and upsert.merge and len(inserted) < len(rows):
+            raise PolicyViolation(f"A row of `{table.name}` that this would change is not one that the caller may change.")
+        return inserted
+
+    def _write_upsert(self, writer: SqlWriter, table: TableInfo, upsert: Upsert, scope: Mapping[str, str]) -> str:
+        target = ", ".join(quote(table.column(name).name) for name in upsert.columns)
+        others = [name for name in table.columns if name not in upsert.columns]
+        if not upsert.merge or not others:
+            return f" ON CONFLICT ({target}) DO NOTHING"
+        sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
+        allowed = both(allowed_rows(table, "UPDATE", self.actor), allowed_rows(table, "SELECT", self.actor))
+        return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {writer.write(allowed, scope)}"
+
+    def update(self, table: TableInfo, changes: Mapping[str, Any], conditions: Iterable[Expression]) -> list[Row]:
+        """Changes the rows that fulfil the conditions and that the actor may change, and returns them."""
+        columns = [column for name, column in table.columns.items() if name in changes]
+        if not columns:
+            raise BadRequest(
+                f"None of the keys is a column of `{table.name}`.", details={"columns": list(table.columns)}
+            )
+        writer = self._writer()
+        sets: list[str] = []
+        for column in columns:
+            value = _require_value(table, column, column.type.clean(changes[column.name], column.name))
+            sets.append(f"{quote(column.name)} = {self._place(writer, column, value)}")
+        reachable = self._reachable(table, "UPDATE", conditions)
+        where = writer.write(reachable, {"": quote(table.name)})
+        text = f"UPDATE {writer.name_table(table.name)} AS {quote(table.name)} SET {', '.join(sets)} WHERE {where}"  # noqa: S608
+        return self._write_returning(writer, table, text, allowed_after(table, "UPDATE", self.actor))
+
+    def delete(self, table: TableInfo, conditions: Iterable[Expression]) -> list[Row]:
+        """Deletes the rows that fulfil the conditions and that the actor may delete, and returns them."""
+        writer = self._writer()
+        where = writer.write(self._reachable(table, "DELETE", conditions), {"": quote(table.name)})
+        text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"  # noqa: S608
+        return self._write_returning(writer, table, text, ["true"])
+
+    def _reachable(self, table: TableInfo, command: Any, conditions: Iterable[Expression]) -> Expression:
+        allowed = allowed_rows(table, command, self.actor)
+        return both(*conditions, allowed, allowed_rows(table, "SELECT", self.actor))
+
+    def _place(self, writer: SqlWriter, column: Column, value: Any) -> str:
+        return writer.value(column.type.encode(value, self._store.dialect), column.type.bind(self._store.dialect))
+
+    def _write_returning(self, writer: SqlWriter, table: TableInfo, text: str, check: Expression) -> list[Row]:
+        """Runs a statement and returns its rows, all of which must fulfil the check."""
+        dialect = self._store.dialect
+        # SQLite knows the columns of what it returns by their own names only.
+        prefix = "" if dialect == "sqlite" else f"{quote(table.name)}."
+        columns = list(table.columns.values())
+        shown = [column.type.show(f"{prefix}{quote(column.name)}", dialect) for column in columns]
+        scope = {"": quote(table.name)}
+        is_checked = check not in (["true"], FALSE)
+        if is_checked:
+            shown.append(writer.write(check, scope))
+        found = self._statements.rows(f"{text} RETURNING {', '.join(shown)}", *writer.values)
+        if found and (check == FALSE or (is_checked and not all(values[-1] for values in found))):
+            raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
+        decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
+        return [_decode(decoders, values) for values in found]
+
+    def _writer(self) -> SqlWriter:
+        return SqlWriter(self._store, self._app_id, self._catalogue, self.actor, self._now)
+
+
+def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:
+    expression = writer.write(item.tree, scope)
+    # What is in JSON comes as JSON: SQLite's `->` does so, and Postgres's has to be told.
+    if item.tree[0] == "json" and not item.tree[3]:
+        return expression if writer.dialect == "sqlite" else f"({expression})::text"
+    return item.type.show(expression, writer.dialect)
+
+
+def _decode(decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], values: Sequence[Any]) -> Row:
+    return {
+        name: value if decode is None or value is None else decode(value)
+        for (name, decode), value in zip(decoders, values, strict=False)
+    }
+
+
+def _require_value(table: TableInfo, column: Column, value: Any) -> Any:
+    if value is None and column.required:
+        raise NotNullViolation(
+            f"`{column.name}` of `{table.name}` must have a value.", details={"column": column.name, "table": table.name}
+        )
+    return value
+
+
+def key_condition(table: TableInfo, text: str) -> Expression:
+    """The condition that a row has this key. BadRequest for a table whose key is not one column."""
+    if len(table.key) != 1:
+        raise BadRequest(
+            f"`{table.name}` has no key of one column, so a row of it has no address.",
+            remediation="Filter by its columns instead.",
+        )
+    column = table.column(table.key[0])
+    return ["=", ["column", "", column.name], ["value", column.type.name, column.type.parse(text, column.name)]]
+
+
+def encode_json_lines(rows: Iterable[Row]) -> str:
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)

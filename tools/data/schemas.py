@@ -1,0 +1,129 @@
+"""The answers of the data tools."""
+
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import NotRequired, TypedDict
+
+Row = dict[str, Any]
+"""The columns of a row by name. A bigint and a numeric are texts, times ISO 8601 in UTC, bytes hexadecimal."""
+
+
+class Deleted(TypedDict):
+    deleted: bool
+
+
+class ResourceInfo(TypedDict):
+    table_count: int
+    tables: list[str]
+
+
+class Meta(TypedDict):
+    resource_info: ResourceInfo
+
+
+class Schema(TypedDict):
+    app_id: str
+    schema: dict[str, Any]
+    api_base: str
+    _meta: Meta
+
+
+class Statement(TypedDict):
+    sql: str
+    description: str
+    destructive: bool
+
+
+class Applied(TypedDict):
+    applied: int
+    statements: list[Statement]
+    dry_run: NotRequired[bool]
+    migration_id: NotRequired[str]
+    name: NotRequired[str | None]
+    message: str
+    warnings: NotRequired[list[str]]
+    _meta: NotRequired[Meta]
+
+
+class Migration(TypedDict):
+    id: str
+    description: str
+    applied_sql: list[str]
+    applied_at: datetime
+
+
+class Migrations(TypedDict):
+    app_id: str
+    migrations: list[Migration]
+    template_migrations: list[Migration]
+
+
+class TableDescription(TypedDict):
+    table: str
+    columns: dict[str, Any]
+    key: list[str]
+    referred_to_by: list[str]
+    row_level_security: bool
+    policies: list[str]
+
+
+class Enabled(TypedDict):
+    success: bool
+    table: str
+    message: str
+
+
+class Visible(TypedDict):
+    """How many of the rows that are there now a kind of caller reaches by SELECT."""
+
+    anonymous: int
+    any_user: int
+    total: int
+
+
+class PolicySet(TypedDict):
+    success: bool
+    policy_name: str
+    table: str
+    visible_rows: Visible
+    warnings: NotRequired[list[str]]
+
+
+class Isolated(TypedDict):
+    success: bool
+    table: str
+    user_column: str
+    policy_name: str
+    public_read_policies: NotRequired[list[str]]
+
+
+class PolicyRow(TypedDict):
+    schemaname: str
+    tablename: str
+    policyname: str
+    permissive: str
+    roles: list[str]
+    cmd: str
+    qual: str | None
+    with_check: str | None
+
+
+class Finding(TypedDict):
+    table: str
+    caller: str
+    may: list[str]
+    message: str
+
+
+class Policies(TypedDict):
+    policies: list[PolicyRow]
+    tables_with_rls: list[str]
+    open_tables: list[Finding]
+
+
+class Dropped(TypedDict):
+    success: bool
+    table: str
+    dropped: list[str]
+    message: str

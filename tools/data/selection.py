@@ -1,0 +1,206 @@
+"""Reads which columns and related rows a query wants: `id,name:title,data->>size,author(id,name),comments(text)`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
+from baobab.tools.data.column_types import ColumnType
+from baobab.tools.data.errors import InvalidFilter
+from baobab.tools.data.filters import TEXT, Where, as_list, read_json_path, split_outside
+
+_ITEM = re.compile(r"(?:([^:(),\"!]+?):(?!:))?\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-:]+)*)(?:::([a-z0-9 ]+))?", re.DOTALL)
+_EMBED = re.compile(r"(?:([^:(),\"!]+?):)?([a-z_][a-z0-9_]*)((?:![a-z_][a-z0-9_]*)*)\((.*)\)", re.DOTALL)
+_ORDER = re.compile(r"\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-.]+)*)((?:\.(?:asc|desc|nullsfirst|nullslast))*)")
+_MOST_COLUMNS = 200
+_MOST_EMBEDS = 10
+_DEEPEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value of each row: a column, or a place in its JSON."""
+
+    name: str
+    tree: Expression
+    type: ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    tree: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass
+class Embed:
+    """The rows of another table that belong to a row.
+
+    many: whether a list of them, which refer to the row by `theirs`, or the one that the row refers to by `ours`.
+    inner: whether a row without any is left out.
+    """
+
+    name: str
+    many: bool
+    ours: str
+    theirs: str
+    inner: bool
+    selection: "Selection"
+
+
+@dataclass
+class Selection:
+    table: TableInfo
+    items: list[Item] = field(default_factory=list)
+    embeds: list[Embed] = field(default_factory=list)
+    where: dict[str, list[str]] = field(default_factory=dict)
+    order: str = ""
+    limit: int | None = None
+    offset: int = 0
+
+    def find(self, path: list[str]) -> "Selection":
+        """The selection of an embedded table by its name, or names; InvalidFilter if the query embeds none."""
+        if not path:
+            return self
+        for embed in self.embeds:
+            if path[0] in (embed.name, embed.selection.table.name):
+                return embed.selection.find(path[1:])
+        raise InvalidFilter(f"`{path[0][:63]}` is not a column, and the query embeds no table of this name.")
+
+
+def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, depth: int = 0) -> Selection:
+    """Names that there are not are left out; where no name is left, all columns are meant."""
+    selection = Selection(table)
+    parts = split_outside(text) if text else []
+    if len(parts) > _MOST_COLUMNS:
+        raise BadRequest(f"A query selects at most {_MOST_COLUMNS} columns.")
+    for part in map(str.strip, parts):
+        if "(" in part:
+            selection.embeds.append(_read_embed(catalogue, table, part, depth))
+        elif part == "*":
+            selection.items += [_item(column) for column in table.columns.values()]
+        elif item := _read_item(table, part):
+            selection.items.append(item)
+    if len(selection.embeds) > _MOST_EMBEDS:
+        raise BadRequest(f"A query embeds at most {_MOST_EMBEDS} tables in one.")
+    if not selection.items and not selection.embeds:
+        selection.items = [_item(column) for column in table.columns.values()]
+    return selection
+
+
+def place_filters(selection: Selection, where: Where) -> None:
+    """Gives each filter, order and limit to the table that it is about: `comments.text=eq.x`, `comments.order=id`."""
+    for name, given in where.items():
+        path, _, last = name.rpartition(".")
+        if name in ("not.and", "not.or") or not path:
+            path, last = "", name
+        elif path.endswith(".not") or path == "not":
+            path, last = path[:-4], f"not.{last}"
+        column = name.partition("->")[0]
+        if "." not in column or name in ("not.and", "not.or"):
+            path, last = "", name
+        target = selection.find(path.split(".") if path else [])
+        texts = as_list(given)
+        if target is not selection and last == "order":
+            target.order = texts[-1]
+        elif target is not selection and last in ("limit", "offset"):
+            if not texts[-1].isdigit() or len(texts[-1]) > 6:
+                raise BadRequest(f"`{name}` is a whole number.")
+            setattr(target, last, int(texts[-1]))
+        else:
+            target.where.setdefault(last, []).extend(texts)
+
+
+def read_order(table: TableInfo, text: str) -> list[Order]:
+    """Reads `created_at.desc,name.asc.nullsfirst`. Nulls come last, or first where the order is descending."""
+    orders: list[Order] = []
+    for part in split_outside(text):
+        found = _ORDER.fullmatch(part.strip())
+        column = table.columns.get(found[1]) if found else None
+        if found is None or column is None:
+            raise InvalidFilter(
+                f"`order={part[:60]}` is not a column with `.asc` or `.desc`.",
+                details={"invalidFilters": [part[:100]], "columns": list(table.columns)},
+            )
+        tree: Expression = ["column", "", column.name]
+        kind = column.type
+        if found[2]:
+            tree, kind = read_json_path(tree, column, found[2])
+        if not kind.is_ordered:
+            raise InvalidFilter(f"`{column.name}` is {kind}, which has no order.")
+        words = found[3].split(".")
+        descending = "desc" in words
+        orders.append(Order(tree, descending, "nullsfirst" in words or (descending and "nullslast" not in words)))
+    return orders
+
+
+def _item(column: Column, name: str | None = None) -> Item:
+    return Item(name or column.name, ["column", "", column.name], column.type)
+
+
+def _read_item(table: TableInfo, text: str) -> Item | None:
+    found = _ITEM.fullmatch(text)
+    column = table.columns.get(found[2]) if found else None
+    if found is None or column is None:
+        return None
+    alias, _, path, cast = found.groups()
+    tree: Expression = ["column", "", column.name]
+    kind = column.type
+    if path:
+        tree, kind = read_json_path(tree, column, path)
+        alias = alias or re.split(r"->>?", path)[-1]
+    if cast is not None:
+        if cast != "text":
+            raise InvalidFilter(f"`{text[:60]}`: columns can be cast to text only.")
+        if not kind.is_text:
+            tree, kind = ["cast", tree, "text"], TEXT
+    return Item(alias or column.name, tree, kind)
+
+
+def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -> Embed:
+    found = _EMBED.fullmatch(text)
+    if found is None:
+        raise InvalidFilter(f"`{text[:60]}` is not a related table with its columns: `author(id,name)`.")
+    if depth >= _DEEPEST:
+        raise BadRequest(f"Related tables are embedded at most {_DEEPEST} deep.")
+    alias, target, hints, inside = found.groups()
+    words = hints.split("!")[1:]
+    inner = "inner" in words
+    hint = next((word for word in words if word not in ("inner", "left")), None)
+    relation = _find_relation(catalogue, table, target, hint)
+    if relation is None:
+        raise InvalidFilter(
+            f"`{table.name}` has no reference to or from `{target[:63]}`.",
+            remediation="Declare the reference of a column with `references` in the schema.",
+        )
+    kind, ours, theirs, related = relation
+    selection = read_selection(catalogue, related, inside, depth + 1)
+    return Embed(alias or target, kind == "many", ours, theirs, inner, selection)
+
+
+def _find_relation(
+    catalogue: Catalogue, table: TableInfo, target: str, hint: str | None
+) -> tuple[Literal["one", "many"], str, str, TableInfo] | None:
+    """How a table is related to one that a query names, or by the column that it names. InvalidFilter if in more than
+    one way.
+    """
+    ways: list[tuple[Literal["one", "many"], str, str, TableInfo]] = []
+    for column in table.columns.values():
+        to = column.references
+        if to is not None and (target in (to.table, column.name) or column.name == f"{target}_id"):
+            if hint in (None, column.name, to.table):
+                ways.append(("one", column.name, to.column, catalogue.table(to.table)))
+    for other, column, to in catalogue.references_to(table.name):
+        if other.name == target and hint in (None, column.name):
+            ways.append(("many", to.column, column.name, other))
+    if len(ways) > 1:
+        named = ", ".join(f"{target}!{ours if kind == 'one' else theirs}" for kind, ours, theirs, _ in ways)
+        raise InvalidFilter(f"`{table.name}` and `{target}` are related in several ways: write one of {named}.")
+    return ways[0] if ways else None
+
+
+Row = dict[str, Any]
+Parameters = Mapping[str, Any]

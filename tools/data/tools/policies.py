@@ -1,0 +1,344 @@
+"""/v1/{app_id}/rls: row-level security, which says whom a table's rows are open to."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from baobab.storage.statements import Statements
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest, NotFound
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import OMITTED, AppId, Text
+from baobab.tools.core.widening import whatever_is_given
+from baobab.tools.data.actor import VISITOR, Actor
+from baobab.tools.data.catalogue import Catalogue, Command, Policy, TableInfo
+from baobab.tools.data.changes import change_catalogue, count_rows, try_policies
+from baobab.tools.data.errors import (
+    ColumnNotFound,
+    InvalidExpression,
+    MismatchedTypes,
+    TableNotFound,
+    UnsafeExpression,
+)
+from baobab.tools.data.expressions import FALSE, TRUE, allowed_rows
+from baobab.tools.data.policies import compile_condition, load_parser
+from baobab.tools.data.schemas import Dropped, Enabled, Finding, Isolated, Policies, PolicyRow, PolicySet, Visible
+from baobab.tools.data.tools.rows import TableName
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import find_catalogue
+
+_ADMIN = AppOwner("admin")
+_WRONG = (TableNotFound, ColumnNotFound, UnsafeExpression, MismatchedTypes, InvalidExpression)
+_COMMANDS: tuple[Command, ...] = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_SOMEBODY = Actor("user", "00000000-0000-4000-8000-000000000000", "user")
+_MOST_POLICIES = 50
+
+PolicyName = Annotated[str, Text(63, pattern=r"^[a-z_][a-z0-9_]*$"), Field(examples=["read_own"])]
+CommandName = Literal["SELECT", "INSERT", "UPDATE", "DELETE", "ALL"]
+PolicyRole = Literal["anon", "user"]
+ExpressionText = Annotated[str, Text(4000, min_length=1), Field(examples=["user_id = current_user_id()"])]
+ColumnName = Annotated[str, Text(63, min_length=1)]
+
+
+class PolicyNotFound(NotFound):
+    summary = "The table has no policy of this name."
+    remediation = "List the policies with op:rls_list."
+
+
+@data.tool(
+    "POST /rls/enable",
+    access=_ADMIN,
+    effect="write",
+    raises=(TableNotFound,),
+    audit=Audit("rls.enable", resource="table"),
+    rest=Rest(examples={"table_name": "posts"}),
+)
+async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enabled:
+    """Close a table to users and visitors, but for what its policies open. New tables are closed already."""
+
+    def enable(statements: Statements, catalogue: Catalogue) -> Catalogue:
+        del statements
+        return catalogue.with_table(replace(catalogue.table(table_name), secured=True))
+
+    await change_catalogue(call, enable)
+    call.audit.resource_id = table_name
+    return {"success": True, "table": table_name, "message": "Only what policies open can be reached."}
+
+
+@data.tool(
+    "POST /rls/policies",
+    access=_ADMIN,
+    effect="write",
+    raises=_WRONG,
+    audit=Audit("rls.policy.create", action="create", resource="policy"),
+    rest=Rest(
+        examples={
+            "table_name": "posts",
+            "policy_name": "read_own",
+            "command": "SELECT",
+            "role": "user",
+            "using_expression": "user_id = current_user_id()",
+        }
+    ),
+    mcp=Mcp(
+        keywords=(
+            "row level security policy, RLS, who may read or write rows, permissions of a table, access rule; "
+            "Zeilensicherheit, Zugriffsregel; "
+            "política de acceso, seguridad de filas"
+        )
+    ),
+    guard=Guard(widens={"using_expression": whatever_is_given, "with_check_expression": whatever_is_given}),
+)
+async def rls_create_policy(
+    call: Call,
+    app_id: AppId,
+    table_name: TableName,
+    policy_name: PolicyName,
+    command: CommandName = "ALL",
+    role: PolicyRole | None = None,
+    using_expression: ExpressionText | None = None,
+    with_check_expression: ExpressionText | None = None,
+    restrictive: bool = False,
+    user_column: ColumnName | None = None,
+) -> PolicySet:
+    """Create a policy, or replace the one of this name. The answer tells how many rows of today it opens.
+
+    command: what it is about; ALL for everything.
+    role: whom it is for: `anon` or `user`; left out, both.
+    using_expression: which rows may be reached: a condition on columns and current_user_id().
+    with_check_expression: what must hold of a row that is inserted or changed; left out, the same.
+    restrictive: it narrows what other policies open, instead of opening more.
+    user_column: the column that an insert of a user fills with the user's id.
+    """
+    if using_expression is None and with_check_expression is None:
+        raise BadRequest(
+            "A policy has a `using_expression`, a `with_check_expression`, or both.",
+            remediation="Give at least one of them.",
+        )
+    policy = Policy(policy_name, command, role, using_expression, with_check_expression, restrictive)
+    return await _set_policy(call, table_name, policy, user_column)
+
+
+@data.tool(
+    "PATCH /rls/policies/{policy_name}",
+    access=_ADMIN,
+    effect="write",
+    raises=(*_WRONG, PolicyNotFound),
+    audit=Audit("rls.policy.update", resource="policy"),
+    rest=Rest(examples={"table_name": "posts", "using_expression": "true"}),
+    guard=Guard(
+        widens=dict.fromkeys(
+            ("using_expression", "with_check_expression", "command", "role", "restrictive"), whatever_is_given
+        )
+    ),
+)
+async def rls_update_policy(
+    call: Call,
+    app_id: AppId,
+    policy_name: PolicyName,
+    table_name: TableName,
+    command: CommandName | None = None,
+    role: PolicyRole | None = OMITTED,
+    using_expression: ExpressionText | None = OMITTED,
+    with_check_expression: ExpressionText | None = OMITTED,
+    restrictive: bool | None = None,
+) -> PolicySet:
+    """Change fields of a policy. What is left out stays; null takes a role or an expression away."""
+    table = (await find_catalogue(call)).table(table_name)
+    policy = table.policies.get(policy_name)
+    if policy is None:
+        raise PolicyNotFound(f"`{table_name}` has no policy `{policy_name}`.")
+    given = {"role": role, "using": using_expression, "check": with_check_expression}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not OMITTED}
+    changes |= {} if command is None else {"command": command}
+    changes |= {} if restrictive is None else {"restrictive": restrictive}
+    changed = replace(policy, **changes)
+    if changed.using is None and changed.check is None:
+        raise BadRequest("A policy keeps at least one of its expressions.", remediation="Delete it with op:rls_drop_policy.")
+    return await _set_policy(call, table_name, changed, None)
+
+
+@data.tool(
+    "POST /rls",
+    access=_ADMIN,
+    effect="write",
+    raises=_WRONG,
+    audit=Audit("rls.policy.create", action="create", resource="policy"),
+    rest=Rest(examples={"table_name": "posts", "user_column": "user_id"}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "isolate users, each user sees only their own rows, private rows, user_id policy; "
+            "jeder Nutzer nur eigene Zeilen; "
+            "cada usuario solo sus filas"
+        ),
+    ),
+    guard=Guard(widens={"public_read_column": whatever_is_given}),
+)
+async def rls_isolate(
+    call: Call,
+    app_id: AppId,
+    table_name: TableName,
+    user_column: ColumnName,
+    public_read_column: ColumnName | None = None,
+) -> Isolated:
+    """Let each user reach the rows of their own, and nobody else's.
+
+    user_column: the column that holds the user's id, a uuid or a text. A user's insert fills it.
+    public_read_column: a boolean column; rows where it is true can be read by everybody.
+    """
+    own = f"{table_name}_user_isolation"[:63]
+    public = [f"{table_name}_public_read_{role}"[:63] for role in ("user", "anon")] if public_read_column else []
+
+    def isolate(statements: Statements, catalogue: Catalogue) -> Catalogue:
+        table = catalogue.table(table_name)
+        kind = table.column(user_column).type
+        if kind.name not in ("uuid", "text", "varchar") or kind.array:
+            raise MismatchedTypes(f"`{user_column}` is {kind}; a user's id is kept in a uuid or a text.")
+        user = ["user_uuid"] if kind.name == "uuid" else ["user"]
+        tree = ["=", ["column", "", user_column], user]
+        text = f"{user_column} = current_user_id()"
+        policies = {own: Policy(own, "ALL", "user", text, text, using_tree=tree, check_tree=tree)}
+        if public_read_column is not None:
+            if table.column(public_read_column).type.name != "boolean":
+                raise MismatchedTypes(f"`{public_read_column}` is no boolean.")
+            shown = ["is", ["column", "", public_read_column], "true"]
+            for name, role in zip(public, ("user", "anon"), strict=True):
+                policies[name] = Policy(name, "SELECT", role, f"{public_read_column} is true", using_tree=shown)
+        changed = _with_policies(table, policies, user_column)
+        try_policies(call, statements, catalogue.with_table(changed))
+        return catalogue.with_table(changed)
+
+    await change_catalogue(call, isolate)
+    call.audit.resource_id = own
+    answer: Isolated = {"success": True, "table": table_name, "user_column": user_column, "policy_name": own}
+    return {**answer, "public_read_policies": public} if public else answer
+
+
+@data.tool("GET /rls", access=AppOwner(), effect="read")
+async def rls_list(call: Call, app_id: AppId) -> Policies:
+    """List the policies of all tables, and tables that visitors or any user can read or write as a whole."""
+    catalogue = await find_catalogue(call)
+    return {
+        "policies": [
+            _render_policy(app_id, table, policy)
+            for table in catalogue.tables.values()
+            for policy in table.policies.values()
+        ],
+        "tables_with_rls": sorted(name for name, table in catalogue.tables.items() if table.secured),
+        "open_tables": [finding for table in catalogue.tables.values() for finding in _find_open(table)],
+    }
+
+
+@data.tool(
+    "DELETE /rls/{table_name}",
+    access=_ADMIN,
+    effect="destructive",
+    raises=(TableNotFound,),
+    audit=Audit("rls.disable", action="disable", resource="table"),
+)
+async def rls_disable(call: Call, app_id: AppId, table_name: TableName) -> Dropped:
+    """Drop all policies of a table and its row-level security. Every user can then read and write every row, and every
+    visitor too where the app is public.
+    """
+    dropped: list[str] = []
+
+    def disable(statements: Statements, catalogue: Catalogue) -> Catalogue:
+        del statements
+        table = catalogue.table(table_name)
+        dropped[:] = table.policies
+        return catalogue.with_table(replace(table, secured=False, policies={}, fill_user=None))
+
+    await change_catalogue(call, disable)
+    call.audit.resource_id = table_name
+    message = f"Every user can now read and write every row of {table_name}."
+    return {"success": True, "table": table_name, "dropped": dropped, "message": message}
+
+
+@data.tool(
+    "DELETE /rls/{table_name}/{policy_name}",
+    access=_ADMIN,
+    effect="destructive",
+    raises=(TableNotFound, PolicyNotFound),
+    audit=Audit("rls.policy.delete", action="delete", resource="policy"),
+)
+async def rls_drop_policy(call: Call, app_id: AppId, table_name: TableName, policy_name: PolicyName) -> Dropped:
+    """Drop one policy of a table."""
+
+    def drop(statements: Statements, catalogue: Catalogue) -> Catalogue:
+        del statements
+        table = catalogue.table(table_name)
+        if policy_name not in table.policies:
+            raise PolicyNotFound(f"`{table_name}` has no policy `{policy_name}`.")
+        left = {name: policy for name, policy in table.policies.items() if name != policy_name}
+        return catalogue.with_table(replace(table, policies=left))
+
+    await change_catalogue(call, drop)
+    call.audit.resource_id = policy_name
+    return {"success": True, "table": table_name, "dropped": [policy_name], "message": "The policy was dropped."}
+
+
+async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: str | None) -> PolicySet:
+    parser = await load_parser()
+    visible: Visible = {"anonymous": 0, "any_user": 0, "total": 0}
+
+    def set_policy(statements: Statements, catalogue: Catalogue) -> Catalogue:
+        table = catalogue.table(table_name)
+        using = None if policy.using is None else compile_condition(parser, policy.using, catalogue, table)
+        check = None if policy.check is None else compile_condition(parser, policy.check, catalogue, table)
+        if user_column is not None:
+            table.column(user_column)
+        compiled = replace(policy, using_tree=using, check_tree=check)
+        changed = _with_policies(table, {policy.name: compiled}, user_column or table.fill_user)
+        result = catalogue.with_table(changed)
+        try_policies(call, statements, result)
+        for name, actor in (("anonymous", VISITOR), ("any_user", _SOMEBODY)):
+            allowed = allowed_rows(changed, "SELECT", actor)
+            visible[name] = count_rows(call, statements, result, changed, allowed, actor)  # type: ignore[literal-required]
+        visible["total"] = count_rows(call, statements, result, changed, TRUE, actor)
+        return result
+
+    changed = await change_catalogue(call, set_policy)
+    call.audit.resource_id = policy.name
+    answer: PolicySet = {"success": True, "policy_name": policy.name, "table": table_name, "visible_rows": visible}
+    warnings = [finding["message"] for finding in _find_open(changed.tables[table_name])]
+    return {**answer, "warnings": warnings} if warnings else answer
+
+
+def _with_policies(table: TableInfo, policies: dict[str, Policy], fill_user: str | None) -> TableInfo:
+    merged = {**table.policies, **policies}
+    if len(merged) > _MOST_POLICIES:
+        raise BadRequest(f"A table has at most {_MOST_POLICIES} policies.")
+    return replace(table, secured=True, policies=merged, fill_user=fill_user)
+
+
+def _render_policy(app_id: str, table: TableInfo, policy: Policy) -> PolicyRow:
+    return {
+        "schemaname": app_id,
+        "tablename": table.name,
+        "policyname": policy.name,
+        "permissive": "RESTRICTIVE" if policy.restrictive else "PERMISSIVE",
+        "roles": ["anon", "user"] if policy.role is None else [policy.role],
+        "cmd": policy.command,
+        "qual": policy.using,
+        "with_check": policy.check,
+    }
+
+
+def _find_open(table: TableInfo) -> list[Finding]:
+    """What visitors, or any user, may do with every row of a table."""
+    findings: list[Finding] = []
+    for caller, actor in (("anyone without signing in", VISITOR), ("any signed-in user", _SOMEBODY)):
+        may = [command for command in _COMMANDS if _is_open(table, command, actor)]
+        if may:
+            message = f"`{table.name}`: {caller} may {', '.join(may)} any row."
+            findings.append({"table": table.name, "caller": actor.role, "may": list(may), "message": message})
+    return findings
+
+
+def _is_open(table: TableInfo, command: Command, actor: Actor) -> bool:
+    allowed = allowed_rows(table, command, actor)
+    return allowed == TRUE or (allowed != FALSE and allowed[0] == "or" and TRUE in allowed[1:])

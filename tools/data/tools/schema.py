@@ -1,0 +1,243 @@
+"""/v1/{app_id}/schema and /migrations: the tables of an app, and how they came about."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from baobab.storage.statements import Statements
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.data.catalogue import Catalogue
+from baobab.tools.data.changes import change_catalogue, try_policies
+from baobab.tools.data.document import read_document, render_document, render_table
+from baobab.tools.data.errors import (
+    DestructiveChange,
+    InvalidExpression,
+    InvalidName,
+    InvalidSchema,
+    MigrationFailed,
+    ReservedTable,
+    TableLimit,
+    TableNotFound,
+    UnknownTable,
+)
+from baobab.tools.data.migration import Migration, describe
+from baobab.tools.data.schemas import Applied, Meta, Migrations, Schema, TableDescription
+from baobab.tools.data.tools.rows import TableName
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import find_catalogue, format_moment
+
+_ADMIN = AppOwner("admin")
+_EXAMPLE = {
+    "tables": {
+        "posts": {
+            "columns": {
+                "id": {"type": "uuid", "primaryKey": True, "default": "gen_random_uuid()"},
+                "user_id": {"type": "uuid", "nullable": False},
+                "title": {"type": "text", "nullable": False},
+                "created_at": {"type": "timestamptz", "default": "now()"},
+            },
+            "indexes": {"posts_user_idx": {"columns": ["user_id"]}},
+        }
+    }
+}
+_REFUSALS = (
+    InvalidSchema,
+    InvalidName,
+    ReservedTable,
+    UnknownTable,
+    DestructiveChange,
+    MigrationFailed,
+    TableLimit,
+    InvalidExpression,
+)
+_MOST_MIGRATIONS = 200
+
+SchemaDocument = Annotated[
+    JsonObject,
+    Field(alias="schema", description="The whole schema: `tables` by name with their `columns` and `indexes`, and `_drop`."),
+]
+
+
+@data.tool(
+    "GET /schema",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "show the database schema, tables and columns, structure, data model; "
+            "Tabellen und Spalten anzeigen, Schema; "
+            "esquema de la base de datos, tablas, columnas"
+        ),
+    ),
+)
+async def schema_get(call: Call, app_id: AppId) -> Schema:
+    """Show the app's schema: every table with its columns and indexes, as schema_apply takes it."""
+    catalogue = await find_catalogue(call)
+    return {
+        "app_id": app_id,
+        "schema": render_document(catalogue),
+        "api_base": f"{call.services.options.base_url}/v1/{app_id}",
+        "_meta": _describe_tables(catalogue),
+    }
+
+
+@data.tool(
+    "GET /schema/{table}",
+    access=AppOwner(),
+    effect="read",
+    raises=(TableNotFound,),
+)
+async def schema_describe(call: Call, app_id: AppId, table: TableName) -> TableDescription:
+    """Describe one table: columns, key, which tables refer to it, and its policies."""
+    catalogue = await find_catalogue(call)
+    found = catalogue.table(table)
+    return {
+        "table": table,
+        "columns": render_table(found)["columns"],
+        "key": list(found.key),
+        "referred_to_by": sorted(f"{other.name}.{column.name}" for other, column, _ in catalogue.references_to(table)),
+        "row_level_security": found.secured,
+        "policies": sorted(found.policies),
+    }
+
+
+async def _digest_schema(call: Call, **_: Any) -> str:
+    """Of the schema that is there: an approved change is not made on another one than was looked at."""
+    return hashlib.sha256((await find_catalogue(call)).encode().encode()).hexdigest()
+
+
+async def _preview_apply(
+    call: Call, app_id: AppId, document: Mapping[str, Any], dry_run: bool, name: str | None
+) -> str:
+    del app_id, name
+    plan = await _plan(call, document)
+    plan.require_authorised()
+    if dry_run or not plan.changes:
+        return "It would change nothing."
+    return "It would " + "; ".join(change.description for change in plan.changes)[:4000] + "."
+
+
+@data.tool(
+    "POST /schema/apply",
+    access=_ADMIN,
+    effect="write",
+    raises=_REFUSALS,
+    audit=Audit("schema.apply", resource="schema"),
+    rest=Rest(examples={"schema": _EXAMPLE, "name": "add posts"}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "create a table, add a column, change the database, alter, drop, index, migrate, foreign key; "
+            "Tabelle anlegen, Spalte hinzufügen, Datenbank ändern; "
+            "crear tabla, añadir columna, migrar"
+        ),
+    ),
+    guard=Guard(
+        destructive_when="it drops a table or a column", preview=_preview_apply, meaning=_digest_schema
+    ),
+)
+async def schema_apply(
+    call: Call,
+    app_id: AppId,
+    document: SchemaDocument,
+    dry_run: bool = False,
+    name: Annotated[str, Text(200)] | None = None,
+) -> Applied:
+    """Bring the app's tables to a schema, in one transaction: all of it or nothing.
+
+    The document states the whole schema. A table that it leaves out must be named in `_drop`, a column that is to go in
+    the table's `_dropColumns`; a column that is only left out stays. New tables are closed to users and visitors until
+    a policy opens them (rls_create_policy, rls_isolate).
+
+    document: the schema, such as schema_get answers.
+    dry_run: only tell what would be done.
+    name: what the migration is called in the list of migrations.
+    """
+    plan = await _plan(call, document)
+    plan.require_authorised()
+    if not plan.changes:
+        return {"applied": 0, "statements": [], "message": "The tables are as the schema says already."}
+    if dry_run:
+        count = len(plan.changes)
+        return {"dry_run": True, "applied": count, "statements": describe(plan.changes), "message": "Nothing was changed."}
+    if any(change.destructive for change in plan.changes):
+        call.declare_destructive()
+    migration_id = call.services.ids.uuid()
+    store, now = call.stores.data, format_moment(call)
+    wanted = read_document(document)
+
+    def apply(statements: Statements, current: Catalogue) -> Catalogue:
+        nonlocal plan
+        # Another schema may have been applied since it was looked at.
+        plan = Migration(store, app_id, current, wanted, now)
+        plan.require_authorised()
+        plan.apply(statements)
+        try_policies(call, statements, plan.result)
+        table = store.name_table(app_id, "_migrations")
+        [(position,)] = statements.rows(f"SELECT count(*) FROM {table}")  # noqa: S608
+        statements.rows(
+            f"INSERT INTO {table} (id, position, name, statements, applied_at) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            migration_id,
+            position + 1,
+            name or "; ".join(change.description for change in plan.changes)[:200],
+            json.dumps([change.sql for change in plan.changes if change.sql]),
+            now,
+        )
+        return plan.result
+
+    catalogue = await change_catalogue(call, apply)
+    call.audit.resource_id = migration_id
+    return {
+        "applied": len(plan.changes),
+        "statements": describe(plan.changes),
+        "migration_id": migration_id,
+        "name": name,
+        "message": f"Made {len(plan.changes)} changes.",
+        **_warn(plan, catalogue),
+        "_meta": _describe_tables(catalogue),
+    }
+
+
+@data.tool("GET /migrations", access=AppOwner(), effect="read")
+async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
+    """List the schemas that were applied, newest first, with the statements that they took."""
+    store = call.stores.data
+    table = store.name_table(app_id, "_migrations")
+    text = f"SELECT id, name, statements, applied_at FROM {table} ORDER BY position DESC LIMIT {_MOST_MIGRATIONS}"  # noqa: S608
+    rows = []
+    if (await find_catalogue(call)).version:
+        rows = await store.read(app_id, lambda statements: statements.rows(text), call.unit)
+    return {
+        "app_id": app_id,
+        "migrations": [
+            {"id": row[0], "description": row[1], "applied_sql": json.loads(row[2]), "applied_at": row[3]} for row in rows
+        ],
+        "template_migrations": [],
+    }
+
+
+async def _plan(call: Call, document: Mapping[str, Any]) -> Migration:
+    app_id = call.require_app().id
+    return Migration(call.stores.data, app_id, await find_catalogue(call), read_document(document), format_moment(call))
+
+
+def _describe_tables(catalogue: Catalogue) -> Meta:
+    return {"resource_info": {"table_count": len(catalogue.tables), "tables": sorted(catalogue.tables)}}
+
+
+def _warn(plan: Migration, catalogue: Catalogue) -> dict[str, list[str]]:
+    """What a developer would otherwise find out later."""
+    new = [change.description.removeprefix("create the table ") for change in plan.changes if change.description.startswith("create the table ")]
+    closed = [name for name in new if name in catalogue.tables and not catalogue.tables[name].policies]
+    if not closed:
+        return {}
+    names = ", ".join(closed)
+    return {"warnings": [f"Users and visitors reach no row of {names} until a policy opens them: op:rls_isolate or op:rls_create_policy."]}

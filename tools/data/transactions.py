@@ -1,0 +1,163 @@
+"""Runs functions on an app's rows: with the catalogue as it is, once for each approved call, and with errors in words."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import IntegrityError
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.database import StatementTimeout
+from baobab.storage.statements import Statements
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppMigrating, BaobabError, Unavailable
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogue, Catalogues
+from baobab.tools.data.errors import (
+    ForeignKeyViolation,
+    NotNullViolation,
+    QueryTimeout,
+    UniqueViolation,
+    Violation,
+)
+from baobab.tools.data.rows import Rows
+
+T = TypeVar("T")
+
+_ATTEMPTS = 3
+
+
+class _CatalogueChanged(Exception):
+    """The catalogue in memory is older than the one in the database."""
+
+
+async def find_catalogue(call: Call) -> Catalogue:
+    return await call.services.of(Catalogues).get(call.require_app().id)
+
+
+async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T]) -> T:
+    """Returns what a function makes of rows as they are at one moment."""
+    app_id, store = call.require_app().id, call.stores.data
+    catalogue = await find_catalogue(call)
+    now = format_moment(call)
+    if not catalogue.version:
+        # There is no database yet, and the function says so when it looks for its table.
+        return work(Rows(_NO_STATEMENTS, store, app_id, catalogue, actor, now), catalogue)
+    try:
+        return await store.read(
+            app_id, lambda statements: work(Rows(statements, store, app_id, catalogue, actor, now), catalogue), call.unit
+        )
+    except StatementTimeout as exc:
+        raise QueryTimeout from exc
+
+
+async def write_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T]) -> T:
+    """As `read_rows`, in a transaction that is committed; what the function raises rolls it back.
+
+    The function's result must be JSON: an approved call that is attempted again gets that of the first attempt.
+    """
+    app_id, store = call.require_app().id, call.stores.data
+    catalogues = call.services.of(Catalogues)
+    now = format_moment(call)
+    key = call.approved.id if call.approved is not None else None
+    for _ in range(_ATTEMPTS):
+        catalogue = await catalogues.get(app_id)
+        if not catalogue.version:
+            return work(Rows(_NO_STATEMENTS, store, app_id, catalogue, actor, now), catalogue)
+
+        def run(statements: Statements, catalogue: Catalogue = catalogue) -> T:
+            _require_current(statements, store, app_id, catalogue)
+            rows = Rows(statements, store, app_id, catalogue, actor, now)
+            if key is None:
+                return work(rows, catalogue)
+            return _once(statements, store, app_id, key, lambda: work(rows, catalogue))
+
+        try:
+            return await store.write(app_id, run, call.unit)
+        except _CatalogueChanged:
+            catalogues.forget(app_id)
+        except IntegrityError as exc:
+            raise translate_violation(exc) from exc
+        except StatementTimeout as exc:
+            raise QueryTimeout from exc
+    raise Unavailable("The schema of the app changes all the time.")
+
+
+def format_moment(call: Call) -> str:
+    return call.now.isoformat()
+
+
+def require_thawed(statements: Statements, store: DataStore, app_id: str) -> None:
+    table = store.name_table(app_id, "_catalogue")
+    if statements.rows(f"SELECT frozen FROM {table}")[0][0]:  # noqa: S608
+        raise AppMigrating
+
+
+def _require_current(statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue) -> None:
+    table = store.name_table(app_id, "_catalogue")
+    [(version, frozen)] = statements.rows(f"SELECT version, frozen FROM {table}")  # noqa: S608
+    if frozen:
+        raise AppMigrating
+    if version != catalogue.version:
+        raise _CatalogueChanged
+
+
+def _once(statements: Statements, store: DataStore, app_id: str, key: str, work: Callable[[], T]) -> T:
+    """The result of the function, or that of an attempt before, which is kept in the same transaction as its rows."""
+    table = store.name_table(app_id, "_idempotency_keys")
+    before = statements.rows(f"SELECT result FROM {table} WHERE key = ?", key)  # noqa: S608
+    if before:
+        result: T = json.loads(before[0][0])
+        return result
+    result = work()
+    statements.rows(f"INSERT INTO {table} (key, result) VALUES (?, ?)", key, json.dumps(result))  # noqa: S608
+    return result
+
+
+def translate_violation(error: IntegrityError) -> BaobabError:
+    cause: Any = error.orig
+    diagnosis = getattr(cause, "diag", None)
+    if diagnosis is not None:
+        return _translate_postgres(cause.sqlstate, diagnosis)
+    text = str(cause)
+    kind, _, place = text.partition(" constraint failed: ")
+    table, _, column = place.partition(", ")[0].partition(".")
+    if kind == "UNIQUE":
+        return _unique(table, [part.partition(".")[2] for part in place.split(", ")])
+    if text.startswith("FOREIGN KEY"):
+        return ForeignKeyViolation()
+    if kind == "NOT NULL":
+        return NotNullViolation(f"`{column}` of `{table}` must have a value.", details={"column": column, "table": table})
+    return Violation()
+
+
+def _translate_postgres(state: str, diagnosis: Any) -> BaobabError:
+    if state == "23505":
+        # The columns stand in the detail: `Key (a, b)=(...) already exists.`
+        named = (diagnosis.message_detail or "").partition("(")[2].partition(")")[0]
+        return _unique(diagnosis.table_name or "", [name.strip().strip('"') for name in named.split(",")])
+    if state == "23503":
+        return ForeignKeyViolation()
+    if state == "23502":
+        column = diagnosis.column_name or ""
+        return NotNullViolation(f"`{column}` must have a value.", details={"column": column})
+    return Violation()
+
+
+def _unique(table: str, columns: list[str]) -> UniqueViolation:
+    named = ", ".join(f"`{column}`" for column in columns)
+    return UniqueViolation(
+        f"`{table}` has a row with this value of {named} already.",
+        details={"constraint": f"{table}_{'_'.join(columns)}_unique", "column": columns[0], "columns": columns},
+    )
+
+
+class _NoStatements:
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        raise RuntimeError("the app has no database")
+
+    def execute_many(self, text: str, rows: Any) -> None:
+        raise RuntimeError("the app has no database")
+
+
+_NO_STATEMENTS = _NoStatements()
