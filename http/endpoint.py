@@ -113,8 +113,8 @@ class Endpoint:
     async def _read_body(
         self, request: Request, receive: Any, caller: Caller, arguments: Mapping[str, Any], context: RequestContext
     ) -> Any:
-        """Returns the JSON of the body, an object unless the tool takes the whole body as one argument. A large body is read only after the caller has been admitted, and if
-        there is room for it.
+        """Returns the JSON of the body, an object unless the tool takes the whole body as one argument. A large body is
+        read only after the caller has been admitted, and if there is room for it.
 
         arguments: the arguments from the path, the query string and the headers.
         """

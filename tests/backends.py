@@ -67,7 +67,9 @@ class PostgresBackend:
     def release(self, data: Path) -> None:
         name = self._in_use.pop(data)
         with psycopg.connect(self._server.url(name), autocommit=True) as connection:
-            for schema in connection.execute(r"SELECT nspname FROM pg_namespace WHERE nspname LIKE 'app\_%'").fetchall():
+            for schema in connection.execute(
+                r"SELECT nspname FROM pg_namespace WHERE nspname LIKE 'app\_%'"
+            ).fetchall():
                 connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(*schema)))
             every = sql.SQL(", ").join(_list_tables(connection))
             connection.execute(sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(every))

@@ -32,7 +32,9 @@ class FileStore:
         return f'"{table}"'
 
     async def exists(self, app_id: str) -> bool:
-        return self._path(app_id).exists()
+        # A file may be there without tables, after a first change that failed.
+        found = "SELECT count(*) FROM sqlite_master WHERE name = '_catalogue'"
+        return self._path(app_id).exists() and bool(await self.read(app_id, lambda tables: tables.rows(found)[0][0]))
 
     async def read(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
         async with self._use(app_id) as file, file.reading() as connection:
@@ -51,9 +53,7 @@ class FileStore:
             file = self._open.pop(app_id, None)
             if file is not None:
                 await file.close()
-            for suffix in ("-wal", "-shm", ""):
-                Path(f"{self._path(app_id)}{suffix}").unlink(missing_ok=True)
-            self._path(app_id).with_suffix(".lock").unlink(missing_ok=True)
+            await asyncio.to_thread(_remove_files, self._path(app_id))
 
     async def close(self) -> None:
         files, self._open = self._open, OrderedDict()
@@ -115,3 +115,8 @@ class _AppFile(SqliteDatabase):
         functions.add_to(connection)
         # The `like` of SQL tells letters from capitals.
         connection.execute("PRAGMA case_sensitive_like=ON")
+
+
+def _remove_files(path: Path) -> None:
+    for suffix in (".db-wal", ".db-shm", ".db", ".lock"):
+        path.with_suffix(suffix).unlink(missing_ok=True)

@@ -11,12 +11,12 @@ from typing import Any
 _WORD = re.compile(r"[^\W_]+")
 # The words that Postgres's English search passes over.
 _STOP_WORDS = frozenset(
-    """i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
-    its itself they them their theirs themselves what which who whom this that these those am is are was were be been
+    """i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
+    it its itself they them their theirs themselves what which who whom this that these those am is are was were be been
     being have has had having do does did doing a an the and but if or because as until while of at by for with about
     against between into through during before after above below to from up down in out on off over under again further
     then once here there when where why how all any both each few more most other some such no nor not only own same so
-    than too very s t can will just don should now""".split()
+    than too very s t can will just don should now""".split()  # noqa: SIM905 - one word a line would fill pages
 )
 
 
@@ -96,6 +96,6 @@ def _stem(word: str) -> str:
 @lru_cache(maxsize=1)
 def _stemmer() -> Any:
     # Few need it, and not at the start.
-    from snowballstemmer import stemmer
+    from snowballstemmer import stemmer  # noqa: PLC0415
 
     return stemmer("english")

@@ -130,6 +130,7 @@ class Scene:
             "key": "k",
             "pattern": "p",
             "token": "inv_nothing",
+            "table": "things",
         }
         path = tool.rest.path
         for name in tool.rest.path_parameters:
@@ -140,6 +141,9 @@ class Scene:
 
 def build_body(tool: Tool) -> dict[str, Any]:
     assert tool.rest is not None
+    if tool.rest.whole_body is not None:
+        whole: dict[str, Any] = tool.examples[tool.rest.whole_body]
+        return whole
     fields = {name: tool.examples[name] for name in tool.rest.body_parameters if name in tool.examples}
     return {"role": "member"} | fields if "role" in tool.rest.body_parameters else fields
 
@@ -196,6 +200,12 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
         yield BadRequest(f"body {content[:30]!r}", path, content)
     for name in (*tool.rest.path_parameters, *tool.rest.query_parameters):
         yield BadRequest(f"path parameter {name} in the body", path, json.dumps({**good, name: scene.app.id}).encode())
+    if tool.rest.whole_body is not None:
+        taken = json_types(tool.input_schema["properties"][tool.rest.whole_body])
+        wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
+        for text in filter(None, [*wrong, *NEVER, *SELDOM]):
+            yield BadRequest(f"body {text[:30]}", path, text.encode("latin-1"))
+        return
     required = tool.input_schema.get("required", ())
     for name in tool.rest.body_parameters:
         rest = {field: value for field, value in good.items() if field != name}
@@ -290,6 +300,9 @@ async def build_scene(world: Installation, app: App, scenes: dict[str, Scene]) -
         ).json
         await world.put(app, "k", 1)
         await world.expose(app, ("p", "public", "deny"))
+        columns = {"id": {"type": "uuid", "primaryKey": True}, "title": "text", "status": "text"}
+        schema = {"tables": {"things": {"columns": columns}}}
+        await world.ask("POST", f"/v1/{app.id}/schema/apply", world.owner, {"schema": schema})
         scenes["one"] = Scene(app, team["id"], account, token)
     return scenes["one"]
 

@@ -153,8 +153,13 @@ class World:
         answer = await caller.client.request(
             rest.method,
             httpx.URL(path),
-            params={name: arguments[name] for name in rest.query_parameters if name in arguments},
-            content=to_json({name: arguments[name] for name in rest.body_parameters if name in arguments}),
+            params={name: arguments[name] for name in rest.query_parameters if name in arguments}
+            | arguments.get(rest.further_query or "", {}),
+            content=to_json(
+                arguments[rest.whole_body]
+                if rest.whole_body is not None
+                else {name: arguments[name] for name in rest.body_parameters if name in arguments}
+            ),
             headers=caller.headers,
         )
         if tool == "auth_logout":

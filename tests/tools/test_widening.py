@@ -16,6 +16,10 @@ HARMLESS = {
     "api_keys_create.scopes": "a key gets the limits of the key that makes it",
     "api_keys_create.additional_scopes": "a key gets the limits of the key that makes it",
     "ai_config_update.allowedModels": "what models cost is bounded by budgets; a key that must ask asks",
+    **{
+        f"data_{tool}.as_role": "it shows those who run the app less than they may see"
+        for tool in ("insert", "update", "update_many", "delete", "delete_many")
+    },
     "config_jwt.accessTokenTtl": "how long a token lives is no right of its own",
 }
 

@@ -130,6 +130,7 @@ class AccessModeSet(TypedDict):
 class SecuredTable(TypedDict):
     table: str
     policy: str
+    public_read_policies: NotRequired[list[str]]
 
 
 class TableError(TypedDict):

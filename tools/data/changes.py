@@ -7,9 +7,17 @@ from sqlalchemy.exc import IntegrityError
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.data.actor import Actor
-from baobab.tools.data.catalogue import NOTICE, Catalogue, Policy, TableInfo, read_catalogue, write_catalogue
+from baobab.tools.data.catalogue import (
+    NOTICE,
+    Catalogue,
+    Expression,
+    Policy,
+    TableInfo,
+    read_catalogue,
+    write_catalogue,
+)
 from baobab.tools.data.errors import InvalidExpression
-from baobab.tools.data.expressions import Expression, SqlWriter, quote
+from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
 
@@ -49,7 +57,9 @@ def _try_policy(
 ) -> None:
     missing = [name for alias, name in _own_columns(tree) if alias == "" and name not in table.columns]
     if missing:
-        raise InvalidExpression(f"The policy `{policy.name}` of `{table.name}` asks for `{missing[0]}`, which is not there.")
+        raise InvalidExpression(
+            f"The policy `{policy.name}` of `{table.name}` asks for `{missing[0]}`, which is not there."
+        )
     # With a role, so that the policies of other tables are a part of what is tried.
     try:
         count_rows(call, statements, catalogue, table, tree, Actor("user", None), limit=0)

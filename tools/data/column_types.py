@@ -11,8 +11,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Literal
 from uuid import UUID
 
@@ -53,6 +52,7 @@ _LONGEST = 10_485_760
 _MOST_DIMENSIONS = 16_000
 _MOST_DIGITS = 1000
 _MOST_ITEMS = 10_000
+_CONTEXT = Context(prec=2 * _MOST_DIGITS, rounding=ROUND_HALF_UP)
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,1000}(\.[0-9]{0,1000})?|\.[0-9]{1,1000})([eE][+-]?[0-9]{1,3})?")
@@ -60,7 +60,9 @@ _DURATION = re.compile(
     r"P(?:(\d{1,9})Y)?(?:(\d{1,9})M)?(?:(\d{1,9})W)?(?:(\d{1,9})D)?"
     r"(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?"
 )
-_PARTS = re.compile(r"([+-]?\d{1,9}(?:\.\d{1,6})?)\s*([a-z]+)|([+-]?)(\d{1,9}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?", re.I)
+_PARTS = re.compile(
+    r"([+-]?\d{1,9}(?:\.\d{1,6})?)\s*([a-z]+)|([+-]?)(\d{1,9}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?", re.I
+)
 _UNITS = {
     "year": (12, 0, 0),
     "mon": (1, 0, 0),
@@ -310,7 +312,7 @@ def _declare_postgres(kind: ColumnType) -> str:
     return kind.cast_name
 
 
-def _clean(kind: ColumnType, value: Any, column: str) -> Any:
+def _clean(kind: ColumnType, value: Any, column: str) -> Any:  # noqa: PLR0911 - one for each kind
     name = kind.name
     if name in _TEXTS:
         return _clean_text(kind, _text_of(kind, value, column))
@@ -384,19 +386,12 @@ def _clean_numeric(kind: ColumnType, value: Any, column: str) -> str:
     number = Decimal(text)
     if kind.size is not None and kind.scale is not None:
         try:
-            number = number.quantize(Decimal(1).scaleb(-kind.scale), context=_context())
+            number = number.quantize(Decimal(1).scaleb(-kind.scale), context=_CONTEXT)
         except InvalidOperation as exc:
             raise ValueError("it has too many digits") from exc
         if number.adjusted() >= kind.size - kind.scale and number:
             raise ValueError("it has too many digits before the point")
     return format(-number if number.is_zero() and number.is_signed() else number, "f")
-
-
-@lru_cache(maxsize=1)
-def _context() -> Any:
-    from decimal import ROUND_HALF_UP, Context
-
-    return Context(prec=2 * _MOST_DIGITS, rounding=ROUND_HALF_UP)
 
 
 def _clean_vector(kind: ColumnType, value: Any, column: str) -> list[float]:
@@ -485,7 +480,11 @@ def _read_interval(text: str) -> tuple[int, int, Decimal]:
             amount = Decimal(part[1])
             if unit is None or (not unit[2] and amount != int(amount)):
                 raise ValueError(f"`{part[0]}` is not a part of a duration")
-            months, days, seconds = months + unit[0] * int(amount), days + unit[1] * int(amount), seconds + unit[2] * amount
+            months, days, seconds = (
+                months + unit[0] * int(amount),
+                days + unit[1] * int(amount),
+                seconds + unit[2] * amount,
+            )
         else:
             clock = int(part[4]) * 3600 + int(part[5]) * 60 + Decimal(part[6] or 0)
             seconds += -clock if part[3] == "-" else clock

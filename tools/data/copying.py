@@ -7,7 +7,7 @@ from baobab.storage.statements import Statements
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, read_catalogue, write_catalogue
 from baobab.tools.data.document import Wanted, order_by_reference
-from baobab.tools.data.migration import OWN_TABLES, Migration, create_own_tables
+from baobab.tools.data.migration import OWN_TABLES, MigrationPlan, create_own_tables
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.selection import Row, read_selection
 
@@ -20,7 +20,7 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
     if not await source.exists(app_id):
         return
     catalogue = await source.read(app_id, lambda old: read_catalogue(old, source, app_id))
-    migration = Migration(dest, app_id, Catalogue(), Wanted(catalogue.tables), "")
+    migration = MigrationPlan(dest, app_id, Catalogue(), Wanted(catalogue.tables), "")
 
     def create(new: Statements) -> None:
         create_own_tables(new, dest, app_id)
@@ -62,9 +62,7 @@ class _Page:
 
 
 class _Load:
-    def __init__(
-        self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, rows: list[Row]
-    ) -> None:
+    def __init__(self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, rows: list[Row]) -> None:
         self._given = (store, app_id, catalogue)
         self._table = table
         self._rows = rows

@@ -144,7 +144,9 @@ def _read_table(name: str, given: Mapping[str, Any]) -> TableInfo:
     seed = given.get("_seed", False)
     if not isinstance(seed, bool):
         raise InvalidSchema(f"`{name}._seed` is true or false.")
-    return TableInfo(name, columns, {index: _read_index(name, index, each, columns) for index, each in indexes.items()}, seed)
+    return TableInfo(
+        name, columns, {index: _read_index(name, index, each, columns) for index, each in indexes.items()}, seed
+    )
 
 
 def _read_column(table: str, name: str, given: Any) -> Column:
@@ -195,8 +197,15 @@ def _read_reference(place: str, given: Any) -> Reference | None:
     if isinstance(given, str):
         table, dot, column = given.partition(".")
         given = {"table": table, "column": column if dot else "id"}
-    if not isinstance(given, dict) or not {"table", "column"} <= given.keys() <= {"table", "column", "onDelete", "onUpdate"}:
-        raise InvalidSchema(f"`{place}.references` is `table.column`, or an object with table, column, onDelete, onUpdate.")
+    if not isinstance(given, dict) or not {"table", "column"} <= given.keys() <= {
+        "table",
+        "column",
+        "onDelete",
+        "onUpdate",
+    }:
+        raise InvalidSchema(
+            f"`{place}.references` is `table.column`, or an object with table, column, onDelete, onUpdate."
+        )
     for name in ("table", "column"):
         if not isinstance(given[name], str):
             raise InvalidSchema(f"`{place}.references.{name}` is a name.")
@@ -214,10 +223,14 @@ def _read_index(table: str, name: str, given: Any, columns: Mapping[str, Column]
     named = tuple(_names(given.get("columns"), f"{name}.columns"))
     missing = [column for column in named if column not in columns]
     if missing or not named:
-        raise InvalidSchema(f"The index `{name}` needs columns of `{table}`{f': `{missing[0]}` is none' if missing else ''}.")
+        raise InvalidSchema(
+            f"The index `{name}` needs columns of `{table}`{f': `{missing[0]}` is none' if missing else ''}."
+        )
     unique, method, opclass = given.get("unique", False), given.get("method", "btree"), given.get("opclass")
     if not isinstance(unique, bool) or method not in _METHODS:
-        raise InvalidSchema(f"The index `{name}`: unique is true or false, and the method one of {', '.join(_METHODS)}.")
+        raise InvalidSchema(
+            f"The index `{name}`: unique is true or false, and the method one of {', '.join(_METHODS)}."
+        )
     if opclass is not None and not (isinstance(opclass, str) and _OPCLASS.fullmatch(opclass)):
         raise InvalidSchema(f"The index `{name}`: `opclass` is the name of an operator class.")
     if unique and method != "btree":
@@ -233,14 +246,18 @@ def check_references(tables: Mapping[str, TableInfo]) -> None:
                 continue
             target = tables.get(to.table)
             if target is None:
-                raise UnknownTable(f"`{table.name}.{column.name}` refers to the table `{to.table}`, which is not there.")
+                raise UnknownTable(
+                    f"`{table.name}.{column.name}` refers to the table `{to.table}`, which is not there."
+                )
             referred = target.columns.get(to.column)
             if referred is None or not (referred.unique or target.key == (to.column,)):
                 raise InvalidSchema(
                     f"`{table.name}.{column.name}` refers to `{to.table}.{to.column}`, which is no key and not unique."
                 )
             if referred.type.declare("postgresql") != column.type.declare("postgresql"):
-                raise InvalidSchema(f"`{table.name}.{column.name}` is {column.type}, and what it refers to {referred.type}.")
+                raise InvalidSchema(
+                    f"`{table.name}.{column.name}` is {column.type}, and what it refers to {referred.type}."
+                )
             if column.required and "SET NULL" in (to.on_delete, to.on_update):
                 raise InvalidSchema(f"`{table.name}.{column.name}` is never null, so that SET NULL cannot be.")
 

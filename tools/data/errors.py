@@ -117,7 +117,9 @@ class PolicyViolation(Forbidden):
 class UnsafeExpression(BadRequest):
     code = "RLS_UNSAFE_EXPRESSION"
     summary = "The expression uses what a policy may not."
-    remediation = "Use columns, values, comparisons, `and`, `or`, `not`, current_user_id() and subqueries on own tables."
+    remediation = (
+        "Use columns, values, comparisons, `and`, `or`, `not`, current_user_id() and subqueries on own tables."
+    )
 
 
 class MismatchedTypes(BadRequest):
@@ -137,3 +139,8 @@ class QueryTimeout(BaobabError):
     status = 504
     summary = "The query took longer than it may, and was stopped."
     remediation = "Ask for less: filter by a column that has an index, or add one with op:schema_apply."
+
+
+class PolicyNotFound(NotFound):
+    summary = "The table has no policy of this name."
+    remediation = "List the policies with op:rls_list."

@@ -10,7 +10,7 @@ A tree is JSON: a list of a name and its parts.
     ["contains", a, b] ["contained", a, b] ["overlaps", a, b]
     ["words", a, b]
     ["exists", {table, alias, column, where}] ["in_rows", a, {...}]
-    ["column", alias, name] ["value", type, canonical] ["user"] ["user_uuid"] ["role"] ["now"]
+    ["column", alias, name] ["value", type, canonical] ["number", text] ["user"] ["user_uuid"] ["role"] ["now"]
     ["json", a, [step, ...], whether as text] ["cast", a, type] ["call", name, a, ...]
 
 The alias of a column is empty for the table that the condition is about.
@@ -98,7 +98,8 @@ class SqlWriter:
         kind = tree[0]
         if kind in COMPARISONS:
             return f"({self.write(tree[1], scope)} {kind} {self.write(tree[2], scope)})"
-        return self._WRITERS[kind](self, tree, scope)
+        written: str = self._WRITERS[kind](self, tree, scope)
+        return written
 
     def value(self, value: Any, placeholder: str = "?") -> str:
         self.values.append(value)
@@ -113,7 +114,7 @@ class SqlWriter:
 
     def _write_constant(self, tree: Expression, scope: Scope) -> str:
         del scope
-        return tree[0].upper()
+        return "TRUE" if tree[0] == "true" else "FALSE"
 
     def _write_distinct(self, tree: Expression, scope: Scope) -> str:
         operator = "IS NOT" if self.dialect == "sqlite" else "IS DISTINCT FROM"
@@ -181,6 +182,12 @@ class SqlWriter:
         kind = parse_type(tree[1])
         return self.value(kind.encode(tree[2], self.dialect), kind.bind(self.dialect))
 
+    def _write_number(self, tree: Expression, scope: Scope) -> str:
+        del scope
+        if self.dialect == "postgresql":
+            return self.value(tree[1], "?::numeric")
+        return self.value(float(tree[1]) if "." in tree[1] else int(tree[1]))
+
     def _write_user(self, tree: Expression, scope: Scope) -> str:
         del scope
         text = "?" if self.dialect == "sqlite" else "?::uuid" if tree[0] == "user_uuid" else "?::text"
@@ -231,6 +238,7 @@ class SqlWriter:
         "in_rows": _write_in_rows,
         "column": _write_column,
         "value": _write_value,
+        "number": _write_number,
         "user": _write_user,
         "user_uuid": _write_user,
         "role": _write_role,

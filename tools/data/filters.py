@@ -1,4 +1,4 @@
-"""Reads the filters of a query, in the grammar that PostgREST's clients write: `age=gte.18`, `or=(a.eq.1,b.is.null)`."""
+"""Reads the filters of a query, as PostgREST's clients write them: `age=gte.18`, `or=(a.eq.1,b.is.null)`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -118,7 +118,7 @@ def read_json_path(operand: Expression, column: Column, path: str) -> tuple[Expr
     return tree, TEXT if as_text else ColumnType("jsonb")
 
 
-def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value: str) -> Expression:
+def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value: str) -> Expression:  # noqa: PLR0911 - one for each kind of operator
     if operator in _COMPARE:
         if operator not in ("eq", "neq") and not kind.is_ordered:
             raise InvalidFilter(f"`{name}` is {kind}, which has no order.")

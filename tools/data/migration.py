@@ -1,8 +1,7 @@
 """From one catalogue to another: which statements that takes in a database, and which of them lose data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
@@ -12,10 +11,13 @@ from baobab.tools.data.defaults import evaluate
 from baobab.tools.data.document import MOST_TABLES, Wanted, check_references, keep_policies, order_by_reference
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
 from baobab.tools.data.expressions import quote
+from baobab.tools.data.schemas import Statement
 
 OWN_TABLES = {
     "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL",
-    "_migrations": "id text PRIMARY KEY, position integer NOT NULL, name text, statements text NOT NULL, applied_at text NOT NULL",
+    "_migrations": (
+        "id text PRIMARY KEY, position integer NOT NULL, name text, statements text NOT NULL, applied_at text NOT NULL"
+    ),
     "_sequences": "name text PRIMARY KEY, last bigint NOT NULL",
     "_idempotency_keys": "key text PRIMARY KEY, result text NOT NULL",
 }
@@ -35,7 +37,7 @@ class Change:
     check_nulls: tuple[TableInfo, Column] | None = None
 
 
-class Migration:
+class MigrationPlan:
     """The changes that lead from what is there to what is wanted. Raises InvalidSchema, DestructiveChange."""
 
     def __init__(self, store: DataStore, app_id: str, current: Catalogue, wanted: Wanted, now: str) -> None:
@@ -73,18 +75,20 @@ class Migration:
 
     def _build_result(self) -> Catalogue:
         current, wanted = self._current, self._wanted
-        tables: dict[str, TableInfo] = {}
-        for name, table in current.tables.items():
-            if name not in wanted.tables and name not in wanted.dropped_tables:
-                tables[name] = table
+        gone = wanted.tables.keys() | wanted.dropped_tables
+        tables = {name: table for name, table in current.tables.items() if name not in gone}
         for name, table in wanted.tables.items():
             older = current.tables.get(name)
             kept = keep_policies(table, older)
             if older is not None:
                 # A column that the document does not name stays as it is.
                 dropped = wanted.dropped_columns.get(name, frozenset())
-                silent = {n: column for n, column in older.columns.items() if n not in table.columns and n not in dropped}
-                kept = replace(kept, columns={**{n: c for n, c in older.columns.items() if n in silent}, **kept.columns})
+                silent = {
+                    n: column for n, column in older.columns.items() if n not in table.columns and n not in dropped
+                }
+                kept = replace(
+                    kept, columns={**{n: c for n, c in older.columns.items() if n in silent}, **kept.columns}
+                )
             tables[name] = kept
         if len(tables) > MOST_TABLES:
             raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
@@ -96,7 +100,7 @@ class Migration:
         for name in sorted(wanted.dropped_tables & current.tables.keys()):
             yield Change(f"DROP TABLE {self._name(name)}{self._cascade}", f"drop the table {name}", destructive=True)
         for name in sorted(current.tables.keys() - wanted.tables.keys() - wanted.dropped_tables):
-            yield Change("", f"drop the table {name}", True, authorise=f'"_drop": ["{name}"]')
+            yield Change("", f"drop the table {name}", destructive=True, authorise=f'"_drop": ["{name}"]')
         new = {name: table for name, table in self.result.tables.items() if name not in current.tables}
         for table in order_by_reference(new):
             yield self._create(table, table.name)
@@ -116,9 +120,11 @@ class Migration:
         parts = [self._declare(column) for column in table.columns.values()]
         if table.key:
             parts.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
-        for column in table.columns.values():
-            if column.references is not None:
-                parts.append(f"FOREIGN KEY ({quote(column.name)}) {self._refer(column)}")
+        parts += [
+            f"FOREIGN KEY ({quote(column.name)}) {self._refer(column)}"
+            for column in table.columns.values()
+            if column.references is not None
+        ]
         strict = " STRICT" if self._store.dialect == "sqlite" else ""
         return Change(f"CREATE TABLE {self._name(name)} ({', '.join(parts)}){strict}", f"create the table {table.name}")
 
@@ -152,17 +158,20 @@ class Migration:
         opclass = index.opclass or ("vector_cosine_ops" if index.method in ("hnsw", "ivfflat") else "")
         columns = ", ".join(f"{quote(column)} {opclass}".strip() for column in index.columns)
         return Change(
-            f"CREATE {unique}INDEX {quote(name)} ON {self._name(table.name)} USING {index.method} ({columns})", description
+            f"CREATE {unique}INDEX {quote(name)} ON {self._name(table.name)} USING {index.method} ({columns})",
+            description,
         )
 
     def _index_name(self, table: TableInfo, index: Index) -> str:
         """Indexes of different tables may have one name in a document, and share their names in a database."""
         return f"{table.name}.{index.name}"[-63:]
 
-    def _alter(self, older: TableInfo, newer: TableInfo, dropped: frozenset[str]) -> Iterator[Change]:
+    def _alter(  # noqa: PLR0912 - one branch for each thing that can change
+        self, older: TableInfo, newer: TableInfo, dropped: frozenset[str]
+    ) -> Iterator[Change]:
         table = older.name
-        old_indexes = {index: None for index in self._all_indexes(older)}
-        new_indexes = {index: None for index in self._all_indexes(newer)}
+        old_indexes = dict.fromkeys(self._all_indexes(older))
+        new_indexes = dict.fromkeys(self._all_indexes(newer))
         for index in old_indexes:
             if index not in new_indexes:
                 name = quote(self._index_name(older, index))
@@ -220,7 +229,7 @@ class Migration:
             yield Change(
                 "",
                 description,
-                True,
+                destructive=True,
                 authorise=f'drop the column with "_dropColumns": ["{column.name}"] and add it in a second apply',
             )
             return
@@ -295,7 +304,7 @@ def _create_fold(statements: Statements, name: str) -> None:
     )
 
 
-def describe(changes: list[Change]) -> list[Mapping[str, Any]]:
+def describe(changes: list[Change]) -> list[Statement]:
     return [
         {"sql": change.sql, "description": change.description, "destructive": change.destructive} for change in changes
     ]

@@ -3,7 +3,7 @@
 Nothing of the text reaches a database: sqlglot parses it, and what the walk below does not know is refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ class _Scope:
 
 
 def _import_sqlglot() -> Any:
-    import sqlglot
+    import sqlglot  # noqa: PLC0415
 
     return sqlglot
 
@@ -76,7 +76,8 @@ class _Compiler:
         known = _NODES.get(kind)
         if known is None:
             raise _refuse(node)
-        return known(self, node, scope, depth + 1)
+        typed: Typed = getattr(self, known)(node, scope, depth + 1)
+        return typed
 
     def condition(self, node: Any, scope: _Scope, depth: int) -> Expression:
         tree, family = self.compile(node, scope, depth)
@@ -280,6 +281,8 @@ def _literal(tree: Expression, family: str) -> Expression:
         return tree
     kind = ColumnType("numeric") if family == "number" else parse_type(family)
     try:
+        if family == "number":
+            return ["number", kind.parse(tree[1], "the expression")]
         value = kind.parse(tree[1], "the expression")
         if kind.name in ("json", "jsonb") and not kind.array:
             value = kind.clean(value, "the expression")
@@ -304,30 +307,31 @@ def list_names(tree: Any) -> set[tuple[str, str]]:
     return set()
 
 
-_NODES: Mapping[str, Callable[[_Compiler, Any, _Scope, int], Typed]] = {
-    "And": _Compiler._joined,
-    "Or": _Compiler._joined,
-    "Not": _Compiler._not,
-    "Paren": _Compiler._paren,
-    "Boolean": _Compiler._boolean,
-    "Literal": _Compiler._literal,
-    "Neg": _Compiler._neg,
-    "Column": _Compiler._column,
-    "Is": _Compiler._is,
-    "In": _Compiler._in,
-    "Between": _Compiler._between,
-    "Like": _Compiler._like,
-    "ILike": _Compiler._like,
-    "NullSafeNEQ": _Compiler._distinct,
-    "NullSafeEQ": _Compiler._distinct,
-    "Cast": _Compiler._cast,
-    "CurrentUserId": _Compiler._user,
-    "CurrentTimestamp": _Compiler._now,
-    "Anonymous": _Compiler._named,
-    "Dot": _Compiler._named,
-    "Exists": _Compiler._exists,
-    "Subquery": _Compiler._subquery,
-    "JSONExtract": _Compiler._json,
-    "JSONExtractScalar": _Compiler._json,
-    **{name.capitalize(): _Compiler._call for name in FUNCTIONS},
+_NODES: Mapping[str, str] = {
+    # The kinds of node that sqlglot has, and the method of the compiler that knows each.
+    "And": "_joined",
+    "Or": "_joined",
+    "Not": "_not",
+    "Paren": "_paren",
+    "Boolean": "_boolean",
+    "Literal": "_literal",
+    "Neg": "_neg",
+    "Column": "_column",
+    "Is": "_is",
+    "In": "_in",
+    "Between": "_between",
+    "Like": "_like",
+    "ILike": "_like",
+    "NullSafeNEQ": "_distinct",
+    "NullSafeEQ": "_distinct",
+    "Cast": "_cast",
+    "CurrentUserId": "_user",
+    "CurrentTimestamp": "_now",
+    "Anonymous": "_named",
+    "Dot": "_named",
+    "Exists": "_exists",
+    "Subquery": "_subquery",
+    "JSONExtract": "_json",
+    "JSONExtractScalar": "_json",
+    **{name.capitalize(): "_call" for name in FUNCTIONS},
 }

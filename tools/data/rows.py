@@ -18,8 +18,8 @@ from baobab.tools.data.selection import Embed, Item, Order, Row, Selection, read
 
 _MOST_RELATED = 10_000
 """Rows of one embedded table in one answer."""
-_CHUNK = 500
-"""Rows of one statement that inserts."""
+_MOST_VALUES = 30_000
+"""Values of one statement that inserts: SQLite takes 32 766."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,9 @@ class Rows:
         """Inserts rows and returns them as they are kept. Keys that are no columns are left out."""
         complete = [self._complete(table, row) for row in given]
         inserted: list[Row] = []
-        for start in range(0, len(complete), _CHUNK):
-            inserted += self._insert(table, complete[start : start + _CHUNK], upsert)
+        size = max(1, _MOST_VALUES // len(table.columns))
+        for start in range(0, len(complete), size):
+            inserted += self._insert(table, complete[start : start + size], upsert)
         return inserted
 
     def _complete(self, table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,11 +221,9 @@ class Rows:
         writer = self._writer()
         scope = {"": quote(table.name)}
         columns = list(table.columns.values())
-        lines = [
-            f"({', '.join(self._place(writer, column, row[column.name]) for column in columns)})" for row in rows
-        ]
+        lines = [f"({', '.join(self._place(writer, column, row[column.name]) for column in columns)})" for row in rows]
         text = (
-            f"INSERT INTO {writer.name_table(table.name)} AS {quote(table.name)} "
+            f"INSERT INTO {writer.name_table(table.name)} AS {quote(table.name)} "  # noqa: S608
             f"({', '.join(quote(column.name) for column in columns)}) VALUES {', '.join(lines)}"
         )
         command: tuple[Expression, ...] = (allowed_after(table, "INSERT", self.actor),)
@@ -234,7 +233,9 @@ class Rows:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
         inserted = self._write_returning(writer, table, text, both(*command))
         if upsert is not None and upsert.merge and len(inserted) < len(rows):
-            raise PolicyViolation(f"A row of `{table.name}` that this would change is not one that the caller may change.")
+            raise PolicyViolation(
+                f"A row of `{table.name}` that this would change is not one that the caller may change."
+            )
         return inserted
 
     def _write_upsert(self, writer: SqlWriter, table: TableInfo, upsert: Upsert, scope: Mapping[str, str]) -> str:
@@ -316,7 +317,8 @@ def _decode(decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], values:
 def _require_value(table: TableInfo, column: Column, value: Any) -> Any:
     if value is None and column.required:
         raise NotNullViolation(
-            f"`{column.name}` of `{table.name}` must have a value.", details={"column": column.name, "table": table.name}
+            f"`{column.name}` of `{table.name}` must have a value.",
+            details={"column": column.name, "table": table.name},
         )
     return value
 

@@ -1,9 +1,9 @@
 """The answers of the data tools."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NotRequired
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 Row = dict[str, Any]
 """The columns of a row by name. A bigint and a numeric are texts, times ISO 8601 in UTC, bytes hexadecimal."""

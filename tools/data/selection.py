@@ -190,9 +190,10 @@ def _find_relation(
     ways: list[tuple[Literal["one", "many"], str, str, TableInfo]] = []
     for column in table.columns.values():
         to = column.references
-        if to is not None and (target in (to.table, column.name) or column.name == f"{target}_id"):
-            if hint in (None, column.name, to.table):
-                ways.append(("one", column.name, to.column, catalogue.table(to.table)))
+        if to is None or hint not in (None, column.name, to.table):
+            continue
+        if target in (to.table, column.name) or column.name == f"{target}_id":
+            ways.append(("one", column.name, to.column, catalogue.table(to.table)))
     for other, column, to in catalogue.references_to(table.name):
         if other.name == target and hint in (None, column.name):
             ways.append(("many", to.column, column.name, other))

@@ -1,4 +1,4 @@
-"""Runs functions on an app's rows: with the catalogue as it is, once for each approved call, and with errors in words."""
+"""Runs functions on an app's rows: with the catalogue as it is, once for each approved call, errors in words."""
 
 import json
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from baobab.storage.data.store import DataStore
 from baobab.storage.database import StatementTimeout
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppMigrating, BaobabError, Unavailable
+from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.data.actor import Actor
-from baobab.tools.data.catalogue import Catalogue, Catalogues
+from baobab.tools.data.catalogue import Catalogue, Catalogues, read_catalogue
 from baobab.tools.data.errors import (
     ForeignKeyViolation,
     NotNullViolation,
@@ -23,12 +23,6 @@ from baobab.tools.data.errors import (
 from baobab.tools.data.rows import Rows
 
 T = TypeVar("T")
-
-_ATTEMPTS = 3
-
-
-class _CatalogueChanged(Exception):
-    """The catalogue in memory is older than the one in the database."""
 
 
 async def find_catalogue(call: Call) -> Catalogue:
@@ -45,7 +39,9 @@ async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], 
         return work(Rows(_NO_STATEMENTS, store, app_id, catalogue, actor, now), catalogue)
     try:
         return await store.read(
-            app_id, lambda statements: work(Rows(statements, store, app_id, catalogue, actor, now), catalogue), call.unit
+            app_id,
+            lambda statements: work(Rows(statements, store, app_id, catalogue, actor, now), catalogue),
+            call.unit,
         )
     except StatementTimeout as exc:
         raise QueryTimeout from exc
@@ -60,27 +56,23 @@ async def write_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue],
     catalogues = call.services.of(Catalogues)
     now = format_moment(call)
     key = call.approved.id if call.approved is not None else None
-    for _ in range(_ATTEMPTS):
-        catalogue = await catalogues.get(app_id)
-        if not catalogue.version:
-            return work(Rows(_NO_STATEMENTS, store, app_id, catalogue, actor, now), catalogue)
+    known = await catalogues.get(app_id)
+    if not known.version:
+        return work(Rows(_NO_STATEMENTS, store, app_id, known, actor, now), known)
 
-        def run(statements: Statements, catalogue: Catalogue = catalogue) -> T:
-            _require_current(statements, store, app_id, catalogue)
-            rows = Rows(statements, store, app_id, catalogue, actor, now)
-            if key is None:
-                return work(rows, catalogue)
-            return _once(statements, store, app_id, key, lambda: work(rows, catalogue))
+    def run(statements: Statements) -> T:
+        catalogue = _find_current(statements, store, app_id, known)
+        rows = Rows(statements, store, app_id, catalogue, actor, now)
+        if key is None:
+            return work(rows, catalogue)
+        return _once(statements, store, app_id, key, lambda: work(rows, catalogue))
 
-        try:
-            return await store.write(app_id, run, call.unit)
-        except _CatalogueChanged:
-            catalogues.forget(app_id)
-        except IntegrityError as exc:
-            raise translate_violation(exc) from exc
-        except StatementTimeout as exc:
-            raise QueryTimeout from exc
-    raise Unavailable("The schema of the app changes all the time.")
+    try:
+        return await store.write(app_id, run, call.unit)
+    except IntegrityError as exc:
+        raise translate_violation(exc) from exc
+    except StatementTimeout as exc:
+        raise QueryTimeout from exc
 
 
 def format_moment(call: Call) -> str:
@@ -93,13 +85,13 @@ def require_thawed(statements: Statements, store: DataStore, app_id: str) -> Non
         raise AppMigrating
 
 
-def _require_current(statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue) -> None:
+def _find_current(statements: Statements, store: DataStore, app_id: str, known: Catalogue) -> Catalogue:
+    """The catalogue as the transaction sees it. Raises AppMigrating while the app is moved."""
     table = store.name_table(app_id, "_catalogue")
     [(version, frozen)] = statements.rows(f"SELECT version, frozen FROM {table}")  # noqa: S608
     if frozen:
         raise AppMigrating
-    if version != catalogue.version:
-        raise _CatalogueChanged
+    return known if version == known.version else read_catalogue(statements, store, app_id)
 
 
 def _once(statements: Statements, store: DataStore, app_id: str, key: str, work: Callable[[], T]) -> T:
@@ -127,7 +119,9 @@ def translate_violation(error: IntegrityError) -> BaobabError:
     if text.startswith("FOREIGN KEY"):
         return ForeignKeyViolation()
     if kind == "NOT NULL":
-        return NotNullViolation(f"`{column}` of `{table}` must have a value.", details={"column": column, "table": table})
+        return NotNullViolation(
+            f"`{column}` of `{table}` must have a value.", details={"column": column, "table": table}
+        )
     return Violation()
 
 

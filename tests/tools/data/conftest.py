@@ -11,7 +11,7 @@ from tests.http.installation import Answer, App, Headers, Installation, open_ins
 
 ADA = "11111111-1111-4111-8111-111111111111"
 BEN = "22222222-2222-4222-8222-222222222222"
-POSTS = {
+POSTS: dict[str, Any] = {
     "columns": {
         "id": {"type": "uuid", "primaryKey": True, "default": "gen_random_uuid()"},
         "user_id": {"type": "uuid"},

@@ -16,7 +16,6 @@ from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.tools import toolsets
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.stores import Stores
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
 from tests.storage.kv.memory_engine import MemoryEngine
@@ -74,9 +73,9 @@ async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_wher
     await closed.open()
     await closed.close()
     await memory.open()
-    objects = services.regions["local"].objects
-    open_ = {name: Stores(services.database, memory, objects) for name in ("local", "far")}
-    regions = {**open_, region: Stores(services.database, closed, objects)}
+    ours = services.regions["local"]
+    open_ = {name: dataclasses.replace(ours, kv=memory) for name in ("local", "far")}
+    regions = {**open_, region: dataclasses.replace(ours, kv=closed)}
     answer = await fetch_readiness(dataclasses.replace(services, regions=regions))
     await memory.close()
     assert (answer.status_code, answer.json()["status"]) == (status, word)

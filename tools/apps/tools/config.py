@@ -16,6 +16,7 @@ from baobab.tools.apps.schemas import (
     JwtSet,
     PauseSet,
     Secured,
+    SecuredTable,
     StorageSet,
     TableError,
     TableToSecure,
@@ -28,7 +29,7 @@ from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.auth.user_tools import build_resource, is_for_users
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField
+from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField, NotFound
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of, whatever_is_given
@@ -137,22 +138,37 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
 async def config_secure(
     call: Call, app_id: AppId, tables: Annotated[list[TableToSecure], Field(max_length=50)] | None = None
 ) -> Secured:
-    """Require sign-in: anonymous requests to the app's key-value store and public agents are answered 401.
+    """Require sign-in everywhere in the app, and let each user reach only their own rows of the tables that are named.
 
-    It sets the access mode to `authenticated`. Apps have no tables yet: any that you name are reported in
-    `table_errors`, and the access mode is set all the same.
+    Anonymous requests are answered 401 from now on. A table that cannot be isolated is told in `table_errors`; the
+    others are isolated all the same.
 
     tables: the tables to isolate by user; left out, only the access mode changes.
     """
     await _set(call, access_mode="authenticated")
-    errors: list[TableError] = [
-        {"table": table["table_name"], "error": "The app has no table of this name."} for table in tables or ()
-    ]
+    secured: list[SecuredTable] = []
+    errors: list[TableError] = []
+    for table in tables or ():
+        public = table.get("public_read_column")
+        try:
+            done = await call.invoke(
+                "rls_isolate",
+                app_id=app_id,
+                table_name=table["table_name"],
+                user_column=table["user_column"],
+                public_read_column=public,
+            )
+        except (BadRequest, NotFound) as exc:
+            errors.append({"table": table["table_name"], "error": exc.message})
+        else:
+            secured.append({"table": table["table_name"], "policy": done["policy_name"]})
+            if public is not None:
+                secured[-1]["public_read_policies"] = done["public_read_policies"]
     return {
         "message": "The app now requires sign-in.",
         "app_id": app_id,
         "access_mode": "authenticated",
-        "tables_secured": [],
+        "tables_secured": secured,
         "table_errors": errors,
     }
 

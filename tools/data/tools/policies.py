@@ -9,7 +9,7 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest, NotFound
+from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 from baobab.tools.core.widening import whatever_is_given
@@ -20,6 +20,7 @@ from baobab.tools.data.errors import (
     ColumnNotFound,
     InvalidExpression,
     MismatchedTypes,
+    PolicyNotFound,
     TableNotFound,
     UnsafeExpression,
 )
@@ -41,11 +42,6 @@ CommandName = Literal["SELECT", "INSERT", "UPDATE", "DELETE", "ALL"]
 PolicyRole = Literal["anon", "user"]
 ExpressionText = Annotated[str, Text(4000, min_length=1), Field(examples=["user_id = current_user_id()"])]
 ColumnName = Annotated[str, Text(63, min_length=1)]
-
-
-class PolicyNotFound(NotFound):
-    summary = "The table has no policy of this name."
-    remediation = "List the policies with op:rls_list."
 
 
 @data.tool(
@@ -90,7 +86,7 @@ async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enable
             "política de acceso, seguridad de filas"
         )
     ),
-    guard=Guard(widens={"using_expression": whatever_is_given, "with_check_expression": whatever_is_given}),
+    guard=Guard(widens=dict.fromkeys(("using_expression", "with_check_expression", "role"), whatever_is_given)),
 )
 async def rls_create_policy(
     call: Call,
@@ -157,7 +153,9 @@ async def rls_update_policy(
     changes |= {} if restrictive is None else {"restrictive": restrictive}
     changed = replace(policy, **changes)
     if changed.using is None and changed.check is None:
-        raise BadRequest("A policy keeps at least one of its expressions.", remediation="Delete it with op:rls_drop_policy.")
+        raise BadRequest(
+            "A policy keeps at least one of its expressions.", remediation="Delete it with op:rls_drop_policy."
+        )
     return await _set_policy(call, table_name, changed, None)
 
 
@@ -206,7 +204,8 @@ async def rls_isolate(
             if table.column(public_read_column).type.name != "boolean":
                 raise MismatchedTypes(f"`{public_read_column}` is no boolean.")
             shown = ["is", ["column", "", public_read_column], "true"]
-            for name, role in zip(public, ("user", "anon"), strict=True):
+            roles: tuple[PolicyRole, ...] = ("user", "anon")
+            for name, role in zip(public, roles, strict=True):
                 policies[name] = Policy(name, "SELECT", role, f"{public_read_column} is true", using_tree=shown)
         changed = _with_policies(table, policies, user_column)
         try_policies(call, statements, catalogue.with_table(changed))

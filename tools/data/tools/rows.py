@@ -61,7 +61,7 @@ OrderText = Annotated[str, Text(1000), Field(examples=["created_at.desc,id"])]
 Limit = Annotated[int, Field(ge=0, le=1000)]
 Offset = Annotated[int, Field(ge=0, le=10_000_000)]
 Prefer = Annotated[str, Text(500), Field(examples=["count=exact"])]
-Accept = Annotated[str, Text(500)]
+MediaType = Annotated[str, Text(500)]
 OneOrMore = Annotated[
     JsonObject | Annotated[list[JsonObject], Field(min_length=1, max_length=_MOST_ROWS)],
     WithJsonSchema(
@@ -97,8 +97,8 @@ def _select(catalogue: Catalogue, table: TableInfo, select: str | None, where: M
     taints=True,
     rest=Rest(
         further_query="where",
-        query=("prefer", "accept"),
-        from_headers={**_AS, "prefer": "prefer", "accept": "accept"},
+        query=("prefer", "media_type"),
+        from_headers={**_AS, "prefer": "prefer", "media_type": "accept"},
         also=("/data/{table}",),
     ),
     mcp=Mcp(
@@ -120,7 +120,7 @@ async def data_list(
     limit: Limit = 100,
     offset: Offset = 0,
     prefer: Prefer = "",
-    accept: Accept = "",
+    media_type: MediaType = "",
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> list[Row] | Row:
@@ -133,7 +133,7 @@ async def data_list(
     limit: rows of one answer.
     offset: rows to pass over.
     prefer: `count=exact` counts all rows that fulfil the filters, in the header Content-Range.
-    accept: `application/vnd.pgrst.object+json` for exactly one row, as an object.
+    media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object.
     """
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)
@@ -146,7 +146,7 @@ async def data_list(
 
     found, total = await read_rows(call, actor, read)
     _tell_range(call, len(found), offset, total)
-    return _shape(found, accept)
+    return _shape(found, media_type)
 
 
 @data.tool(
@@ -191,10 +191,10 @@ async def data_get(
     rest=Rest(
         status=201,
         body="values",
-        query=("on_conflict", "columns", "select", "prefer", "accept", *_AS),
-        from_headers={**_AS, "prefer": "prefer", "accept": "accept"},
+        query=("on_conflict", "columns", "select", "prefer", "media_type", *_AS),
+        from_headers={**_AS, "prefer": "prefer", "media_type": "accept"},
         also=("/data/{table}",),
-        examples={"values": {"title": "Hello"}},
+        examples={"values": {"user_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "title": "Hello"}},
     ),
     mcp=Mcp(
         start=True,
@@ -214,7 +214,7 @@ async def data_insert(
     columns: Annotated[str, Text(10_000)] | None = None,
     select: SelectText | None = None,
     prefer: Prefer = "",
-    accept: Accept = "",
+    media_type: MediaType = "",
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> list[Row] | Row | None:
@@ -224,8 +224,8 @@ async def data_insert(
     on_conflict: columns of a key or unique index; a row that has their values already is updated instead.
     columns: the only keys of `values` that count.
     select: the columns to answer; left out, all.
-    prefer: `resolution=ignore-duplicates` leaves rows as they are that are there already; `return=minimal` answers none.
-    accept: `application/vnd.pgrst.object+json` for the one row as an object.
+    prefer: `resolution=ignore-duplicates` leaves rows that are there as they are; `return=minimal` answers none.
+    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
     """
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)
@@ -244,7 +244,7 @@ async def data_insert(
         return None
     shown = _pick(inserted, select)
     as_list = isinstance(values, list) or preferences.representation
-    return _shape(shown, accept) if as_list else (shown[0] if shown else None)
+    return _shape(shown, media_type) if as_list else (shown[0] if shown else None)
 
 
 @data.tool(
@@ -254,7 +254,11 @@ async def data_insert(
     raises=(*_WRITE, RowNotFound),
     audit=_WRITTEN,
     rest=Rest(
-        body="changes", query=tuple(_AS), from_headers=_AS, also=("/data/{table}/{row_id}",), examples={"changes": {"title": "Hello"}}
+        body="changes",
+        query=tuple(_AS),
+        from_headers=_AS,
+        also=("/data/{table}/{row_id}",),
+        examples={"changes": {"title": "Hello"}},
     ),
 )
 async def data_update(
@@ -294,8 +298,8 @@ async def data_update(
         statuses=(200, 204),
         body="changes",
         further_query="where",
-        query=("select", "prefer", "accept", *_AS),
-        from_headers={**_AS, "prefer": "prefer", "accept": "accept"},
+        query=("select", "prefer", "media_type", *_AS),
+        from_headers={**_AS, "prefer": "prefer", "media_type": "accept"},
         also=("/data/{table}",),
         examples={"changes": {"status": "done"}},
     ),
@@ -308,7 +312,7 @@ async def data_update_many(
     where: Filters | None = None,
     select: SelectText | None = None,
     prefer: Prefer = "",
-    accept: Accept = "",
+    media_type: MediaType = "",
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> list[Row] | Row | None:
@@ -318,7 +322,7 @@ async def data_update_many(
     where: filters by column, as data_list has them. At least one is needed.
     select: the columns to answer; left out, all.
     prefer: `return=minimal` answers no rows.
-    accept: `application/vnd.pgrst.object+json` for the one row as an object.
+    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
     """
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)
@@ -326,11 +330,11 @@ async def data_update_many(
     def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
         opened = _open_table(catalogue, rows, table, "UPDATE")
         changed = rows.update(opened, changes, _require_filters(opened, where))
-        return _require_few(changed, preferences, accept)
+        return _require_few(changed, preferences, media_type)
 
     changed = await write_rows(call, actor, write)
     call.audit.resource_id = table
-    return None if preferences.minimal else _shape(_pick(changed, select), accept)
+    return None if preferences.minimal else _shape(_pick(changed, select), media_type)
 
 
 async def _preview_delete(
@@ -380,8 +384,8 @@ async def data_delete(
         status=lambda result: 204 if result is None else 200,
         statuses=(200, 204),
         further_query="where",
-        query=("select", "prefer", "accept", *_AS),
-        from_headers={**_AS, "prefer": "prefer", "accept": "accept"},
+        query=("select", "prefer", "media_type", *_AS),
+        from_headers={**_AS, "prefer": "prefer", "media_type": "accept"},
         also=("/data/{table}",),
     ),
 )
@@ -392,7 +396,7 @@ async def data_delete_many(
     where: Filters | None = None,
     select: SelectText | None = None,
     prefer: Prefer = "",
-    accept: Accept = "",
+    media_type: MediaType = "",
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> list[Row] | Row | None:
@@ -401,7 +405,7 @@ async def data_delete_many(
     where: filters by column, as data_list has them. At least one is needed.
     select: the columns to answer; left out, all.
     prefer: `return=minimal` answers no rows.
-    accept: `application/vnd.pgrst.object+json` for the one row as an object.
+    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
     """
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)
@@ -409,11 +413,11 @@ async def data_delete_many(
     def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
         opened = _open_table(catalogue, rows, table, "DELETE")
         deleted = rows.delete(opened, _require_filters(opened, where))
-        return _require_few(deleted, preferences, accept)
+        return _require_few(deleted, preferences, media_type)
 
     deleted = await write_rows(call, actor, write)
     call.audit.resource_id = table
-    return None if preferences.minimal else _shape(_pick(deleted, select), accept)
+    return None if preferences.minimal else _shape(_pick(deleted, select), media_type)
 
 
 def _require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[Any]:
@@ -424,12 +428,12 @@ def _require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[
     return conditions
 
 
-def _require_few(rows: list[Row], preferences: Preferences, accept: str) -> list[Row]:
+def _require_few(rows: list[Row], preferences: Preferences, media_type: str) -> list[Row]:
     """Raises before the write is committed if it is about more rows than it may be."""
     most = _MOST_ROWS if preferences.max_affected is None else preferences.max_affected
     if len(rows) > most:
         raise BadRequest(f"This would change {len(rows)} rows, and {most} is the most.", details={"rows": len(rows)})
-    if _OBJECT in accept and len(rows) != 1:
+    if _OBJECT in media_type and len(rows) != 1:
         raise SingleRowExpected(f"This would change {len(rows)} rows, and one was asked for.")
     return rows
 
@@ -457,8 +461,8 @@ def _pick(rows: list[Row], select: str | None) -> list[Row]:
     return [{name: row[name] for name in known} for row in rows] if known else rows
 
 
-def _shape(rows: list[Row], accept: str) -> list[Row] | Row:
-    if _OBJECT not in accept:
+def _shape(rows: list[Row], media_type: str) -> list[Row] | Row:
+    if _OBJECT not in media_type:
         return rows
     if len(rows) != 1:
         raise SingleRowExpected(f"The result has {len(rows)} rows, and one was asked for.", details={"rows": len(rows)})

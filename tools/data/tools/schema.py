@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from pydantic import Field
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.catalogue import Catalogue
@@ -27,7 +28,7 @@ from baobab.tools.data.errors import (
     TableNotFound,
     UnknownTable,
 )
-from baobab.tools.data.migration import Migration, describe
+from baobab.tools.data.migration import MigrationPlan, describe
 from baobab.tools.data.schemas import Applied, Meta, Migrations, Schema, TableDescription
 from baobab.tools.data.tools.rows import TableName
 from baobab.tools.data.toolset import data
@@ -61,7 +62,10 @@ _MOST_MIGRATIONS = 200
 
 SchemaDocument = Annotated[
     JsonObject,
-    Field(alias="schema", description="The whole schema: `tables` by name with their `columns` and `indexes`, and `_drop`."),
+    Field(
+        alias="schema",
+        description="The whole schema: `tables` by name with their `columns` and `indexes`, and `_drop`.",
+    ),
 ]
 
 
@@ -140,9 +144,7 @@ async def _preview_apply(
             "crear tabla, añadir columna, migrar"
         ),
     ),
-    guard=Guard(
-        destructive_when="it drops a table or a column", preview=_preview_apply, meaning=_digest_schema
-    ),
+    guard=Guard(destructive_when="it drops a table or a column", preview=_preview_apply, meaning=_digest_schema),
 )
 async def schema_apply(
     call: Call,
@@ -167,7 +169,12 @@ async def schema_apply(
         return {"applied": 0, "statements": [], "message": "The tables are as the schema says already."}
     if dry_run:
         count = len(plan.changes)
-        return {"dry_run": True, "applied": count, "statements": describe(plan.changes), "message": "Nothing was changed."}
+        return {
+            "dry_run": True,
+            "applied": count,
+            "statements": describe(plan.changes),
+            "message": "Nothing was changed.",
+        }
     if any(change.destructive for change in plan.changes):
         call.declare_destructive()
     migration_id = call.services.ids.uuid()
@@ -177,7 +184,7 @@ async def schema_apply(
     def apply(statements: Statements, current: Catalogue) -> Catalogue:
         nonlocal plan
         # Another schema may have been applied since it was looked at.
-        plan = Migration(store, app_id, current, wanted, now)
+        plan = MigrationPlan(store, app_id, current, wanted, now)
         plan.require_authorised()
         plan.apply(statements)
         try_policies(call, statements, plan.result)
@@ -195,15 +202,16 @@ async def schema_apply(
 
     catalogue = await change_catalogue(call, apply)
     call.audit.resource_id = migration_id
-    return {
+    answer: Applied = {
         "applied": len(plan.changes),
         "statements": describe(plan.changes),
         "migration_id": migration_id,
         "name": name,
         "message": f"Made {len(plan.changes)} changes.",
-        **_warn(plan, catalogue),
         "_meta": _describe_tables(catalogue),
     }
+    warnings = _warn(call, plan, catalogue)
+    return {**answer, "warnings": warnings} if warnings else answer
 
 
 @data.tool("GET /migrations", access=AppOwner(), effect="read")
@@ -218,26 +226,51 @@ async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
     return {
         "app_id": app_id,
         "migrations": [
-            {"id": row[0], "description": row[1], "applied_sql": json.loads(row[2]), "applied_at": row[3]} for row in rows
+            {
+                "id": row[0],
+                "description": row[1],
+                "applied_sql": json.loads(row[2]),
+                "applied_at": datetime.fromisoformat(row[3]),
+            }
+            for row in rows
         ],
         "template_migrations": [],
     }
 
 
-async def _plan(call: Call, document: Mapping[str, Any]) -> Migration:
+async def _plan(call: Call, document: Mapping[str, Any]) -> MigrationPlan:
     app_id = call.require_app().id
-    return Migration(call.stores.data, app_id, await find_catalogue(call), read_document(document), format_moment(call))
+    return MigrationPlan(
+        call.stores.data, app_id, await find_catalogue(call), read_document(document), format_moment(call)
+    )
 
 
 def _describe_tables(catalogue: Catalogue) -> Meta:
     return {"resource_info": {"table_count": len(catalogue.tables), "tables": sorted(catalogue.tables)}}
 
 
-def _warn(plan: Migration, catalogue: Catalogue) -> dict[str, list[str]]:
+def _warn(call: Call, plan: MigrationPlan, catalogue: Catalogue) -> list[str]:
     """What a developer would otherwise find out later."""
-    new = [change.description.removeprefix("create the table ") for change in plan.changes if change.description.startswith("create the table ")]
+    prefix = "create the table "
+    new = [change.description.removeprefix(prefix) for change in plan.changes if change.description.startswith(prefix)]
     closed = [name for name in new if name in catalogue.tables and not catalogue.tables[name].policies]
-    if not closed:
-        return {}
-    names = ", ".join(closed)
-    return {"warnings": [f"Users and visitors reach no row of {names} until a policy opens them: op:rls_isolate or op:rls_create_policy."]}
+    warnings: list[str] = []
+    if closed:
+        names = ", ".join(closed)
+        warnings.append(
+            f"Users and visitors reach no row of {names} until rls_isolate or rls_create_policy opens them."
+        )
+    taken = {_segment_beside_tables(tool) for tool in call.registry.tools.values()}
+    warnings += [
+        f"/v1/{{app_id}}/{name} is the address of something else: this table is at /v1/{{app_id}}/data/{name}."
+        for name in new
+        if name in taken
+    ]
+    return warnings
+
+
+def _segment_beside_tables(tool: Tool) -> str:
+    """What a tool's address has where that of a table has the table's name; empty if it begins otherwise."""
+    prefix = "/v1/{app_id}/"
+    path = tool.rest.path if tool.rest is not None else ""
+    return path.removeprefix(prefix).partition("/")[0] if path.startswith(prefix) else ""

@@ -1,0 +1,261 @@
+"""Policies: what they open is reached, and nothing else, by users, visitors and those who look as one of them."""
+
+from typing import Any
+
+import pytest
+
+from tests.http.installation import Headers
+from tests.tools.data.conftest import ADA, BEN, POSTS, Tables
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+async def posts(tables: Tables) -> Tables:
+    await tables.apply({"posts": POSTS})
+    await tables.insert(
+        "posts",
+        {"title": "Ada's", "user_id": ADA, "score": 1},
+        {"title": "Ada's public", "user_id": ADA, "public": True, "score": 2},
+        {"title": "Ben's", "user_id": BEN, "score": 3},
+        {"title": "Nobody's", "score": 4},
+    )
+    return tables
+
+
+async def titles(tables: Tables, by: Headers | None, **headers: str) -> list[str]:
+    return [row["title"] for row in await tables.list("posts?order=score", by, **headers)]
+
+
+async def test_a_new_table_is_closed_to_users_and_visitors(posts: Tables) -> None:
+    ada = await posts.user(ADA)
+    assert await titles(posts, ada) == []
+    assert (await posts.ask("POST", "/posts", {"title": "x"}, ada)).json["error"]["code"] == "AUTH_RLS_POLICY_VIOLATION"
+    calls: tuple[tuple[str, Any], ...] = (("GET", None), ("POST", {"title": "x"}), ("DELETE", None))
+    for method, body in calls:
+        closed = await posts.ask(method, "/posts?id=not.is.null" if method == "DELETE" else "/posts", body, {})
+        assert (closed.status, closed.json["error"]["code"]) == (401, "AUTH_RLS_REQUIRES_USER_JWT")
+    assert len(await posts.list("posts")) == 4
+
+
+async def test_isolated_users_reach_their_own_rows_and_the_public_ones(posts: Tables) -> None:
+    body = {"table_name": "posts", "user_column": "user_id", "public_read_column": "public"}
+    answer = await posts.ask("POST", "/rls", body)
+    assert answer.json["policy_name"] == "posts_user_isolation"
+    assert answer.json["public_read_policies"] == ["posts_public_read_user", "posts_public_read_anon"]
+    ada, ben = await posts.user(ADA), await posts.user(BEN)
+    assert await titles(posts, ada) == ["Ada's", "Ada's public"]
+    assert await titles(posts, ben) == ["Ada's public", "Ben's"]
+    assert await titles(posts, {}) == ["Ada's public"]
+    made = await posts.ask("POST", "/posts", {"title": "New"}, ben)
+    assert (made.status, made.json["user_id"]) == (201, BEN)
+    forged = await posts.ask("POST", "/posts", {"title": "Forged", "user_id": ADA}, ben)
+    assert (forged.status, forged.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
+    given_away = await posts.ask("PATCH", f"/posts/{made.json['id']}", {"user_id": ADA}, ben)
+    assert given_away.json["error"]["code"] == "AUTH_RLS_POLICY_VIOLATION"
+    [public] = await posts.list("posts?title=like.*public", ben)
+    for method, body in (("PATCH", {"title": "Mine"}), ("DELETE", None)):
+        assert (await posts.ask(method, f"/posts/{public['id']}", body, ben)).status == 404
+    changed = await posts.ask("PATCH", "/posts?score=gt.0", {"score": 0}, ben)
+    assert [row["title"] for row in changed.json] == ["Ben's"]
+    assert (await posts.ask("DELETE", "/posts?id=not.is.null", None, ada)).json[0]["user_id"] == ADA
+    assert {row["title"] for row in await posts.list("posts")} == {"Ben's", "Nobody's", "New"}
+
+
+async def test_an_upsert_reaches_no_row_that_an_update_would_not(posts: Tables) -> None:
+    await posts.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id"})
+    [of_ada] = await posts.list("posts?title=eq.Ada's")
+    ben = await posts.user(BEN)
+    stolen = await posts.ask("POST", "/posts?on_conflict=id", {"id": of_ada["id"], "title": "Stolen"}, ben)
+    assert (stolen.status, stolen.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
+    assert await posts.list(f"posts?id=eq.{of_ada['id']}") == [of_ada]
+
+
+EXPRESSIONS = [
+    ("user_id = current_user_id()", ["Ada's", "Ada's public"]),
+    ("(select current_user_id())::uuid = user_id", ["Ada's", "Ada's public"]),
+    ("user_id::text = auth.uid() and not public", ["Ada's"]),
+    ("public", ["Ada's public"]),
+    ("public is not true or score in (2, 3)", ["Ada's", "Ada's public", "Ben's", "Nobody's"]),
+    ("score between 2 and 3", ["Ada's public", "Ben's"]),
+    ("user_id is null", ["Nobody's"]),
+    ("user_id is distinct from current_user_id()", ["Ben's", "Nobody's"]),
+    ("title like 'Ada%' and lower(title) <> 'ada''s'", ["Ada's public"]),
+    ("title ilike '%PUBLIC'", ["Ada's public"]),
+    ("length(title) < 6", ["Ada's", "Ben's"]),
+    ("coalesce(score, 0) >= 4", ["Nobody's"]),
+    ("created_at <= now()", ["Ada's", "Ada's public", "Ben's", "Nobody's"]),
+    ("created_at > '2999-01-01'", []),
+    ("current_user_role() = 'editor'", []),
+    ("exists (select 1 from posts p where p.user_id = posts.user_id and p.public)", ["Ada's", "Ada's public"]),
+    ("id in (select id from posts where score = 3)", ["Ben's"]),
+    ("false", []),
+]
+
+
+@pytest.mark.parametrize(("expression", "seen"), EXPRESSIONS)
+async def test_an_expression_opens_the_rows_for_which_it_is_true(
+    posts: Tables, expression: str, seen: list[str]
+) -> None:
+    if "from posts" in expression:
+        # A policy that asks its own table would lead in a circle: it asks another one, which is open.
+        await posts.apply({"posts": POSTS, "copies": {"columns": POSTS["columns"]}})
+        await posts.insert("copies", *(await posts.list("posts")))
+        await posts.policy("copies", "open", using_expression="true")
+        expression = expression.replace("from posts", "from copies")
+    await posts.policy("posts", "p", command="SELECT", using_expression=expression)
+    assert await titles(posts, await posts.user(ADA)) == seen
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("pg_sleep(10) is null", "RLS_UNSAFE_EXPRESSION"),
+        ("set_config('a', 'b', true) = 'b'", "RLS_UNSAFE_EXPRESSION"),
+        ("pg_read_file('/etc/passwd') = ''", "RLS_UNSAFE_EXPRESSION"),
+        ("dblink_connect('x') = ''", "RLS_UNSAFE_EXPRESSION"),
+        ("exists (select 1 from pg_catalog.pg_user)", "RLS_UNSAFE_EXPRESSION"),
+        ("exists (select 1 from sqlite_master)", "RLS_UNSAFE_EXPRESSION"),
+        ("exists (select 1 from _catalogue)", "RLS_UNSAFE_EXPRESSION"),
+        ("exists (select 1 from posts, posts b)", "RLS_UNSAFE_EXPRESSION"),
+        ("exists (select 1 from posts union select 1 from posts)", "RLS_UNSAFE_EXPRESSION"),
+        ("exists (with x as (select 1) select * from x)", "RLS_UNSAFE_EXPRESSION"),
+        ("id in (select id from posts limit 1)", "RLS_UNSAFE_EXPRESSION"),
+        ("current_setting('a') = 'b'", "RLS_UNSAFE_EXPRESSION"),
+        ("current_user = 'postgres'", "RLS_UNSAFE_EXPRESSION"),
+        ("title ~ '(a+)+$'", "RLS_UNSAFE_EXPRESSION"),
+        ("title || 'x' = 'y'", "RLS_UNSAFE_EXPRESSION"),
+        ("score + 1 = 2", "RLS_UNSAFE_EXPRESSION"),
+        ("case when true then true end", "RLS_UNSAFE_EXPRESSION"),
+        ("user_id = title", "RLS_TYPE_MISMATCH"),
+        ("title = 5 and score = title", "RLS_TYPE_MISMATCH"),
+        ("user_id = 'not a uuid'", "RLS_TYPE_MISMATCH"),
+        ("score = 'many'", "RLS_TYPE_MISMATCH"),
+        ("title and public", "RLS_TYPE_MISMATCH"),
+        ("nothing = 1", "RLS_INVALID_EXPRESSION"),
+        ("title", "RLS_INVALID_EXPRESSION"),
+        ("true; drop table posts", "RLS_INVALID_EXPRESSION"),
+        ("true union select 1", "RLS_INVALID_EXPRESSION"),
+        ("true) or (true", "RLS_INVALID_EXPRESSION"),
+        ("(" * 200 + "true" + ")" * 200, "RLS_INVALID_EXPRESSION"),
+        ("id in (select id from posts where score = 3)", "RLS_INVALID_EXPRESSION"),
+    ],
+)
+async def test_an_expression_outside_the_safe_subset_is_refused(posts: Tables, expression: str, code: str) -> None:
+    body = {"table_name": "posts", "policy_name": "p", "command": "SELECT", "using_expression": expression}
+    answer = await posts.ask("POST", "/rls/policies", body)
+    assert (answer.status, answer.json["error"]["code"]) == (400, code), answer.content
+    assert (await posts.ask("GET", "/rls")).json["policies"] == []
+
+
+async def test_a_policy_tells_how_many_rows_of_today_it_opens(posts: Tables) -> None:
+    answer = await posts.policy("posts", "shown", command="SELECT", using_expression="public")
+    assert answer["visible_rows"] == {"anonymous": 1, "any_user": 1, "total": 4}
+    answer = await posts.policy("posts", "all", using_expression="true")
+    assert "any signed-in user may SELECT, INSERT, UPDATE, DELETE any row" in answer["warnings"][1]
+    listed = (await posts.ask("GET", "/rls")).json
+    assert {row["policyname"]: row["qual"] for row in listed["policies"]} == {"shown": "public", "all": "true"}
+    assert listed["tables_with_rls"] == ["posts"]
+    assert {finding["caller"] for finding in listed["open_tables"]} == {"anon", "user"}
+
+
+async def test_permissive_policies_add_up_and_restrictive_ones_narrow(posts: Tables) -> None:
+    await posts.policy("posts", "own", using_expression="user_id = current_user_id()", role="user")
+    await posts.policy("posts", "shown", command="SELECT", using_expression="public")
+    ben = await posts.user(BEN)
+    assert await titles(posts, ben) == ["Ada's public", "Ben's"]
+    await posts.policy("posts", "few", command="SELECT", using_expression="score > 2", restrictive=True)
+    assert await titles(posts, ben) == ["Ben's"]
+    changed = await posts.ask("PATCH", "/rls/policies/few", {"table_name": "posts", "using_expression": "score < 3"})
+    assert changed.status == 200
+    assert await titles(posts, ben) == ["Ada's public"]
+    assert (await posts.ask("DELETE", "/rls/posts/few")).json["dropped"] == ["few"]
+    assert await titles(posts, ben) == ["Ada's public", "Ben's"]
+    assert (await posts.ask("DELETE", "/rls/posts/few")).status == 404
+
+
+async def test_a_check_holds_for_what_is_written(posts: Tables) -> None:
+    await posts.policy("posts", "read", command="SELECT", using_expression="true")
+    await posts.policy("posts", "write", command="INSERT", with_check_expression="score > 10")
+    ada = await posts.user(ADA)
+    assert (await posts.ask("POST", "/posts", {"title": "x", "score": 11}, ada)).status == 201
+    both = await posts.ask("POST", "/posts", [{"title": "x", "score": 11}, {"title": "x", "score": 1}], ada)
+    assert both.json["error"]["code"] == "AUTH_RLS_POLICY_VIOLATION"
+    assert len(await posts.list("posts")) == 5
+
+
+async def test_row_security_that_is_taken_away_opens_the_table_and_is_reported(posts: Tables) -> None:
+    await posts.policy("posts", "own", using_expression="user_id = current_user_id()")
+    assert (await posts.ask("DELETE", "/rls/posts")).json["dropped"] == ["own"]
+    assert len(await titles(posts, await posts.user(BEN))) == 4
+    assert (await posts.ask("GET", "/rls")).json["open_tables"][0]["may"] == ["SELECT", "INSERT", "UPDATE", "DELETE"]
+    await posts.ask("POST", "/rls/enable", {"table_name": "posts"})
+    assert await titles(posts, await posts.user(BEN)) == []
+
+
+async def test_those_who_run_the_app_see_it_as_somebody_else(posts: Tables) -> None:
+    await posts.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id", "public_read_column": "public"})
+    assert await titles(posts, None, x_platform_as_user=ADA) == ["Ada's", "Ada's public"]
+    assert await titles(posts, None, x_platform_as_role="anon") == ["Ada's public"]
+    made = await posts.ask("POST", "/posts", {"title": "As Ben"}, x_platform_as_user=BEN)
+    assert made.json["user_id"] == BEN
+    nobody = await posts.ask("GET", "/posts", x_platform_as_role="user")
+    assert nobody.status == 400
+    user = await posts.ask("GET", "/posts", None, await posts.user(BEN), x_platform_as_user=ADA)
+    assert user.status == 403
+
+
+async def test_policies_hold_for_embedded_rows_and_for_the_tables_that_policies_ask(tables: Tables) -> None:
+    teams = {"columns": {"id": {"type": "integer", "primaryKey": True}, "name": "text"}}
+    members = {
+        "columns": {
+            "id": {"type": "serial", "primaryKey": True},
+            "team_id": {"type": "integer", "references": "teams.id"},
+            "user_id": "uuid",
+        }
+    }
+    await tables.apply({"teams": teams, "members": members})
+    await tables.insert("teams", {"id": 1, "name": "red"}, {"id": 2, "name": "blue"})
+    await tables.insert(
+        "members", {"team_id": 1, "user_id": ADA}, {"team_id": 2, "user_id": BEN}, {"team_id": 1, "user_id": BEN}
+    )
+    mine = "exists (select 1 from members m where m.team_id = teams.id and m.user_id = current_user_id())"
+    await tables.policy("teams", "mine", using_expression=mine)
+    ada = await tables.user(ADA)
+    assert await tables.list("teams", ada) == []
+    await tables.policy("members", "own", using_expression="user_id = current_user_id()")
+    assert await tables.list("teams?select=name,members(user_id)", ada) == [
+        {"name": "red", "members": [{"user_id": ADA}]}
+    ]
+
+
+async def test_a_column_that_a_policy_asks_for_is_not_dropped(posts: Tables) -> None:
+    await posts.policy("posts", "own", using_expression="user_id = current_user_id()")
+    columns = {name: column for name, column in POSTS["columns"].items() if name != "user_id"}
+    wanted = {"tables": {"posts": {"columns": columns, "_dropColumns": ["user_id"]}}}
+    refused = await posts.ask("POST", "/schema/apply", {"schema": wanted})
+    assert (refused.status, refused.json["error"]["code"]) == (400, "RLS_INVALID_EXPRESSION")
+    assert "`own`" in refused.json["error"]["message"]
+
+
+async def test_visitors_are_turned_away_where_the_app_asks_for_sign_in(posts: Tables) -> None:
+    await posts.policy("posts", "all", command="SELECT", using_expression="true")
+    assert len(await titles(posts, {})) == 4
+    secured = await posts.ask(
+        "POST",
+        "/secure",
+        {"tables": [{"table_name": "posts", "user_column": "user_id"}, {"table_name": "nope", "user_column": "x"}]},
+    )
+    assert secured.json["tables_secured"] == [{"table": "posts", "policy": "posts_user_isolation"}]
+    assert [error["table"] for error in secured.json["table_errors"]] == ["nope"]
+    assert (await posts.ask("GET", "/posts", None, {})).status == 401
+    assert len(await titles(posts, await posts.user(ADA))) == 4
+
+
+async def test_users_and_keys_of_another_app_reach_nothing(posts: Tables) -> None:
+    other = await posts.world.create_app()
+    foreign = await posts.world.user_headers(other, ADA)
+    assert (await posts.ask("GET", "/posts", None, foreign)).status == 401
+    key = await posts.world.create_key(posts.world.owner, key_scope="app", target_app_id=other.id)
+    assert (await posts.ask("GET", "/posts", None, key)).status == 403
+    assert (await posts.ask("GET", "/posts", None, {"apikey": other.anon_key})).status == 403
