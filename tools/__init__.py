@@ -17,6 +17,7 @@ DOMAINS = (
     "apps",
     "moves",
     "kv",
+    "data",
     "ai",
     "agents",
     "audit_logs",
@@ -26,7 +27,6 @@ DOMAINS = (
     "files",
     "repo",
     "users",
-    "data",
 )
 """In the order in which catalogues show them."""
 

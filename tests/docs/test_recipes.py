@@ -19,9 +19,9 @@ from tests.docs.shell import check_order, run_shell, set_variables
 from tests.docs.test_first_steps import wait_until_it_answers
 from tests.ports import free_port
 
-REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY = (
-    (ROOT / "docs" / page).read_text()
-    for page in ("refused.md", "leaked-key.md", "public-page.md", "try-budgets.md", "files.md", "repository.md")
+REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA = (
+    (ROOT / "docs" / f"{page}.md").read_text()
+    for page in ("refused", "leaked-key", "public-page", "try-budgets", "files", "repository", "data")
 )
 
 
@@ -189,6 +189,16 @@ def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess
     check_order(printed, '"spent_usd":0.1005', '"model":"shop/parrot"')
     with open_client(server, server.key) as calls:
         assert not calls.get("/dashboard/billing/budgets").json()["budgets"]
+
+
+def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProcess) -> None:
+    with open_client(server, server.key) as calls:
+        app = calls.post("/init", json={"name": "tables"}).json()["app_id"]
+    variables = f"BAOBAB={server.address}\nKEY={server.key}\nAPP={app}\n"
+    rows, isolation, policy = find_blocks(DATA, "sh")
+    printed = run_shell(variables + rows + isolation + policy)
+    check_order(printed, "Made 2 changes.", "Hello", '[{"title":"Hello","public":true}]', "posts_user_isolation")
+    check_order(printed, "posts_user_isolation", '[{"title":"Hello"}]', '{"anonymous":1,"any_user":1,"total":1}')
 
 
 def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def bad_queries(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
         yield BadRequest(f"query {query[:40]}", f"{path}?{query}", body)
 
 
-def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
+def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR0912
     assert tool.rest is not None
     if not takes_body(tool):
         return

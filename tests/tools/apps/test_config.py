@@ -125,7 +125,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
         {
             "access_mode": "authenticated",
             "tables_secured": [],
-            "table_errors": [{"table": "posts", "error": "The app has no table of this name."}],
+            "table_errors": [{"table": "posts", "error": "The app has no table `posts`."}],
         },
         {"access_mode": "authenticated"},
         "app.secure",

@@ -54,8 +54,8 @@ async def test_isolated_users_reach_their_own_rows_and_the_public_ones(posts: Ta
     given_away = await posts.ask("PATCH", f"/posts/{made.json['id']}", {"user_id": ADA}, ben)
     assert given_away.json["error"]["code"] == "AUTH_RLS_POLICY_VIOLATION"
     [public] = await posts.list("posts?title=like.*public", ben)
-    for method, body in (("PATCH", {"title": "Mine"}), ("DELETE", None)):
-        assert (await posts.ask(method, f"/posts/{public['id']}", body, ben)).status == 404
+    assert (await posts.ask("PATCH", f"/posts/{public['id']}", {"title": "Mine"}, ben)).status == 404
+    assert (await posts.ask("DELETE", f"/posts/{public['id']}", None, ben)).status == 404
     changed = await posts.ask("PATCH", "/posts?score=gt.0", {"score": 0}, ben)
     assert [row["title"] for row in changed.json] == ["Ben's"]
     assert (await posts.ask("DELETE", "/posts?id=not.is.null", None, ada)).json[0]["user_id"] == ADA
