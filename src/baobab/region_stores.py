@@ -79,7 +79,7 @@ class RegionStores:
             if isinstance(kv, ValkeyEngine):
                 await kv.warn_of_loss()
             objects = store_at(place.objects_url, self._settings.data / "objects" / name)
-            data = data_store_at(database, self._settings.data / "tables" / name)
+            data = data_store_at(database, self._settings.tables_folder(name))
             stack.push_async_callback(data.close)
             stores = Stores(database, kv, objects, data)
             await self._require_own_stores(name, stores)

@@ -244,6 +244,10 @@ class Settings(BaseSettings):
         """The folder of a region's key-value store, if its rows are in files."""
         return self.data / "kv" / region
 
+    def tables_folder(self, region: str) -> Path:
+        """The folder of the tables of a region's apps, if its rows are in files."""
+        return self.data / "tables" / region
+
     def _with_database(self, region: str, place: Region) -> Region:
         url = place.database_url or f"sqlite:///{self.data / 'regions' / region}.db"
         return place.model_copy(update={"database_url": url})

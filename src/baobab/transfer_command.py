@@ -16,6 +16,8 @@ import baobab.composition  # noqa: F401 - brings the tables of the runtime; thos
 from baobab import tools
 from baobab.addresses import KvPlace
 from baobab.settings import Settings, load_settings
+from baobab.storage.data.store import DataStore
+from baobab.storage.data.stores import data_store_at
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import POSTGRES, SQLITE, database_at
 from baobab.storage.kv.engine import Engine
@@ -31,6 +33,8 @@ from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import build_source
 from baobab.storage.transfer.survey import Survey
 from baobab.tools.approvals.tables import approvals
+from baobab.tools.core.auth.tables import apps
+from baobab.tools.data.copying import copy_tables, survey_tables
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,19 @@ class _Side:
     entries: entries.EntrySource
     objects: ObjectStore | None
     """None if the objects stay where they are."""
+    tables: DataStore
 
     async def survey(self, *, tokens: bool) -> Survey:
         return Survey(
             await rows.survey(self.rows),
             await entries.survey(self.entries, with_tokens=tokens),
             await objects.survey(self.objects) if self.objects else {},
+            await survey_tables(self.tables, await self.list_apps()),
         )
+
+    async def list_apps(self) -> list[str]:
+        async with self.rows.reading() as connection:
+            return list((await connection.execute(select(apps.c.id).order_by(apps.c.id))).scalars())
 
 
 def target_settings(
@@ -97,13 +107,18 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
         target_entries = await stack.enter_async_context(
             open_entries("the target's", _build_engine(there, lambda: instant))
         )
-        target_side = _Side(target, target_entries, new)
+        target_tables = data_store_at(target, there.tables_folder(there.region))
+        stack.push_async_callback(target_tables.close)
+        target_side = _Side(target, target_entries, new, target_tables)
         await _require_no_foreign_data(target_side, source_survey if is_resumed else Survey({}, {}))
         if not is_resumed:
             with translate_errors("the target"):
                 await mark.begin_transfer(target, source_survey.fingerprint)
         await rows.copy(source.rows, target)
         await entries.copy(source.entries, target_entries, source_survey.entries)
+        for app_id in await source.list_apps():
+            with translate_errors(f"the tables of {app_id}"):
+                await copy_tables(source.tables, target_tables, app_id)
         if old and new:
             await objects.copy(old, new)
         differences = source_survey.list_differences(await target_side.survey(tokens=tokens))
@@ -158,7 +173,11 @@ async def _open_source(here: Settings, clock: Callable[[], float], kept: ObjectS
         if here.kv == "database" and here.valkey_url:
             engine = OldTiers(_build_engine(here, clock), here.valkey_url, clock)
         async with open_entries("the source's", engine):
-            yield _Side(source_database, engine, kept)
+            tables = data_store_at(source_database, here.tables_folder(here.region))
+            try:
+                yield _Side(source_database, engine, kept, tables)
+            finally:
+                await tables.close()
     finally:
         await source_database.close()
 

@@ -19,6 +19,8 @@ class Survey:
     """One digest per space of the key-value store."""
     objects: dict[str, Digest] = field(default_factory=dict)
     """One digest per app, which is the first segment of the keys."""
+    tables: dict[str, Digest] = field(default_factory=dict)
+    """One digest per table of an app, named `APP.TABLE`."""
 
     @property
     def fingerprint(self) -> str:
@@ -35,6 +37,7 @@ class Survey:
             *(f"table {name}" for name in _find_differing(self.rows, other.rows)),
             *(f"space {name}" for name in _find_differing(self.entries, other.entries)),
             *(f"objects of {name}" for name in _find_differing(self.objects, other.objects)),
+            *(f"table {name}" for name in _find_differing(self.tables, other.tables)),
         ]
 
     def render_lines(self) -> Iterator[str]:
@@ -42,6 +45,8 @@ class Survey:
         for name, digest in self.rows.items():
             yield f"{name:{_WIDTH}} {digest.count:>10} rows"
         entries, objects = _add_digests(self.entries), _add_digests(self.objects)
+        if self.tables:
+            yield f"{'tables of apps':{_WIDTH}} {_add_digests(self.tables).count:>10} rows in {len(self.tables)} tables"
         yield f"{'key-value store':{_WIDTH}} {entries.count:>10} keys, {entries.bytes} bytes"
         yield f"{'objects':{_WIDTH}} {objects.count:>10} files, {objects.bytes} bytes"
 

@@ -406,7 +406,14 @@ def _clean_vector(kind: ColumnType, value: Any, column: str) -> list[float]:
 
 
 def _unpack_vector(packed: bytes) -> list[float]:
-    return [float(f"{number:.7g}") for number in struct.unpack(f"<{len(packed) // 4}f", packed)]
+    return [_shorten(number) for number in struct.unpack(f"<{len(packed) // 4}f", packed)]
+
+
+def _shorten(number: float) -> float:
+    """The number with the fewest digits that is the same in 32 bits, as Postgres writes it."""
+    packed = struct.pack("<f", number)
+    written = (float(f"{number:.{digits}g}") for digits in (6, 7, 8))
+    return next((short for short in written if struct.pack("<f", short) == packed), float(f"{number:.9g}"))
 
 
 def _uuid(text: str) -> str:

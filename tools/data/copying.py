@@ -1,9 +1,11 @@
 """Copies the tables of an app from one store to another, which may be of another kind."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
+from baobab.storage.transfer.digest import Digest
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, read_catalogue, write_catalogue
 from baobab.tools.data.document import Wanted, order_by_reference
@@ -31,15 +33,39 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
 
     await dest.alter(app_id, create)
     for table in order_by_reference(catalogue.tables):
-        after: Row | None = None
-        while rows := await source.read(app_id, _Page(source, app_id, catalogue, table, after)):
+        async for rows in _read_pages(source, app_id, catalogue, table):
             await dest.write(app_id, _Load(dest, app_id, catalogue, table, rows))
-            if len(rows) < _AT_ONCE or not table.key:
-                break
-            after = rows[-1]
     for name, columns in OWN_TABLES.items():
         if name != "_catalogue":
             await _copy_own(source, dest, app_id, name, [column.split()[0] for column in columns.split(", ")])
+
+
+async def survey_tables(store: DataStore, app_ids: Iterable[str]) -> dict[str, Digest]:
+    """The digest of each table of the apps, named `APP.TABLE`, and of each app's catalogue."""
+    digests: dict[str, Digest] = {}
+    for app_id in app_ids:
+        if not await store.exists(app_id):
+            continue
+        catalogue = await store.read(app_id, partial(read_catalogue, store=store, app_id=app_id))
+        digests[app_id] = Digest()
+        digests[app_id].add([catalogue.encode(), catalogue.version])
+        for table in catalogue.tables.values():
+            digest = digests[f"{app_id}.{table.name}"] = Digest()
+            async for rows in _read_pages(store, app_id, catalogue, table):
+                for row in rows:
+                    digest.add([row])
+    return digests
+
+
+async def _read_pages(
+    store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo
+) -> AsyncIterator[list[Row]]:
+    after: Row | None = None
+    while rows := await store.read(app_id, _Page(store, app_id, catalogue, table, after)):
+        yield rows
+        if len(rows) < _AT_ONCE or not table.key:
+            return
+        after = rows[-1]
 
 
 class _Page:
