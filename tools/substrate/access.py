@@ -18,7 +18,9 @@ SCOPE = "substrate"
 
 @dataclass(frozen=True, slots=True)
 class SubstrateCallers:
-    """Admits members of an organisation by their token, and keys with the scope `substrate`. No other key opens it."""
+    """Admits members of an organisation by their token, and keys with the scope `substrate`: those of the substrate
+    alone, and those that OAuth clients get. No other key opens it.
+    """
 
     decides: bool = False
     """Whether the tool decides about actions or steers the policy: keys that ask a person themselves may not."""
@@ -79,7 +81,7 @@ async def require_reader(services: Services, organisation_id: str, account_id: s
 
 def _opens_substrate(caller: Caller) -> bool:
     if isinstance(caller, Account):
-        return caller.key_id is None
+        return caller.key_id is None or caller.substrate
     return isinstance(caller, ScopedKey) and SCOPE in caller.scopes
 
 

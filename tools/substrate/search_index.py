@@ -6,6 +6,7 @@ Both are made from the rows of the other tables, whenever the ledger writes one 
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Table, delete, insert
@@ -67,11 +68,17 @@ async def _index_memories(
         await unit.execute(delete(memory).where(memory.c.organisation_id == organisation_id, which))
     if not rows:
         return
-    written = build_upsert(unit.database.dialect, memory)
-    changing = {name: written.excluded[name] for name in _WRITTEN if name not in ("organisation_id", "id")}
-    written = written.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
+    written = _build_write(unit.database.dialect)
     for row in rows:
         await unit.execute(written, {**_MEMORIES[table](row), "id": row["id"], "organisation_id": organisation_id})
+
+
+@cache
+def _build_write(dialect: str) -> Any:
+    """The statement that writes a memory, built once: that takes longer than to run it."""
+    written = build_upsert(dialect, tables.memory)
+    changing = {name: written.excluded[name] for name in _WRITTEN if name not in ("organisation_id", "id")}
+    return written.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
 
 
 _WRITTEN = [column.name for column in tables.memory.c if column.name != "number"]

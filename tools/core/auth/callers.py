@@ -90,6 +90,8 @@ class Account(Caller):
     organisation_id: str
     key_id: str | None = None
     limits: Limits | None = None
+    substrate: bool = False
+    """Whether its key has the scope `substrate`, too, as those of OAuth clients have."""
 
     @property
     def actor(self) -> str:

@@ -171,7 +171,8 @@ class Credentials:
             gateway = "ai:gateway" in key.scopes
             return AppKey(key.app_id, key.id, key.account_id, key.limits, gateway=gateway), expiry
         if "*" in key.scopes:
-            return Account(key.account_id, key.organisation_id, key.id, key.limits), expiry
+            substrate = "substrate" in key.scopes
+            return Account(key.account_id, key.organisation_id, key.id, key.limits, substrate), expiry
         return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes, key.limits), expiry
 
     async def _token(self, token: str) -> tuple[Caller, float]:

@@ -48,6 +48,8 @@ def encode_caller(caller: Caller, voucher: tuple[str, str] | None = None) -> dic
     fields = {name: getattr(caller, name, None) for name in names} | {"kind": kind_of(caller)}
     if isinstance(caller, AppKey):
         fields["gateway"] = caller.gateway
+    if isinstance(caller, Account):
+        fields["substrate"] = caller.substrate
     if isinstance(caller, ScopedKey):
         fields["scopes"] = sorted(caller.scopes)
     if voucher is not None:
@@ -95,7 +97,8 @@ def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
     key_id = held["key_id"]
     match held.get("kind"):
         case "dashboard":
-            return Account(held["account_id"], held["organisation_id"], key_id, limits)
+            substrate = held.get("substrate", False)
+            return Account(held["account_id"], held["organisation_id"], key_id, limits, substrate)
         case "function":
             gateway = held.get("gateway", False)
             return AppKey(held["app_id"], key_id, held["account_id"], limits, gateway)

@@ -1,0 +1,55 @@
+"""The substrate over REST and MCP: the shapes that clients read, and who an agent is."""
+
+from tests.conftest import Baobab
+from tests.people import create_key, create_person
+from tests.tools.conftest import ToolHarness
+
+BASE = "/v1/me/substrate"
+
+
+async def test_a_key_of_the_substrate_opens_it_and_no_other_key_does(baobab: Baobab) -> None:
+    ada, client = await create_person(baobab, "ada"), baobab.client
+    key = await create_key(baobab, ada.headers, scope="substrate")
+    body = {
+        "capability": "upsert_entity",
+        "payload": {"type": "person", "display_name": "Zoë", "primary_email": "zoe@example.com"},
+    }
+    made = await client.post(f"{BASE}/actions/propose", json=body, headers=key)
+    assert made.status_code == 200, made.text
+    (found,) = (await client.get(f"{BASE}/entities?q=zoe&count=true", headers=ada.headers)).json()["entities"]
+    assert (found["id"], found["_sim"], "sim" in found) == (made.json()["result"]["entity_id"], 1.0, False)
+    other = await create_key(baobab, ada.headers)
+    refused = await client.get(f"{BASE}/entities", headers=other)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
+    listed = (await client.get(f"{BASE}/memory/list", headers=key)).json()
+    assert listed == {"results": [], "next_before": None}
+
+
+async def test_what_led_to_a_proposal_is_kept_from_its_header(baobab: Baobab) -> None:
+    ada, client = await create_person(baobab, "ada-context"), baobab.client
+    body = {"capability": "record_decision", "payload": {"title": "Ship", "kind": "vision"}}
+    headers = {**ada.headers, "x-platform-trigger-context": '{"mail": 7}'}
+    made = (await client.post(f"{BASE}/actions/propose", json=body, headers=headers)).json()
+    action = (await client.get(f"{BASE}/actions/{made['action_id']}", headers=ada.headers)).json()
+    assert action["trigger_context"] == {"mail": 7}
+    page = (await client.get(f"{BASE}/actions?limit=1", headers=ada.headers)).json()
+    assert (page["actions"][0]["id"], page["next_before"]) == (made["action_id"], None)
+
+
+async def test_a_key_that_must_ask_waits_in_the_one_inbox(baobab: Baobab) -> None:
+    ada, client = await create_person(baobab, "ada-asks"), baobab.client
+    key = await create_key(baobab, ada.headers, scope="substrate", approval="write")
+    body = {"capability": "record_decision", "payload": {"title": "Ship", "kind": "vision"}}
+    waits = await client.post(f"{BASE}/actions/propose", json=body, headers=key)
+    assert (waits.status_code, waits.json()["error"]["code"]) == (428, "APPROVAL_REQUIRED")
+    (asked,) = (await client.get("/v1/approvals?status=pending", headers=ada.headers)).json()["approvals"]
+    assert asked["tool"] == "substrate_propose"
+    assert (await client.get(f"{BASE}/actions", headers=ada.headers)).json()["actions"] == []
+
+
+async def test_the_key_of_an_oauth_client_opens_the_substrate(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    agent = type(ada)(ada.account_id, ada.organisation_id, "key", None, substrate=True)
+    payload = {"title": "Ship", "kind": "vision"}
+    made = await harness.call("substrate_propose", agent, capability="record_decision", payload=payload)
+    assert made["requires_approval"] is False
