@@ -24,6 +24,10 @@ NOTICE = "substrate"
 Row = dict[str, Any]
 Operation = Literal["insert", "update", "delete"]
 _TICK = timedelta(microseconds=1)
+# Built once, since that takes longer than to run them.
+_OURS = tables.settings.c.organisation_id == bindparam("of_organisation")
+_SETTINGS = select(tables.settings).where(_OURS)
+_ADVANCE = update(tables.settings).where(_OURS).values(last_seq=bindparam("to_seq"), last_at=bindparam("to_at"))
 _AT_ONCE = 500
 
 
@@ -138,10 +142,8 @@ class Ledger:
             for number, told in enumerate(self._told, 1)
         ]
         await self.unit.execute(insert(tables.changes), rows)
-        ours = tables.settings.c.organisation_id == self.organisation_id
-        await self.unit.execute(
-            update(tables.settings).where(ours).values(last_seq=last + len(rows), last_at=self._last_at)
-        )
+        advanced = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
+        await self.unit.execute(_ADVANCE, advanced)
         await self.services.notices.publish(self.unit, NOTICE, self.organisation_id)
         self._told = []
 
@@ -153,13 +155,12 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
     Only one may be open in a transaction at a time.
     """
     await unit.hold(organisation_id)
-    ours = tables.settings.c.organisation_id == organisation_id
-    query = select(tables.settings).where(ours)
-    settings: Any = (await unit.execute(query)).first()
+    of_organisation = {"of_organisation": organisation_id}
+    settings: Any = (await unit.execute(_SETTINGS, of_organisation)).first()
     is_new = settings is None
     if is_new:
         await _provision(unit, services, organisation_id)
-        settings = (await unit.execute(query)).one()
+        settings = (await unit.execute(_SETTINGS, of_organisation)).one()
     ledger = Ledger(unit, services, organisation_id, settings, settings.last_at)
     if is_new:
         ledger.tell(tables.entities, "insert", settings.self_entity_id)

@@ -6,7 +6,7 @@ from sqlalchemy import Float, Integer, String, column, func, literal_column, sel
 from sqlalchemy.sql import Select
 
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.search_index import split_words
+from baobab.tools.substrate.search_index import split_words, tag_words
 
 Match = Literal["and", "or", "phrase"]
 _MOST_WORDS = 32
@@ -32,6 +32,7 @@ def build_search(dialect: str, organisation_id: str, query: str, match: Match) -
     words = split_words(query)[:_MOST_WORDS]
     if not words:
         return None
+    words = tag_words(organisation_id, words)
     if dialect == "postgresql":
         return _search_postgres(organisation_id, words, match)
     return _search_sqlite(organisation_id, words, match)
@@ -41,12 +42,11 @@ def _search_sqlite(organisation_id: str, words: list[str], match: Match) -> Sele
     memory = tables.memory
     # Words are letters and digits only, so that nothing in them means anything to FTS5.
     wanted = f'"{" ".join(words)}"' if match == "phrase" else f" {match.upper()} ".join(f'"{word}"' for word in words)
-    expression = f'organisation_id : "{organisation_id}" AND words : ({wanted})'
-    # bm25 is negative, and smaller is better. What an organisation is called counts nothing.
-    rank = literal_column("-bm25(substrate_memory_fts, 0.0, 1.0)", Float).label("rank")
+    # bm25 is negative, and smaller is better.
+    rank = literal_column("-bm25(substrate_memory_fts)", Float).label("rank")
     found = select(*SHOWN, rank).select_from(_fts.join(memory, memory.c.number == _fts.c.rowid))
     found = found.where(
-        text("substrate_memory_fts MATCH :expression").bindparams(expression=expression),
+        text("substrate_memory_fts MATCH :expression").bindparams(expression=wanted),
         memory.c.organisation_id == organisation_id,
     )
     return found.order_by(text("rank DESC"), memory.c.updated_at.desc())

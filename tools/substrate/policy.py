@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
@@ -17,6 +17,19 @@ from baobab.tools.substrate.schemas import PolicyConflictBrief
 VerdictWord = Literal["auto_approved", "auto_approved_yolo", "requires_approval", "rejected"]
 _WINDOWS = {"max_per_week": timedelta(days=7), "max_per_day": timedelta(days=1)}
 _MOST_PRINCIPLES = 1000
+_decisions = tables.decisions.c
+# Built once, since that takes longer than to run it.
+_PRINCIPLES = (
+    select(_decisions.id, _decisions.title, _decisions.applies_to, _decisions.constraint_spec)
+    .where(
+        _decisions.organisation_id == bindparam("of_organisation"),
+        _decisions.kind == "principle",
+        _decisions.status == "active",
+        _decisions.constraint_spec.is_not(None),
+    )
+    .order_by(_decisions.id)
+    .limit(_MOST_PRINCIPLES)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +74,8 @@ async def _find_conflicts(
     ledger: Ledger, found: Capability, payload: Mapping[str, Any], at: datetime
 ) -> list[PolicyConflictBrief]:
     """The principles in force that speak against an action."""
-    decisions = tables.decisions.c
-    query = select(decisions.id, decisions.title, decisions.applies_to, decisions.constraint_spec).where(
-        decisions.organisation_id == ledger.organisation_id,
-        decisions.kind == "principle",
-        decisions.status == "active",
-        decisions.constraint_spec.is_not(None),
-    )
     conflicts: list[PolicyConflictBrief] = []
-    for principle in await ledger.unit.execute(query.order_by(decisions.id).limit(_MOST_PRINCIPLES)):
+    for principle in await ledger.unit.execute(_PRINCIPLES, {"of_organisation": ledger.organisation_id}):
         applies_to, constraint = principle.applies_to, principle.constraint_spec
         role = applies_to.get("target_role")
         if applies_to["capability"] not in ("*", found.name) or (role and payload.get("target_role") != role):

@@ -36,6 +36,16 @@ def split_words(text: str) -> list[str]:
     return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text[:_MOST_CHARACTERS]))[:_MOST_WORDS]]
 
 
+def tag_words(organisation_id: str, words: list[str]) -> list[str]:
+    """The words as the index has them: marked with their organisation, so that a search touches no other's."""
+    tag = organisation_id[:8].translate(_LETTERS)
+    return [tag + word for word in words]
+
+
+# Letters only: a word that began with digits might be read as a number.
+_LETTERS = str.maketrans("0123456789-", "ghijklmnopq")
+
+
 async def index_rows(unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]) -> None:
     """Brings the index up to date with rows that were written, and others that were deleted."""
     if table is tables.entities:
@@ -70,7 +80,10 @@ async def _index_memories(
         return
     written = _build_write(unit.database.dialect)
     for row in rows:
-        await unit.execute(written, {**_MEMORIES[table](row), "id": row["id"], "organisation_id": organisation_id})
+        remembered = _MEMORIES[table](row)
+        words = " ".join(tag_words(organisation_id, remembered["words"]))
+        remembered |= {"words": words, "id": row["id"], "organisation_id": organisation_id}
+        await unit.execute(written, remembered)
 
 
 @cache
@@ -90,7 +103,7 @@ def _remember(row: Row, kind: str, title: str, *texts: str | None, further: str 
         "kind": kind,
         "title": title,
         "body_text": body,
-        "words": " ".join(split_words("\n".join((title, body, further or "")))),
+        "words": split_words("\n".join((title, body, further or ""))),
         "status": row.get("status"),
         "supersedes": row.get("supersedes"),
         "source_artifact_id": row.get("source_artifact_id"),

@@ -6,20 +6,18 @@ revision = "0054"
 down_revision = "0053"
 
 _SQLITE = (
-    # The table keeps the index and no copy of the words. An organisation's id is one token.
-    "CREATE VIRTUAL TABLE substrate_memory_fts USING fts5(organisation_id, words, content='substrate_memory',"
-    " content_rowid='number', tokenize=\"unicode61 remove_diacritics 0 tokenchars '-'\")",
+    # It keeps the index and no copy of the words.
+    "CREATE VIRTUAL TABLE substrate_memory_fts USING fts5(words, content='substrate_memory',"
+    " content_rowid='number', tokenize='unicode61 remove_diacritics 0')",
     "CREATE TRIGGER substrate_memory_inserted AFTER INSERT ON substrate_memory BEGIN"
-    " INSERT INTO substrate_memory_fts(rowid, organisation_id, words)"
-    " VALUES (new.number, new.organisation_id, new.words); END",
+    " INSERT INTO substrate_memory_fts(rowid, words) VALUES (new.number, new.words); END",
     "CREATE TRIGGER substrate_memory_deleted AFTER DELETE ON substrate_memory BEGIN"
-    " INSERT INTO substrate_memory_fts(substrate_memory_fts, rowid, organisation_id, words)"
-    " VALUES ('delete', old.number, old.organisation_id, old.words); END",
+    " INSERT INTO substrate_memory_fts(substrate_memory_fts, rowid, words)"
+    " VALUES ('delete', old.number, old.words); END",
     "CREATE TRIGGER substrate_memory_updated AFTER UPDATE ON substrate_memory BEGIN"
-    " INSERT INTO substrate_memory_fts(substrate_memory_fts, rowid, organisation_id, words)"
-    " VALUES ('delete', old.number, old.organisation_id, old.words);"
-    " INSERT INTO substrate_memory_fts(rowid, organisation_id, words)"
-    " VALUES (new.number, new.organisation_id, new.words); END",
+    " INSERT INTO substrate_memory_fts(substrate_memory_fts, rowid, words)"
+    " VALUES ('delete', old.number, old.words);"
+    " INSERT INTO substrate_memory_fts(rowid, words) VALUES (new.number, new.words); END",
 )
 _POSTGRES = (
     "ALTER TABLE substrate_memory ADD COLUMN words_vector tsvector"

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from baobab.storage.database import Database
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.reverts import UNDOING
-from baobab.tools.substrate.search_index import split_words
+from baobab.tools.substrate.search_index import split_words, tag_words
 
 UNDOABLE = {
     "entities": tables.entities,
@@ -125,7 +125,8 @@ def _check_indexes(rows: dict[str, dict[str, Any]], memories: dict[str, Any], ke
         told = [row.get(name) for name in ("status", "supersedes", "source_artifact_id", "updated_at")]
         if told != [memory[name] for name in ("status", "supersedes", "source_artifact_id", "updated_at")]:
             faults.append(f"{row_id}: the index has it as it was")
-        if not set(split_words(row.get("title") or row["description"])) <= set(memory["words"].split()):
+        words = tag_words(memory["organisation_id"], split_words(row.get("title") or row["description"]))
+        if not set(words) <= set(memory["words"].split()):
             faults.append(f"{row_id}: its words are not in the index")
     own = {
         (row["id"], name, value, row["type"])

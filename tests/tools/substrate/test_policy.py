@@ -62,6 +62,19 @@ async def test_so_many_actions_in_a_period_are_done_and_the_next_one_waits(
     assert (await decide_something(substrate))["requires_approval"] is False
 
 
+async def test_a_principle_may_hold_for_one_role_of_those_addressed(substrate: Substrate) -> None:
+    spec = {"type": "max_per_week", "params": {"n": 1}}
+    applies_to = {"capability": "send_email_draft", "target_role": "investor"}
+    await substrate.do("record_principle", title="Few mails", applies_to=applies_to, constraint_spec=spec)
+    await substrate.call("set_yolo", yolo_mode=True)
+    roles = ("investor", "friend", "investor", "friend", None)
+    asked = [
+        await substrate.propose("send_email_draft", **DRAFT, **({"target_role": role} if role else {}))
+        for role in roles
+    ]
+    assert [made["requires_approval"] for made in asked] == [False, False, True, False, False]
+
+
 async def test_what_a_principle_forbids_is_approved_only_once_its_conflict_is_decided(substrate: Substrate) -> None:
     await record_principle(substrate, "forbid")
     made = await decide_something(substrate)

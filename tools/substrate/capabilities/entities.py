@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, literal, or_, select
 
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability, changed_row, new_row
@@ -29,6 +29,8 @@ from baobab.tools.substrate.search_index import normalise
 _entities, _keys = tables.entities, tables.entity_keys
 _SHOWN_BEFORE = ("id", "type", "display_name", "primary_email", "canonical_keys", "attrs", "updated_at")
 _MOST_KEYS = 20
+_MOST_MERGES = 100
+"""From an alias to its entity: whoever reads the alias follows them."""
 _SEARCHED = 500
 
 
@@ -92,6 +94,8 @@ async def merge_entities(ledger: Ledger, payload: MergeEntities, action: ActionC
         raise InvalidPayload("payload of merge_entities: the entity `self` cannot be merged into another one.")
     if loser["type"] != winner["type"]:
         raise TypeDiffers(details={"entity_id": winner["id"], "type": winner["type"]})
+    if await _measure_depth(ledger, loser["id"]) >= _MOST_MERGES:
+        raise InvalidPayload(f"payload of merge_entities: the loser stands for {_MOST_MERGES} merges in a row already.")
     merged = changed_row(action, loser, merged_into=winner["id"])
     result = {"entity_id": winner["id"], "merged_entity_id": loser["id"]}
     return Plan(result, [RowChange(_entities, loser["id"], loser, merged)], _links(winner["id"], loser["id"]))
@@ -161,6 +165,16 @@ async def load_merged(ledger: Ledger, entity_id: str) -> list[Row]:
     tree = tree.union_all(select(_entities.c.id).where(ours, _entities.c.merged_into == tree.c.id))
     found = (await ledger.unit.execute(select(tree.c.id))).scalars()
     return list((await ledger.load(_entities, found)).values())
+
+
+async def _measure_depth(ledger: Ledger, entity_id: str) -> int:
+    """How many merges there are in a row below an entity."""
+    ours = _entities.c.organisation_id == ledger.organisation_id
+    first = select(_entities.c.id, literal(1).label("depth")).where(ours, _entities.c.merged_into == entity_id)
+    tree = first.cte("tree", recursive=True)
+    below = select(_entities.c.id, tree.c.depth + 1).where(ours, _entities.c.merged_into == tree.c.id)
+    tree = tree.union_all(below)
+    return (await ledger.unit.execute(select(func.max(tree.c.depth)))).scalar() or 0
 
 
 async def _find_entity(ledger: Ledger, payload: UpsertEntity) -> Row | None:
