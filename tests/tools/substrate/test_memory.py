@@ -1,8 +1,12 @@
 """Memory: what was decided, promised and learned is found again."""
 
+from datetime import timedelta
+
 import pytest
 
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.steps import Step
 from tests.tools.substrate.conftest import Substrate
 
 
@@ -93,3 +97,24 @@ async def test_the_memory_of_a_substrate_goes_with_its_organisation(substrate: S
     await team.do("record_decision", title="ours", kind="vision")
     await substrate.harness.call("organisations_delete", substrate.owner, organization_id=organisation)
     assert (await substrate.call("search_memory", q="ours"))["results"] == []
+
+
+async def test_what_strangers_wrote_stays_marked_and_so_does_what_comes_from_it(substrate: Substrate) -> None:
+    step = Step("run", "call", substrate.owner.organisation_id, substrate.owner.account_id, timedelta(1), tainted=True)
+    context = RequestContext("agent", "request", step=step)
+    registry = substrate.harness.registry
+
+    async def propose(capability: str, **payload: object) -> dict[str, str]:
+        asked = {"capability": capability, "payload": payload}
+        made: dict[str, dict[str, str]] = await registry.call("substrate_propose", asked, substrate.owner, context)
+        return made["result"]
+
+    artifact = (await propose("upsert_source_artifact", kind="mail", title="Offer"))["artifact_id"]
+    await substrate.do("record_learning", title="Cheap", description="They sell", source_artifact_id=artifact)
+    await substrate.do("upsert_source_artifact", kind="mail", title="Offer, read again", id=artifact)
+    await substrate.do("record_learning", title="Own", description="We think")
+    marks = {row["title"]: row["from_strangers"] for row in (await substrate.call("memory_list"))["results"]}
+    assert marks == {"Offer, read again": True, "Cheap": True, "Own": False}
+    reading = [tool for tool in registry.tools.values() if tool.name.startswith("substrate_") and tool.effect == "read"]
+    plain = {"substrate_settings", "substrate_capabilities", "substrate_snapshots"}
+    assert {tool.name for tool in reading if not tool.taints} <= plain
