@@ -25,7 +25,6 @@ from baobab.storage.statements import Statements
 
 T = TypeVar("T")
 
-_READERS = 8
 _READER_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
 _MAX_CONSECUTIVE = 250
@@ -39,6 +38,9 @@ class SqliteDatabase(Database):
     and checkpoints of interpreters whose SQLite is older than 3.51.3 (docs/decisions/0003-sqlite-turns.md).
     """
 
+    readers = 8
+    """Connections that read at the same time, at most."""
+
     def __init__(self, path: Path, *, statement_seconds: float | None = None) -> None:
         """statement_seconds: how long a read may take; None where only our own code says what is read."""
         super().__init__()
@@ -50,7 +52,7 @@ class SqliteDatabase(Database):
         self._writer: SqliteConnection | None = None
         self._consecutive = 0
         self._free_readers: list[SqliteConnection] = []
-        self._readers = asyncio.Semaphore(_READERS)
+        self._readers = asyncio.Semaphore(self.readers)
         self._reading = 0
 
     async def open(self) -> None:

@@ -190,9 +190,12 @@ class SqliteConnection:
     async def exec_driver_sql(self, statement: str) -> CursorResult[*tuple[Any, ...]]:
         return await self._call(partial(self._sync.exec_driver_sql, statement), stops=self._is_reading)
 
-    async def run_statements(self, work: Callable[[Statements], T]) -> T:
-        """Calls a function that runs statements as text. A transaction that only reads may call it twice."""
-        return await self._call(partial(work, self.statements), stops=self._is_reading)
+    async def run_statements(self, work: Callable[[Statements], T], *, in_thread: bool = False) -> T:
+        """Calls a function that runs statements as text. A transaction that only reads may call it twice.
+
+        in_thread: whether it runs in the thread from the beginning, as it may call functions that SQLite cannot stop.
+        """
+        return await self._call(partial(work, self.statements), stops=self._is_reading, in_thread=in_thread)
 
     async def run_sync(self, work: Callable[[Connection], T]) -> T:
         """Calls a function that runs several statements. A transaction that only reads may call it twice."""

@@ -34,11 +34,15 @@ class FileStore:
     async def exists(self, app_id: str) -> bool:
         # A file may be there without tables, after a first change that failed.
         found = "SELECT count(*) FROM sqlite_master WHERE name = '_catalogue'"
-        return self._path(app_id).exists() and bool(await self.read(app_id, lambda tables: tables.rows(found)[0][0]))
+        return self._path(app_id).exists() and bool(
+            await self.read(app_id, lambda tables: tables.rows(found)[0][0], quick=True)
+        )
 
-    async def read(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+    async def read(
+        self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
+    ) -> T:
         async with self._use(app_id) as file, file.reading() as connection:
-            return await file.run_statements(connection, work)
+            return await connection.run_statements(work, in_thread=not quick)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
         async with self._use(app_id) as file:
@@ -95,6 +99,7 @@ class FileStore:
 
 
 class _AppFile(SqliteDatabase):
+    readers = 4
     users = 0
     """How many transactions use it now."""
     _inode = 0

@@ -1,5 +1,6 @@
 """The tables of apps in Postgres, in a schema for each app that has the app's name."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, TypeVar
@@ -7,6 +8,8 @@ from typing import Literal, TypeVar
 from sqlalchemy import text
 
 from baobab.storage.database import Database, Unit
+from baobab.storage.keyed_semaphore import KeyedSemaphore
+from baobab.storage.postgres import POOL
 from baobab.storage.statements import Statements
 
 T = TypeVar("T")
@@ -19,6 +22,10 @@ class SchemaStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # A query of a stranger may take half a minute. Of the few connections, those who ask one app hold one at most,
+        # and all together leave one for whatever else the worker does.
+        self._turns = KeyedSemaphore(1)
+        self._readers = asyncio.Semaphore(POOL - 1)
 
     def name_table(self, app_id: str, table: str) -> str:
         return f'"{app_id}"."{table}"'
@@ -28,10 +35,12 @@ class SchemaStore:
             found = await connection.execute(_EXISTS, {"catalogue": self.name_table(app_id, "_catalogue")})
             return bool(found.scalar())
 
-    async def read(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
+    async def read(
+        self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
+    ) -> T:
         if unit is not None and unit.database is self._database and not unit.is_untouched:
             return await unit.run_statements(work)
-        async with self._database.reading() as connection:
+        async with self._turns.acquire_slot(app_id), self._readers, self._database.reading() as connection:
             return await self._database.run_statements(connection, work)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:

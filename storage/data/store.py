@@ -30,8 +30,13 @@ class DataStore(Protocol):
         """Whether the app has a database: it gets one with its first table."""
         ...
 
-    async def read(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
-        """Returns the function's result. The app's database must exist. Raises StatementTimeout."""
+    async def read(
+        self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
+    ) -> T:
+        """Returns the function's result. The app's database must exist. Raises StatementTimeout.
+
+        quick: whether the function looks at a row or two, whatever strangers ask for.
+        """
         ...
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:

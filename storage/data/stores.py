@@ -3,11 +3,15 @@
 from pathlib import Path
 
 from baobab.storage.data.files import FileStore
-from baobab.storage.data.postgres import SchemaStore
 from baobab.storage.data.store import DataStore
 from baobab.storage.database import Database
 
 
 def data_store_at(database: Database, folder: Path) -> DataStore:
     """Returns the store beside these rows: in the same Postgres, or in files in the folder."""
-    return FileStore(folder) if database.dialect == "sqlite" else SchemaStore(database)
+    if database.dialect == "sqlite":
+        return FileStore(folder)
+    # Importing the driver takes a tenth of a second, which a start on SQLite can save.
+    from baobab.storage.data.postgres import SchemaStore  # noqa: PLC0415
+
+    return SchemaStore(database)

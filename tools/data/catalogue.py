@@ -155,7 +155,7 @@ class Catalogues:
         store = self._services.stores_of(app.region).data
         if not await store.exists(app_id):
             return None
-        return await store.read(app_id, lambda statements: read_catalogue(statements, store, app_id))
+        return await store.read(app_id, lambda statements: read_catalogue(statements, store, app_id), quick=True)
 
 
 def _encode_table(table: TableInfo) -> dict[str, Any]:

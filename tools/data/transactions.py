@@ -29,8 +29,8 @@ async def find_catalogue(call: Call) -> Catalogue:
     return await call.services.of(Catalogues).get(call.require_app().id)
 
 
-async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T]) -> T:
-    """Returns what a function makes of rows as they are at one moment."""
+async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T], *, quick: bool = False) -> T:
+    """Returns what a function makes of rows as they are at one moment. quick: as `DataStore.read` has it."""
     app_id, store = call.require_app().id, call.stores.data
     catalogue = await find_catalogue(call)
     now = format_moment(call)
@@ -42,6 +42,7 @@ async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], 
             app_id,
             lambda statements: work(Rows(statements, store, app_id, catalogue, actor, now), catalogue),
             call.unit,
+            quick=quick,
         )
     except StatementTimeout as exc:
         raise QueryTimeout from exc

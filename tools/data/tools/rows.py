@@ -176,7 +176,7 @@ async def data_get(
         opened = _open_table(catalogue, rows, table, "SELECT")
         return rows.select(_select(catalogue, opened, select, None), key=key_condition(opened, row_id))
 
-    found = await read_rows(call, actor, read)
+    found = await read_rows(call, actor, read, quick=select is None)
     if not found:
         raise RowNotFound(f"`{table}` has no row with this key.")
     return found[0]
