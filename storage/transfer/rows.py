@@ -15,13 +15,16 @@ from baobab.storage.transfer.errors import TransferRefused
 
 _BATCH = 200
 _BOOKKEEPING = {"alembic_version"}
+_LOCKS = {"tenant_locks"}
+"""Rows that are only there to be locked, and come back where they are needed."""
 _FULL_TEXT = re.compile(r"_fts(_\w+)?$")
 """Full-text indexes of SQLite, which triggers fill from the tables that they belong to."""
 
 
 async def survey(database: Database) -> dict[str, Digest]:
     async with database.reading() as connection:
-        return {table.name: await _digest(connection, table) for table in metadata.sorted_tables}
+        tables = [table for table in metadata.sorted_tables if table.name not in _LOCKS]
+        return {table.name: await _digest(connection, table) for table in tables}
 
 
 async def find_unknown_tables(database: Database) -> list[str]:
@@ -43,6 +46,8 @@ async def find_occupied_table(connection: DatabaseConnection) -> str | None:
 async def copy(source: Database, target: Database) -> None:
     """Copies the rows that the target does not have yet. The source must be the one that the transfer began with."""
     for table in metadata.sorted_tables:
+        if table.name in _LOCKS:
+            continue
         try:
             await _copy(source, target, table)
         except (DatabaseUnavailable, IntegrityError) as exc:

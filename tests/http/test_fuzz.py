@@ -90,9 +90,12 @@ class FuzzTarget:
         asking = self.client.request(method, path, json=body, headers={"authorization": f"Bearer {KEY}"})
         return self.loop.run_until_complete(asking).raise_for_status().json()
 
-    def remove_provider_keys(self) -> None:
-        """Removes the keys that an earlier test has set: with them models would be asked that are on the internet."""
+    def start_anew(self) -> None:
+        """Removes the keys that an earlier test has set: with them models would be asked that are on the internet. An
+        app that one has paused goes on.
+        """
         reset_rate_limits(self.services)
+        self.ask_as_owner("PATCH", f"/v1/{self.places['app_id']}/config/pause", {"paused": False})
         for key in self.ask_as_owner("GET", "/v1/ai/provider-keys")["provider_keys"]:
             self.ask_as_owner("DELETE", f"/v1/ai/provider-keys/{key['provider']}")
         self.ask_as_owner("PUT", f"/v1/{self.places['app_id']}/ai/config", {"byokKey": None})
@@ -121,7 +124,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzTarget]:
 def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(
     running: Any, tool: Any, credential: Any, examples: Any
 ) -> None:
-    running.remove_provider_keys()
+    running.start_anew()
     operation = running.schema.find_operation_by_id(tool)
     described = operation.definition.raw
     headers = {"Authorization": f"Bearer {KEY}"} if credential == "owner" else {}
@@ -131,7 +134,12 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(
     def check(case: Any) -> None:
         if case.path_parameters:
             case.path_parameters |= places
-        case.validate_response(running.send(case, headers), checks=CHECKS)
+        try:
+            answer = running.send(case, headers)
+        except httpx.InvalidURL:
+            # No client sends an address of this length.
+            return
+        case.validate_response(answer, checks=CHECKS)
 
     positive, negative = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
     # What takes nothing cannot be sent anything wrong.
@@ -142,6 +150,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(
 
 @pytest.mark.parametrize("segment", NASTY, ids=range(len(NASTY)))
 def test_a_nasty_segment_in_any_place_of_any_path_is_refused_in_the_usual_shape(running: Any, segment: Any) -> None:
+    running.start_anew()
     owner = {"authorization": f"Bearer {KEY}"}
     known = {**running.places, "token": "inv_a"}
     for path, item in running.schema.raw_schema["paths"].items():

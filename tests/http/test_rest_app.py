@@ -28,7 +28,7 @@ def check_refusal(answer: Answer, status: int, code: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "path",
-    ["/nothing", "/v1", "/v1/", "/v2/x", "/apps/", "/init/", "//init", "/v1/app_x/kv", "/v1/app_x/nothing",
+    ["/nothing", "/v1", "/v1/", "/v2/x", "/apps/", "/init/", "//init", "/v1/app_x/a/b/c",
     "/INIT",
      "/health/", "/../init", "/init/..", "/%69nit", "/init%2F", "/x" * 2000, "/v1/{app_id}/config/", "/\xff", "/%"],
 )  # fmt: skip

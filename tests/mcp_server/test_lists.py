@@ -294,7 +294,9 @@ def find_routes(text: str, registry: Registry) -> list[str]:
 async def test_nothing_that_a_model_reads_of_tools_names_a_route(baobab: Baobab) -> None:
     registry = baobab.application.registry
     for tool in (await list_tools(baobab, "/mcp?toolsets=all")).values():
-        assert not find_routes(json.dumps(tool).replace("ending in /v1", ""), registry), tool
+        # `DELETE` is also a command of SQL, which a policy is about.
+        text = json.dumps(tool).replace("ending in /v1", "").replace('"DELETE"', "")
+        assert not find_routes(text, registry), tool
         assert not re.search(r"\bop:[a-z]", json.dumps(tool))
     found = await call_tool(baobab, "search_tools", {"query": "move an app to another region", "limit": 20})
     assert "source_replicas_delete" in json.dumps(found["structuredContent"])

@@ -40,7 +40,7 @@ class Column:
     references: Reference | None = None
 
     @property
-    def required(self) -> bool:
+    def needs_value(self) -> bool:
         return not self.nullable or self.primary_key
 
 

@@ -114,7 +114,7 @@ def _render_column(column: Column) -> dict[str, Any]:
     shown: dict[str, Any] = {"type": str(column.type)}
     if column.primary_key:
         shown["primaryKey"] = True
-    shown["nullable"] = not column.required
+    shown["nullable"] = not column.needs_value
     if column.default is not None:
         shown["default"] = column.default
     if column.unique:
@@ -258,7 +258,7 @@ def check_references(tables: Mapping[str, TableInfo]) -> None:
                 raise InvalidSchema(
                     f"`{table.name}.{column.name}` is {column.type}, and what it refers to {referred.type}."
                 )
-            if column.required and "SET NULL" in (to.on_delete, to.on_update):
+            if column.needs_value and "SET NULL" in (to.on_delete, to.on_update):
                 raise InvalidSchema(f"`{table.name}.{column.name}` is never null, so that SET NULL cannot be.")
 
 

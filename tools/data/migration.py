@@ -187,11 +187,11 @@ class MigrationPlan:
                 raise InvalidSchema(f"`{table}.{name}`: the key of a table that is there cannot be changed.")
             if before.type != column.type:
                 yield from self._change_type(newer, before, column)
-            if before.required != column.required:
+            if before.needs_value != column.needs_value:
                 yield Change(
                     "",
-                    f"{'require' if column.required else 'no longer require'} a value of {table}.{name}",
-                    check_nulls=(newer, column) if column.required else None,
+                    f"{'require' if column.needs_value else 'no longer require'} a value of {table}.{name}",
+                    check_nulls=(newer, column) if column.needs_value else None,
                 )
             if before.default != column.default:
                 yield Change("", f"change the default of {table}.{name}")
@@ -220,7 +220,7 @@ class MigrationPlan:
         if column.references is not None:
             sql += f" {self._refer(column)}"
         yield Change(sql, f"add the column {table.name}.{column.name}", fill=(table, column))
-        if column.required:
+        if column.needs_value:
             yield Change("", f"require a value of {table.name}.{column.name}", check_nulls=(table, column))
 
     def _change_type(self, table: TableInfo, before: Column, column: Column) -> Iterator[Change]:

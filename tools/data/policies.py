@@ -106,7 +106,7 @@ class _Compiler:
             return left[0], ["user_uuid"]
         raise MismatchedTypes(f"The expression compares {left[1]} with {right[1]}.")
 
-    def _joined(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _join_conditions(self, node: Any, scope: _Scope, depth: int) -> Typed:
         name = type(node).__name__.lower()
         return [name, self.condition(node.this, scope, depth), self.condition(node.expression, scope, depth)], _BOOLEAN
 
@@ -209,7 +209,7 @@ class _Compiler:
         del node, scope, depth
         return ["now"], "timestamptz"
 
-    def _named(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _call_by_name(self, node: Any, scope: _Scope, depth: int) -> Typed:
         """A function that sqlglot does not know, or `auth.uid()`."""
         name = node.sql().lower().partition("(")[0]
         if name in _USER or name in _ROLE:
@@ -309,8 +309,8 @@ def list_names(tree: Any) -> set[tuple[str, str]]:
 
 _NODES: Mapping[str, str] = {
     # The kinds of node that sqlglot has, and the method of the compiler that knows each.
-    "And": "_joined",
-    "Or": "_joined",
+    "And": "_join_conditions",
+    "Or": "_join_conditions",
     "Not": "_not",
     "Paren": "_paren",
     "Boolean": "_boolean",
@@ -327,8 +327,8 @@ _NODES: Mapping[str, str] = {
     "Cast": "_cast",
     "CurrentUserId": "_user",
     "CurrentTimestamp": "_now",
-    "Anonymous": "_named",
-    "Dot": "_named",
+    "Anonymous": "_call_by_name",
+    "Dot": "_call_by_name",
     "Exists": "_exists",
     "Subquery": "_subquery",
     "JSONExtract": "_json",

@@ -315,7 +315,7 @@ def _decode(decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], values:
 
 
 def _require_value(table: TableInfo, column: Column, value: Any) -> Any:
-    if value is None and column.required:
+    if value is None and column.needs_value:
         raise NotNullViolation(
             f"`{column.name}` of `{table.name}` must have a value.",
             details={"column": column.name, "table": table.name},

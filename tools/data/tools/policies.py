@@ -37,7 +37,11 @@ _COMMANDS: tuple[Command, ...] = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _SOMEBODY = Actor("user", "00000000-0000-4000-8000-000000000000", "user")
 _MOST_POLICIES = 50
 
-PolicyName = Annotated[str, Text(63, pattern=r"^[a-z_][a-z0-9_]*$"), Field(examples=["read_own"])]
+PolicyName = Annotated[
+    str,
+    Text(63, pattern=r"^[a-z_][a-z0-9_]*$"),
+    Field(description="The policy's name, one for each in its table.", examples=["read_own"]),
+]
 CommandName = Literal["SELECT", "INSERT", "UPDATE", "DELETE", "ALL"]
 PolicyRole = Literal["anon", "user"]
 ExpressionText = Annotated[str, Text(4000, min_length=1), Field(examples=["user_id = current_user_id()"])]
@@ -51,6 +55,13 @@ ColumnName = Annotated[str, Text(63, min_length=1)]
     raises=(TableNotFound,),
     audit=Audit("rls.enable", resource="table"),
     rest=Rest(examples={"table_name": "posts"}),
+    mcp=Mcp(
+        keywords=(
+            "turn on row level security, close or lock a table; "
+            "Zeilensicherheit einschalten, Tabelle sperren; "
+            "activar seguridad de filas"
+        )
+    ),
 )
 async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enabled:
     """Close a table to users and visitors, but for what its policies open. New tables are closed already."""
@@ -130,6 +141,13 @@ async def rls_create_policy(
             ("using_expression", "with_check_expression", "command", "role", "restrictive"), whatever_is_given
         )
     ),
+    mcp=Mcp(
+        keywords=(
+            "change a row level security policy, edit an access rule of a table; "
+            "Richtlinie ändern; "
+            "cambiar una política"
+        )
+    ),
 )
 async def rls_update_policy(
     call: Call,
@@ -142,7 +160,14 @@ async def rls_update_policy(
     with_check_expression: ExpressionText | None = OMITTED,
     restrictive: bool | None = None,
 ) -> PolicySet:
-    """Change fields of a policy. What is left out stays; null takes a role or an expression away."""
+    """Change fields of a policy. What is left out stays; null takes a role or an expression away.
+
+    command: what it is about; ALL for everything.
+    role: whom it is for: `anon` or `user`; null for both.
+    using_expression: which rows may be reached.
+    with_check_expression: what must hold of a row that is inserted or changed.
+    restrictive: it narrows what other policies open, instead of opening more.
+    """
     table = (await find_catalogue(call)).table(table_name)
     policy = table.policies.get(policy_name)
     if policy is None:
@@ -167,7 +192,6 @@ async def rls_update_policy(
     audit=Audit("rls.policy.create", action="create", resource="policy"),
     rest=Rest(examples={"table_name": "posts", "user_column": "user_id"}),
     mcp=Mcp(
-        start=True,
         keywords=(
             "isolate users, each user sees only their own rows, private rows, user_id policy; "
             "jeder Nutzer nur eigene Zeilen; "
@@ -217,7 +241,18 @@ async def rls_isolate(
     return {**answer, "public_read_policies": public} if public else answer
 
 
-@data.tool("GET /rls", access=AppOwner(), effect="read")
+@data.tool(
+    "GET /rls",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "list policies, who may read or write tables, which tables are open; "
+            "Richtlinien auflisten, offene Tabellen; "
+            "listar políticas"
+        )
+    ),
+)
 async def rls_list(call: Call, app_id: AppId) -> Policies:
     """List the policies of all tables, and tables that visitors or any user can read or write as a whole."""
     catalogue = await find_catalogue(call)
@@ -232,12 +267,35 @@ async def rls_list(call: Call, app_id: AppId) -> Policies:
     }
 
 
+async def _preview_disable(call: Call, app_id: AppId, table_name: str) -> str:
+    del app_id
+    table = (await find_catalogue(call)).table(table_name)
+    names = ", ".join(sorted(table.policies)) or "none"
+    return f"It would drop the policies of `{table_name}` ({names}) and let every user read and write every row of it."
+
+
+async def _preview_drop(call: Call, app_id: AppId, table_name: str, policy_name: str) -> str:
+    del app_id
+    table = (await find_catalogue(call)).table(table_name)
+    if policy_name not in table.policies:
+        raise PolicyNotFound(f"`{table_name}` has no policy `{policy_name}`.")
+    return f"It would drop the policy `{policy_name}` of `{table_name}`."
+
+
 @data.tool(
     "DELETE /rls/{table_name}",
     access=_ADMIN,
     effect="destructive",
+    guard=Guard(preview=_preview_disable),
     raises=(TableNotFound,),
     audit=Audit("rls.disable", action="disable", resource="table"),
+    mcp=Mcp(
+        keywords=(
+            "turn off row level security, open a table to everybody; "
+            "Zeilensicherheit ausschalten; "
+            "desactivar seguridad de filas"
+        )
+    ),
 )
 async def rls_disable(call: Call, app_id: AppId, table_name: TableName) -> Dropped:
     """Drop all policies of a table and its row-level security. Every user can then read and write every row, and every
@@ -261,8 +319,10 @@ async def rls_disable(call: Call, app_id: AppId, table_name: TableName) -> Dropp
     "DELETE /rls/{table_name}/{policy_name}",
     access=_ADMIN,
     effect="destructive",
+    guard=Guard(preview=_preview_drop),
     raises=(TableNotFound, PolicyNotFound),
     audit=Audit("rls.policy.delete", action="delete", resource="policy"),
+    mcp=Mcp(keywords=("delete a policy, remove an access rule of a table; Richtlinie löschen; borrar una política")),
 )
 async def rls_drop_policy(call: Call, app_id: AppId, table_name: TableName, policy_name: PolicyName) -> Dropped:
     """Drop one policy of a table."""

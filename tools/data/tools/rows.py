@@ -102,7 +102,6 @@ def _select(catalogue: Catalogue, table: TableInfo, select: str | None, where: M
         also=("/data/{table}",),
     ),
     mcp=Mcp(
-        start=True,
         keywords=(
             "select rows, query a table, read records, filter, search, sort, list entries of the database, SQL; "
             "Zeilen lesen, Tabelle abfragen, Datensätze; "
@@ -156,6 +155,11 @@ async def data_list(
     raises=(*_READ, RowNotFound),
     taints=True,
     rest=Rest(from_headers=_AS, also=("/data/{table}/{row_id}",)),
+    mcp=Mcp(
+        keywords=(
+            "read one row, record or entry by its key or id; Zeile nach Schlüssel lesen; leer una fila por su clave"
+        )
+    ),
 )
 async def data_get(
     call: Call,
@@ -197,7 +201,6 @@ async def data_get(
         examples={"values": {"user_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "title": "Hello"}},
     ),
     mcp=Mcp(
-        start=True,
         keywords=(
             "insert row, add record, create entry, save to the database, upsert, bulk insert; "
             "Zeile einfügen, Datensatz anlegen; "
@@ -260,6 +263,9 @@ async def data_insert(
         also=("/data/{table}/{row_id}",),
         examples={"changes": {"title": "Hello"}},
     ),
+    mcp=Mcp(
+        keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila")
+    ),
 )
 async def data_update(
     call: Call,
@@ -302,6 +308,9 @@ async def data_update(
         from_headers={**_AS, "prefer": "prefer", "media_type": "accept"},
         also=("/data/{table}",),
         examples={"changes": {"status": "done"}},
+    ),
+    mcp=Mcp(
+        keywords=("update many rows, bulk change, set a column where; viele Zeilen ändern; modificar varias filas")
     ),
 )
 async def data_update_many(
@@ -352,6 +361,7 @@ async def _preview_delete(
     audit=_WRITTEN,
     rest=Rest(query=tuple(_AS), from_headers=_AS, also=("/data/{table}/{row_id}",)),
     guard=Guard(preview=_preview_delete),
+    mcp=Mcp(keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila")),
 )
 async def data_delete(
     call: Call,
@@ -374,10 +384,23 @@ async def data_delete(
     return {"deleted": True}
 
 
+async def _preview_delete_many(call: Call, app_id: AppId, table: str, **given: Any) -> str:
+    del app_id
+    actor = find_actor(call, given["as_role"], given["as_user"])
+
+    def count(rows: Rows, catalogue: Catalogue) -> int:
+        opened = _open_table(catalogue, rows, table, "DELETE")
+        _require_filters(opened, given["where"])
+        return rows.count(_select(catalogue, opened, None, given["where"]))
+
+    return f"It would delete up to {await read_rows(call, actor, count)} rows of `{table}`: {given['where']}"[:1000]
+
+
 @data.tool(
     "DELETE /{table}",
     access=_ACCESS,
     effect="destructive",
+    guard=Guard(preview=_preview_delete_many),
     raises=(*_WRITE, SingleRowExpected),
     audit=_WRITTEN,
     rest=Rest(
@@ -388,6 +411,7 @@ async def data_delete(
         from_headers={**_AS, "prefer": "prefer", "media_type": "accept"},
         also=("/data/{table}",),
     ),
+    mcp=Mcp(keywords=("delete many rows, bulk delete, remove where; viele Zeilen löschen; borrar varias filas")),
 )
 async def data_delete_many(
     call: Call,

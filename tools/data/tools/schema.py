@@ -74,7 +74,6 @@ SchemaDocument = Annotated[
     access=AppOwner(),
     effect="read",
     mcp=Mcp(
-        start=True,
         keywords=(
             "show the database schema, tables and columns, structure, data model; "
             "Tabellen und Spalten anzeigen, Schema; "
@@ -98,6 +97,11 @@ async def schema_get(call: Call, app_id: AppId) -> Schema:
     access=AppOwner(),
     effect="read",
     raises=(TableNotFound,),
+    mcp=Mcp(
+        keywords=(
+            "describe one table, its columns, key and references; Tabelle beschreiben, Spalten; describir una tabla"
+        )
+    ),
 )
 async def schema_describe(call: Call, app_id: AppId, table: TableName) -> TableDescription:
     """Describe one table: columns, key, which tables refer to it, and its policies."""
@@ -137,7 +141,6 @@ async def _preview_apply(
     audit=Audit("schema.apply", resource="schema"),
     rest=Rest(examples={"schema": _EXAMPLE, "name": "add posts"}),
     mcp=Mcp(
-        start=True,
         keywords=(
             "create a table, add a column, change the database, alter, drop, index, migrate, foreign key; "
             "Tabelle anlegen, Spalte hinzufügen, Datenbank ändern; "
@@ -214,7 +217,18 @@ async def schema_apply(
     return {**answer, "warnings": warnings} if warnings else answer
 
 
-@data.tool("GET /migrations", access=AppOwner(), effect="read")
+@data.tool(
+    "GET /migrations",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "history of schema changes, which migrations were applied; "
+            "Verlauf der Schemaänderungen; "
+            "historial de migraciones"
+        )
+    ),
+)
 async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
     """List the schemas that were applied, newest first, with the statements that they took."""
     store = call.stores.data

@@ -127,7 +127,14 @@ async def substrate_actions(
     return {"actions": [render_action(row) for row in page], "next_before": more}
 
 
-@substrate.tool("GET /actions/{action_id}", access=CALLERS, effect="read", raises=(ActionNotFound,), taints=True)
+@substrate.tool(
+    "GET /actions/{action_id}",
+    access=CALLERS,
+    effect="read",
+    raises=(ActionNotFound,),
+    taints=True,
+    mcp=Mcp(keywords="read one action of the ledger; Aktion ansehen; ver una acción"),
+)
 async def substrate_action(call: Call, action_id: ActionId) -> Action:
     """Read one action: what was proposed, what was decided and what came of it."""
     which = (_rows.c.organisation_id == organisation_of(call), _rows.c.id == action_id)
@@ -142,6 +149,7 @@ async def substrate_action(call: Call, action_id: ActionId) -> Action:
     access=DECIDERS,
     effect="write",
     raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide),
+    mcp=Mcp(keywords=("agree to a proposed action, let it happen; Aktion genehmigen; aprobar una acción")),
 )
 async def substrate_approve(call: Call, action_id: ActionId) -> Action:
     """Approve an action that waits: it is done at once. A person's tool.
@@ -158,6 +166,7 @@ async def substrate_approve(call: Call, action_id: ActionId) -> Action:
     access=DECIDERS,
     effect="write",
     raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide),
+    mcp=Mcp(keywords="refuse or decline a proposed action; Aktion ablehnen; rechazar una acción"),
 )
 async def substrate_reject(call: Call, action_id: ActionId, reason: Annotated[str | None, Text(2000)] = None) -> Action:
     """Reject an action that waits: it is never done. A person's tool.

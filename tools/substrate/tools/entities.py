@@ -86,7 +86,14 @@ async def substrate_entities(
     return cast(Entities, answer)
 
 
-@substrate.tool("GET /entities/{entity_id}", access=CALLERS, effect="read", raises=(EntityNotFound,), taints=True)
+@substrate.tool(
+    "GET /entities/{entity_id}",
+    access=CALLERS,
+    effect="read",
+    raises=(EntityNotFound,),
+    taints=True,
+    mcp=Mcp(keywords="read one person, company or other entity; Entität ansehen; ver una entidad"),
+)
 async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     """Read one entity. The id of one that was merged into another answers that one, and says so in `merged_from`."""
     organisation_id = organisation_of(call)
@@ -108,6 +115,7 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     access=CALLERS,
     effect="write",
     raises=(EntityNotFound, PreconditionFailed, EmailTaken, InvalidPayload),
+    mcp=Mcp(keywords=("change a person, company or other entity in memory; Entität ändern; modificar una entidad")),
 )
 async def substrate_update_entity(
     call: Call,

@@ -78,7 +78,17 @@ async def substrate_search_memory(
     return {"results": [_render_memory(row) for row in (await call.execute(query)).mappings()]}
 
 
-@substrate.tool("GET /memory/list", access=CALLERS, effect="read", taints=True)
+@substrate.tool(
+    "GET /memory/list",
+    access=CALLERS,
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "list what is remembered, decisions, commitments and learnings; Erinnerungen auflisten; listar recuerdos"
+        )
+    ),
+)
 async def substrate_memory_list(
     call: Call,
     kinds: Kinds | None = None,
@@ -110,7 +120,17 @@ async def substrate_memory_list(
     return {"results": [_render_memory(row) for row in rows[:limit]], "next_before": following}
 
 
-@substrate.tool("GET /source-artifacts", access=CALLERS, effect="read", taints=True)
+@substrate.tool(
+    "GET /source-artifacts",
+    access=CALLERS,
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "list sources, mails, documents and meetings that memory came from; Quellen auflisten; listar fuentes"
+        )
+    ),
+)
 async def substrate_source_artifacts(
     call: Call,
     kind: Annotated[str | None, Text(100)] = None,
@@ -149,7 +169,12 @@ async def substrate_source_artifacts(
 
 
 @substrate.tool(
-    "GET /source-artifacts/{artifact_id}", access=CALLERS, effect="read", raises=(ArtifactNotFound,), taints=True
+    "GET /source-artifacts/{artifact_id}",
+    access=CALLERS,
+    effect="read",
+    raises=(ArtifactNotFound,),
+    taints=True,
+    mcp=Mcp(keywords=("read one source of memory, a mail, document or meeting; Quelle lesen; leer una fuente")),
 )
 async def substrate_source_artifact(call: Call, artifact_id: ArtifactId) -> ArtifactDetail:
     """Read one source artifact with its content."""

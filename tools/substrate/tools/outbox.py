@@ -112,6 +112,9 @@ async def _preview_delete(call: Call, capability: TargetCapability) -> str:
     effect="destructive",
     raises=(TargetNotFound, AgentsDoNotDecide),
     guard=Guard(preview=_preview_delete),
+    mcp=Mcp(
+        keywords=("stop sending a kind of action to a webhook, remove a target; Ziel entfernen; quitar un destino")
+    ),
 )
 async def substrate_outbox_target_delete(call: Call, capability: TargetCapability) -> Deleted:
     """Remove the target of a capability; what was not delivered yet is cancelled. A person's tool."""
@@ -136,7 +139,7 @@ async def substrate_outbox_target_delete(call: Call, capability: TargetCapabilit
     "GET /outbox",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="deliveries, dead letters, failed webhooks; Zustellungen, fehlgeschlagen; entregas fallidas"),
+    mcp=Mcp(keywords=("deliveries, dead letters, failed webhooks; Zustellungen, fehlgeschlagen; entregas fallidas")),
 )
 async def substrate_outbox(
     call: Call,
@@ -167,6 +170,7 @@ async def substrate_outbox(
     access=DECIDERS,
     effect="write",
     raises=(DeliveryNotFound, WrongStatus, AgentsDoNotDecide),
+    mcp=Mcp(keywords="cancel a delivery that waits; Zustellung abbrechen; cancelar un envío"),
 )
 async def substrate_outbox_cancel(call: Call, outbox_id: OutboxId) -> OutboxRow:
     """Cancel a delivery that is pending: it is not tried again. A person's tool."""
@@ -179,6 +183,7 @@ async def substrate_outbox_cancel(call: Call, outbox_id: OutboxId) -> OutboxRow:
     access=DECIDERS,
     effect="external",
     raises=(DeliveryNotFound, WrongStatus, AgentsDoNotDecide),
+    mcp=Mcp(keywords="send a failed delivery again; Zustellung wiederholen; reintentar un envío"),
 )
 async def substrate_outbox_retry(call: Call, outbox_id: OutboxId) -> OutboxRow:
     """Deliver once more what was given up or cancelled, with the same delivery id. A person's tool."""

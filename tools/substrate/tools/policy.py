@@ -29,7 +29,7 @@ ConflictId = Annotated[str, Text(30, pattern=r"^con_[0-9A-Z]{26}$"), Field(descr
     "GET /capabilities",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="what can be proposed, payload schema; was kann vorgeschlagen werden; qué se puede proponer"),
+    mcp=Mcp(keywords=("what can be proposed, payload schema; was kann vorgeschlagen werden; qué se puede proponer")),
 )
 async def substrate_capabilities(call: Call) -> Capabilities:
     """List what can be proposed, with the schema of each payload and whether it is done at once."""
@@ -49,7 +49,13 @@ async def substrate_capabilities(call: Call) -> Capabilities:
     }
 
 
-@substrate.tool("GET /principles", access=CALLERS, effect="read", taints=True)
+@substrate.tool(
+    "GET /principles",
+    access=CALLERS,
+    effect="read",
+    taints=True,
+    mcp=Mcp(keywords=("list principles, rules that hold actions back; Grundsätze auflisten; listar principios")),
+)
 async def substrate_principles(
     call: Call,
     status: Literal["active", "expired", "superseded", "reversed"] | None = None,
@@ -69,7 +75,12 @@ async def substrate_principles(
 
 
 @substrate.tool(
-    "GET /principles/{principle_id}", access=CALLERS, effect="read", raises=(PrincipleNotFound,), taints=True
+    "GET /principles/{principle_id}",
+    access=CALLERS,
+    effect="read",
+    raises=(PrincipleNotFound,),
+    taints=True,
+    mcp=Mcp(keywords="read one principle; Grundsatz ansehen; ver un principio"),
 )
 async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principle:
     """Read one principle."""
@@ -81,7 +92,13 @@ async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principl
     return _render_principle(row)
 
 
-@substrate.tool("GET /policy-conflicts", access=CALLERS, effect="read", taints=True)
+@substrate.tool(
+    "GET /policy-conflicts",
+    access=CALLERS,
+    effect="read",
+    taints=True,
+    mcp=Mcp(keywords=("list conflicts of actions with principles; Konflikte auflisten; listar conflictos")),
+)
 async def substrate_policy_conflicts(
     call: Call,
     status: Literal["open", "resolved"] | None = None,
@@ -100,7 +117,12 @@ async def substrate_policy_conflicts(
 
 
 @substrate.tool(
-    "GET /policy-conflicts/{conflict_id}", access=CALLERS, effect="read", raises=(ConflictNotFound,), taints=True
+    "GET /policy-conflicts/{conflict_id}",
+    access=CALLERS,
+    effect="read",
+    raises=(ConflictNotFound,),
+    taints=True,
+    mcp=Mcp(keywords=("read one conflict of an action with a principle; Konflikt ansehen; ver un conflicto")),
 )
 async def substrate_policy_conflict(call: Call, conflict_id: ConflictId) -> PolicyConflict:
     """Read one policy conflict."""
@@ -117,6 +139,11 @@ async def substrate_policy_conflict(call: Call, conflict_id: ConflictId) -> Poli
     effect="write",
     raises=(ConflictNotFound, WrongStatus, AgentsDoNotDecide),
     rest=Rest(examples={"resolution": "allow", "reason": "Agreed on the phone"}),
+    mcp=Mcp(
+        keywords=(
+            "decide a conflict of principles, settle which one counts; Konflikt entscheiden; resolver un conflicto"
+        )
+    ),
 )
 async def substrate_resolve_policy_conflict(
     call: Call,

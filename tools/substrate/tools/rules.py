@@ -72,7 +72,7 @@ _EXAMPLES = {
     "GET /attention-rules",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="list rules, schedules, automation, reminders; Regeln, Erinnerungen; reglas, recordatorios"),
+    mcp=Mcp(keywords=("list rules, schedules, automation, reminders; Regeln, Erinnerungen; reglas, recordatorios")),
 )
 async def substrate_rules(call: Call, enabled: bool | None = None) -> AttentionRules:
     """List the attention rules, the oldest first.
@@ -152,7 +152,13 @@ async def substrate_rule_create(
     return _render(row)
 
 
-@substrate.tool("GET /attention-rules/{rule_id}", access=CALLERS, effect="read", raises=(RuleNotFound,))
+@substrate.tool(
+    "GET /attention-rules/{rule_id}",
+    access=CALLERS,
+    effect="read",
+    raises=(RuleNotFound,),
+    mcp=Mcp(keywords="read one attention rule; Regel ansehen; ver una regla"),
+)
 async def substrate_rule(call: Call, rule_id: RuleId) -> AttentionRule:
     """Read one attention rule."""
     return _render(await _find(call, rule_id))
@@ -211,6 +217,7 @@ async def _preview_delete(call: Call, rule_id: RuleId) -> str:
     effect="destructive",
     raises=(RuleNotFound, AgentsDoNotDecide),
     guard=Guard(preview=_preview_delete),
+    mcp=Mcp(keywords="delete an attention rule; Regel löschen; borrar una regla"),
 )
 async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
     """Delete an attention rule and the list of its firings. What it proposed stays. A person's tool."""
@@ -230,6 +237,7 @@ async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
     access=DECIDERS,
     effect="write",
     raises=(RuleNotFound, AgentsDoNotDecide),
+    mcp=Mcp(keywords="turn on an attention rule, resume; Regel einschalten; activar una regla"),
 )
 async def substrate_rule_enable(call: Call, rule_id: RuleId) -> AttentionRule:
     """Let an attention rule fire, from its next tick on. A person's tool."""
@@ -247,6 +255,7 @@ async def substrate_rule_enable(call: Call, rule_id: RuleId) -> AttentionRule:
     access=DECIDERS,
     effect="write",
     raises=(RuleNotFound, AgentsDoNotDecide),
+    mcp=Mcp(keywords="turn off or pause an attention rule; Regel ausschalten; desactivar una regla"),
 )
 async def substrate_rule_disable(call: Call, rule_id: RuleId) -> AttentionRule:
     """Keep an attention rule from firing. A person's tool."""
@@ -307,7 +316,7 @@ async def substrate_rule_preview(
     access=CALLERS,
     effect="read",
     raises=(RuleNotFound,),
-    mcp=Mcp(keywords="when did a rule fire, history of a rule; wann hat die Regel ausgelöst; historial de la regla"),
+    mcp=Mcp(keywords=("when did a rule fire, history of a rule; wann hat die Regel ausgelöst; historial de la regla")),
 )
 async def substrate_rule_firings(
     call: Call, rule_id: RuleId, limit: Annotated[int, Field(ge=1, le=500)] = 100, before: Moment | None = None

@@ -59,7 +59,12 @@ async def substrate_set_yolo(call: Call, yolo_mode: bool) -> Settings:
     return await _read_settings(call)
 
 
-@substrate.tool("POST /provision", access=CALLERS, effect="write", mcp=Mcp(keywords="set up the substrate"))
+@substrate.tool(
+    "POST /provision",
+    access=CALLERS,
+    effect="write",
+    mcp=Mcp(keywords="set up memory; Gedächtnis einrichten; preparar la memoria"),
+)
 async def substrate_provision(call: Call) -> Settings:
     """Set the substrate up, with the entity `self`. The first proposal does so, too; a second time changes nothing."""
     async with open_ledger(call.unit, call.services, organisation_of(call)):
