@@ -205,7 +205,9 @@ async def test_a_long_thread_costs_a_turn_no_more_than_a_short_one(agency: Agenc
         run = await send_text(agency, f"turn {number:02}")
         grown.append(await _measure_rows(agency, run["id"]))
     assert last_user_texts(provider) == ["turn 57", "turn 58", "turn 59"]
-    assert grown[-1] == grown[5]
+    assert [rows for rows, _ in grown[-1]] == [rows for rows, _ in grown[5]]
+    # How long a call took is written down too, in one digit or in two.
+    assert all(abs(late - early) < 10 for (_, late), (_, early) in zip(grown[-1], grown[5], strict=True))
     assert len(await list_messages(agency)) == 120
     async with agency.harness.services.database.reading() as connection:
         assert (await connection.execute(select(threads.c.last_position))).scalars().all() == [120]

@@ -164,8 +164,8 @@ async def rls_update_policy(
 
     command: what it is about; ALL for everything.
     role: whom it is for: `anon` or `user`; null for both.
-    using_expression: which rows may be reached.
-    with_check_expression: what must hold of a row that is inserted or changed.
+    using_expression: which rows may be reached; null takes the condition away.
+    with_check_expression: what must hold of a row that is inserted or changed; null takes the condition away.
     restrictive: it narrows what other policies open, instead of opening more.
     """
     table = (await find_catalogue(call)).table(table_name)
