@@ -19,6 +19,7 @@ from baobab.tools.data.catalogue import (
 from baobab.tools.data.errors import InvalidExpression
 from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.migration import create_own_tables
+from baobab.tools.data.policies import list_names
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
 
 Change = Callable[[Statements, Catalogue], Catalogue]
@@ -55,7 +56,7 @@ def try_policies(call: Call, statements: Statements, catalogue: Catalogue) -> No
 def _try_policy(
     call: Call, statements: Statements, catalogue: Catalogue, table: TableInfo, policy: Policy, tree: Expression
 ) -> None:
-    missing = [name for alias, name in _own_columns(tree) if alias == "" and name not in table.columns]
+    missing = sorted(name for alias, name in list_names(tree) if alias == "" and name not in table.columns)
     if missing:
         raise InvalidExpression(
             f"The policy `{policy.name}` of `{table.name}` asks for `{missing[0]}`, which is not there."
@@ -65,17 +66,6 @@ def _try_policy(
         count_rows(call, statements, catalogue, table, tree, Actor("user", None), limit=0)
     except InvalidExpression as exc:
         raise InvalidExpression(f"The policy `{policy.name}` of `{table.name}`: {exc.message}") from exc
-
-
-def _own_columns(tree: object) -> list[tuple[str, str]]:
-    match tree:
-        case ["column", str(alias), str(name)]:
-            return [(alias, name)]
-        case list():
-            return [pair for part in tree for pair in _own_columns(part)]
-        case dict():
-            return [pair for part in tree.values() for pair in _own_columns(part)]
-    return []
 
 
 def count_rows(

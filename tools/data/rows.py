@@ -1,6 +1,5 @@
 """Reads and writes the rows of one app, in one transaction, as one actor. What policies do not open does not exist."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,8 @@ from baobab.tools.data.defaults import find_default
 from baobab.tools.data.errors import InvalidFilter, NotNullViolation, PolicyViolation
 from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
 from baobab.tools.data.filters import FilterReader
-from baobab.tools.data.selection import Embed, Item, Order, Row, Selection, read_order
+from baobab.tools.data.schemas import Row
+from baobab.tools.data.selection import Embed, Item, Order, Selection, read_order
 
 _MOST_RELATED = 10_000
 """Rows of one embedded table in one answer."""
@@ -332,7 +332,3 @@ def key_condition(table: TableInfo, text: str) -> Expression:
         )
     column = table.column(table.key[0])
     return ["=", ["column", "", column.name], ["value", column.type.name, column.type.parse(text, column.name)]]
-
-
-def encode_json_lines(rows: Iterable[Row]) -> str:
-    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)

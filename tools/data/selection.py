@@ -1,9 +1,8 @@
 """Reads which columns and related rows a query wants: `id,name:title,data->>size,author(id,name),comments(text)`."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
@@ -201,7 +200,3 @@ def _find_relation(
         named = ", ".join(f"{target}!{ours if kind == 'one' else theirs}" for kind, ours, theirs, _ in ways)
         raise InvalidFilter(f"`{table.name}` and `{target}` are related in several ways: write one of {named}.")
     return ways[0] if ways else None
-
-
-Row = dict[str, Any]
-Parameters = Mapping[str, Any]
