@@ -1,0 +1,200 @@
+"""Callers that propose to one substrate, undo and decide, whatever happens to the servers; and what they were told."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+from sqlalchemy import select, update
+
+from baobab.storage.clock import SystemClock
+from baobab.storage.database import Database
+from baobab.tools.substrate import tables
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess
+from tests.tools.substrate.checker import find_faults
+
+SECRET = "correct horse battery"
+_AT_ONCE = 6
+_SHARED = ("ent_shared-0", "ent_shared-1")
+"""Everybody changes these two."""
+_EXPECTED = {200, 409, 429, 503}
+_PAUSE_SECONDS = 0.05
+"""Between two actions of a caller, whose key may make so many a minute."""
+
+
+@dataclass
+class Receiver:
+    """An outbox target. taken: the bodies that it took, by delivery."""
+
+    taken: dict[str, str] = field(default_factory=dict)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        delivery = dict(scope["headers"])[b"x-platform-delivery"].decode()
+        self.taken[delivery] = message["body"].decode()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@dataclass
+class SubstrateLoad:
+    session: aiohttp.ClientSession
+    organisation_id: str
+    headers: dict[str, str]
+    dice: random.Random
+    acknowledged: dict[str, str] = field(default_factory=dict)
+    """By action, its capability: what a server said is done."""
+    waiting: set[str] = field(default_factory=set)
+    undone: set[str] = field(default_factory=set)
+    keys: dict[str, str] = field(default_factory=dict)
+    """By key of idempotency, the action."""
+    number: int = 0
+    _callers: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @classmethod
+    async def create(
+        cls, session: aiohttp.ClientSession, server: ServerProcess, receiver: str, dice: random.Random
+    ) -> "SubstrateLoad":
+        """With a key of the substrate, an outbox target, a rule that is due again and again, and two entities."""
+        load = cls(session, "", {}, dice)
+        made = await load.require(server, "POST", "/api-keys", {"name": "load", "scope": "substrate"})
+        load.headers = {"Authorization": f"Bearer {made['key']}"}
+        base = "/v1/me/substrate"
+        target = {"webhook_url": receiver, "signing_secret": SECRET}
+        await load.require(server, "PUT", f"{base}/outbox-targets/record_decision", target)
+        rule = {
+            "name": "Tick",
+            "trigger_cron": "* * * * *",
+            "condition_mode": "row_query",
+            "condition": {"table": "entities", "where": {"==": [{"var": "type"}, "self"]}, "limit": 1},
+            "action_capability": "record_learning",
+            "action_payload_template": {"title": "Tick", "description": "{{now}}"},
+        }
+        await load.require(server, "POST", f"{base}/attention-rules", rule)
+        for entity_id in _SHARED:
+            payload = {"type": "person", "display_name": "Shared", "id": entity_id}
+            await load.propose(server, "upsert_entity", payload)
+        # Nobody undoes these two.
+        load.acknowledged.clear()
+        load.organisation_id = (await load.require(server, "GET", f"{base}/settings"))["organization_id"]
+        return load
+
+    async def require(self, server: ServerProcess, method: str, path: str, body: Any = None) -> Any:
+        status, told = await self.ask(server, method, path, body)
+        assert status in (200, 201), told
+        return told
+
+    async def ask(self, server: ServerProcess, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        async with self.session.request(method, server.address + path, json=body, headers=self.headers) as answer:
+            return answer.status, await answer.json()
+
+    async def propose(self, server: ServerProcess, capability: str, payload: Any, key: str | None = None) -> None:
+        body = {"capability": capability, "payload": payload, "idempotency_key": key}
+        status, told = await self.ask(server, "POST", "/v1/me/substrate/actions/propose", body)
+        assert status in _EXPECTED, told
+        if status != 200:
+            return
+        if key is not None:
+            assert self.keys.setdefault(key, told["action_id"]) == told["action_id"], "a key stands for two actions"
+        if told["requires_approval"]:
+            self.waiting.add(told["action_id"])
+        else:
+            self.acknowledged[told["action_id"]] = capability
+            self.undone |= set((told["result"] or {}).get("reverted", ()))
+
+    @contextlib.asynccontextmanager
+    async def run(self, server: ServerProcess) -> AsyncIterator[None]:
+        """Callers that go on until the server is gone."""
+        dices = [random.Random(self.dice.random()) for _ in range(_AT_ONCE)]
+        self._callers = [asyncio.create_task(self._work(server, dice)) for dice in dices]
+        try:
+            yield
+        finally:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await asyncio.gather(*self._callers)
+
+    async def wait_for_actions(self, count: int) -> None:
+        wanted = len(self.acknowledged) + count
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while len(self.acknowledged) < wanted and not any(caller.done() for caller in self._callers):
+                await asyncio.sleep(0.02)
+
+    async def _work(self, server: ServerProcess, dice: random.Random) -> None:
+        with contextlib.suppress(aiohttp.ClientError):
+            while True:
+                await self._act(server, dice)
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _act(self, server: ServerProcess, dice: random.Random) -> None:
+        self.number += 1
+        kind, number = dice.random(), self.number
+        if kind < 0.3:
+            payload = {"title": f"Decision {number}", "kind": "operational"}
+            await self.propose(server, "record_decision", payload, f"key-{number - number % 2}")
+        elif kind < 0.55:
+            # Two callers at one entity, which both of them change in part.
+            changing: Any = {"id": dice.choice(_SHARED), "attrs_patch": {f"n{number % 7}": number}}
+            await self.propose(server, "patch_entity", changing)
+        elif kind < 0.7:
+            payload = {"kind": "note", "title": f"Note {number}", "external_system": "crm"}
+            await self.propose(server, "upsert_source_artifact", {**payload, "external_id": str(number % 9)})
+        elif kind < 0.85 and self.acknowledged:
+            undoing = {"action_id": dice.choice(sorted(self.acknowledged)), "cascade": dice.random() < 0.5}
+            await self.propose(server, "revert_action", undoing)
+        elif kind < 0.92:
+            await self.propose(server, "place_call", {"to": "Ada", "purpose": f"Ask {number}"})
+        elif self.waiting:
+            word = dice.choice(("approve", "reject"))
+            action_id = dice.choice(sorted(self.waiting))
+            status, told = await self.ask(server, "POST", f"/v1/me/substrate/actions/{action_id}/{word}", {})
+            assert status in _EXPECTED, told
+            if status in (200, 409):
+                self.waiting.discard(action_id)
+
+    async def verify(self, database: Database) -> None:
+        """The ledger is consistent, and has everything that was acknowledged."""
+        assert await find_faults(database, self.organisation_id) == []
+        rows = tables.action_ledger.c
+        query = select(rows.id, rows.status).where(rows.organisation_id == self.organisation_id)
+        async with database.reading() as connection:
+            found = {row.id: row.status for row in await connection.execute(query)}
+        lost = [each for each in self.acknowledged if found.get(each) not in ("executed", "reverted")]
+        assert lost == [], "acknowledged actions are lost"
+        assert [each for each in self.undone if found[each] != "reverted"] == [], "an undo is lost"
+        assert self.waiting <= found.keys()
+
+    async def make_rules_due(self, database: Database) -> None:
+        rules = tables.attention_rules
+        due = SystemClock().now() - timedelta(seconds=1)
+        async with database.writing(lock=self.organisation_id) as connection:
+            await connection.execute(
+                update(rules).where(rules.c.organisation_id == self.organisation_id).values(next_fire_at=due)
+            )
+
+    async def count_firings(self, database: Database) -> int:
+        """How many ticks there were; each of them is one row with one action."""
+        firings, actions = tables.attention_rule_firings.c, tables.action_ledger.c
+        async with database.reading() as connection:
+            told = select(firings.status, firings.action_ids).where(firings.organisation_id == self.organisation_id)
+            rows = (await connection.execute(told)).all()
+            which = (actions.organisation_id == self.organisation_id, actions.source_rule_id.is_not(None))
+            proposed = set((await connection.execute(select(actions.id).where(*which))).scalars())
+        fired = [action_id for row in rows if row.status == "fired" for action_id in row.action_ids]
+        assert sorted(fired) == sorted(proposed), "a tick proposed twice, or what it did not record"
+        return len(rows)
+
+    async def wait_for_deliveries(self, database: Database) -> dict[str, str]:
+        """By delivery, the action of all that the outbox holds, as soon as none is pending."""
+        rows = tables.outbox.c
+        query = select(rows.delivery_id, rows.action_id, rows.state).where(rows.organisation_id == self.organisation_id)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while True:
+                async with database.reading() as connection:
+                    found = (await connection.execute(query)).all()
+                if all(row.state == "delivered" for row in found):
+                    return {row.delivery_id: row.action_id for row in found}
+                await asyncio.sleep(0.2)
