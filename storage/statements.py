@@ -5,11 +5,14 @@ SQLAlchemy needs several times as long to build and compile a short statement as
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.util import await_only
 
 
 class Statements(Protocol):
@@ -22,9 +25,31 @@ class Statements(Protocol):
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]: ...
 
+    def rows_within(self, budget: "ByteBudget", batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        """As `rows`, for rows of unknown size, which are taken from the budget. Raises RowsTooLarge as soon as that is
+        used up, with at most `batch` rows more in memory.
+        """
+        ...
+
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         """Runs the same statement for each row of values."""
         ...
+
+
+class RowsTooLarge(Exception):
+    """The rows of a statement are larger than its caller wants to hold in memory."""
+
+
+class ByteBudget:
+    """How many bytes of texts and bytes somebody still reads."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, row: tuple[Any, ...]) -> None:
+        self.left -= sum([len(value) for value in row if type(value) is str or type(value) is bytes])
+        if self.left < 0:
+            raise RowsTooLarge
 
 
 class PostgresStatements:
@@ -34,6 +59,26 @@ class PostgresStatements:
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         cursor = self._connection.exec_driver_sql(_translate_placeholders(text), values)
         return [tuple(row) for row in cursor] if cursor.returns_rows else []
+
+    def rows_within(self, budget: ByteBudget, batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        driver: Any = self._connection.connection.driver_connection
+
+        async def read() -> list[tuple[Any, ...]]:
+            found: list[tuple[Any, ...]] = []
+            stream = driver.cursor().stream(_translate_placeholders(text), values, size=batch)
+            # A stream that is closed early has its statement stopped by the server.
+            async with aclosing(stream) as rows:
+                async for row in rows:
+                    budget.take(row)
+                    found.append(row)
+            return found
+
+        dialect: Any = self._connection.dialect
+        try:
+            return await_only(read())
+        except dialect.dbapi.Error as exc:
+            # As if it had gone through SQLAlchemy, which has no stream without a cursor on the server.
+            raise DBAPIError.instance(text, None, exc, dialect.dbapi.Error, hide_parameters=True) from exc
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         self._connection.exec_driver_sql(_translate_placeholders(text), [tuple(row) for row in rows])
@@ -45,6 +90,14 @@ class SqliteStatements:
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         return sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)).fetchall()
+
+    def rows_within(self, budget: ByteBudget, batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        del batch
+        found: list[tuple[Any, ...]] = []
+        for row in sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)):
+            budget.take(row)
+            found.append(row)
+        return found
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))

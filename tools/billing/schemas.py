@@ -44,6 +44,7 @@ class Caps(TypedDict):
     kvOpsPerSecond: int | None
     kvBytes: int | None
     kvKeys: int | None
+    tableBytes: int | None
     maxProjects: int | None
     maxAgents: int | None
     maxAgentBytes: int | None

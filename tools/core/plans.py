@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Plan:
     """Caps of one plan. Those of apps, requests, keys and values are the contract's (document 4, A4, B5 and F1).
 
-    file_bytes: the most that an app may be set to keep in files.
+    file_bytes: the most that an app may be set to keep in files. table_bytes: of the rows of an app's tables.
     apps, api_keys, model_servers and audit_rows: of one organisation. The others are for each app; agent_bytes are
     those of its agents' graphs.
     """
@@ -18,6 +18,7 @@ class Plan:
     kv_bytes: int | None
     kv_keys: int | None
     file_bytes: int | None = None
+    table_bytes: int | None = None
     apps: int | None = None
     agents: int | None = None
     agent_bytes: int | None = None
@@ -39,6 +40,7 @@ PLANS = {
             kv_bytes=10 * MB,
             kv_keys=100_000,
             file_bytes=GB,
+            table_bytes=512 * MB,
             apps=1,
             agents=50,
             agent_bytes=10 * MB,
@@ -54,6 +56,7 @@ PLANS = {
             kv_bytes=GB,
             kv_keys=1_000_000,
             file_bytes=50 * GB,
+            table_bytes=8 * GB,
             apps=3,
             agents=500,
             agent_bytes=100 * MB,
@@ -69,6 +72,7 @@ PLANS = {
             kv_bytes=GB,
             kv_keys=1_000_000,
             file_bytes=100 * GB,
+            table_bytes=16 * GB,
             apps=10,
             agents=500,
             agent_bytes=100 * MB,

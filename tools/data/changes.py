@@ -21,6 +21,7 @@ from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.policies import list_names
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
+from baobab.tools.data.usage import write_within_plan
 
 Change = Callable[[Statements, Catalogue], Catalogue]
 
@@ -32,7 +33,8 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
     def run(statements: Statements) -> Catalogue:
         create_own_tables(statements, store, app_id)
         require_thawed(statements, store, app_id)
-        changed = change(statements, read_catalogue(statements, store, app_id))
+        current = read_catalogue(statements, store, app_id)
+        changed = write_within_plan(call, statements, lambda: change(statements, current))
         write_catalogue(statements, store, app_id, changed)
         return changed
 

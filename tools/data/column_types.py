@@ -115,6 +115,13 @@ class ColumnType:
         return not self.array and self.name not in (*_JSON, "vector", "interval", "timetz", "bytea")
 
     @property
+    def is_small(self) -> bool:
+        """Whether no value of it has more than about a hundred bytes."""
+        if self.array or self.name in (*_JSON, "bytea", "vector"):
+            return False
+        return self.name not in (*_TEXTS, "numeric") or (self.size is not None and self.size <= 100)
+
+    @property
     def item(self) -> "ColumnType":
         return ColumnType(self.name, self.size, self.scale)
 

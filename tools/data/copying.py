@@ -1,5 +1,6 @@
 """Copies the tables of an app from one store to another, which may be of another kind."""
 
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 
@@ -9,8 +10,9 @@ from baobab.storage.transfer.digest import Digest
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, read_catalogue, write_catalogue
 from baobab.tools.data.document import Wanted, order_by_reference
+from baobab.tools.data.errors import AnswerTooLarge
 from baobab.tools.data.migration import OWN_TABLES, MigrationPlan, create_own_tables
-from baobab.tools.data.rows import Rows
+from baobab.tools.data.rows import MOST_BYTES, Rows
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import read_selection
 
@@ -37,7 +39,8 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
         async for rows in _read_pages(source, app_id, catalogue, table):
             await dest.write(app_id, _Load(dest, app_id, catalogue, table, rows))
     for name, columns in OWN_TABLES.items():
-        if name != "_catalogue":
+        # What is there is counted while it is written.
+        if name not in ("_catalogue", "_usage"):
             await _copy_own(source, dest, app_id, name, [column.split()[0] for column in columns.split(", ")])
 
 
@@ -62,9 +65,16 @@ async def _read_pages(
     store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo
 ) -> AsyncIterator[list[Row]]:
     after: Row | None = None
-    while rows := await store.read(app_id, _Page(store, app_id, catalogue, table, after)):
-        yield rows
-        if len(rows) < _AT_ONCE or not table.key:
+    size = _AT_ONCE
+    while True:
+        try:
+            rows = await store.read(app_id, _Page(store, app_id, catalogue, table, after, size))
+        except AnswerTooLarge:
+            size = max(1, size // 8)
+            continue
+        if rows:
+            yield rows
+        if len(rows) < size or not table.key:
             return
         after = rows[-1]
 
@@ -73,17 +83,20 @@ class _Page:
     """Reads the rows of a table that come after one in the order of their keys; all of a table without a key."""
 
     def __init__(
-        self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, after: Row | None
+        self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, after: Row | None, size: int
     ) -> None:
         self._given = (store, app_id, catalogue)
         self._table = table
         self._after = after
+        self._size = size
 
     def __call__(self, statements: Statements) -> list[Row]:
         store, app_id, catalogue = self._given
         selection = read_selection(catalogue, self._table, None)
-        selection.limit = _AT_ONCE if self._table.key else None
-        rows = Rows(statements, store, app_id, catalogue, SERVICE, "")
+        selection.limit = self._size if self._table.key else None
+        # A single row is read however large it is.
+        most = MOST_BYTES if selection.limit not in (None, 1) else sys.maxsize
+        rows = Rows(statements, store, app_id, catalogue, SERVICE, "", most)
         key: Expression | None = None if self._after is None else ["or", *_come_after(self._table, self._after)]
         return rows.select(selection, key=key)
 

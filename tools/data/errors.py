@@ -78,6 +78,20 @@ class TableLimit(BaobabError):
     remediation = "Drop a table that is not needed, with `_drop`."
 
 
+class TablesFull(BaobabError):
+    code = "QUOTA_STORAGE_EXCEEDED"
+    status = 402
+    summary = "The rows of the app's tables do not fit into what its plan gives."
+    remediation = "Delete rows that are no longer needed, or have the operator give another plan (`baobab plan`)."
+
+
+class AnswerTooLarge(BaobabError):
+    code = "DATA_ANSWER_TOO_LARGE"
+    status = 413
+    summary = "The rows that were asked for are larger than one answer may be."
+    remediation = "Name fewer columns in `select`, or ask for fewer rows with `limit` and `offset`."
+
+
 class DestructiveChange(BadRequest):
     code = "SCHEMA_DESTRUCTIVE_CHANGE"
     summary = "The schema would drop or change what holds data."

@@ -12,6 +12,7 @@ from baobab.tools.data.document import MOST_TABLES, Wanted, check_references, ke
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
 from baobab.tools.data.expressions import quote
 from baobab.tools.data.schemas import Statement
+from baobab.tools.data.usage import Counter
 
 OWN_TABLES = {
     "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL",
@@ -20,6 +21,7 @@ OWN_TABLES = {
     ),
     "_sequences": "name text PRIMARY KEY, last bigint NOT NULL",
     "_idempotency_keys": "key text PRIMARY KEY, result text NOT NULL",
+    "_usage": "name text PRIMARY KEY, bytes bigint NOT NULL",
 }
 """The tables of our own in each app's database."""
 
@@ -61,6 +63,19 @@ class MigrationPlan:
     def apply(self, statements: Statements) -> None:
         if self._store.dialect == "postgresql" and self._uses_vectors():
             statements.rows("CREATE EXTENSION IF NOT EXISTS vector")
+        counter = Counter(statements, self._store, self._app_id)
+        older, newer = self._current.tables, self.result.tables
+        changed = [table for table in newer.values() if not _is_stored_alike(table, older.get(table.name))]
+        for table in changed:
+            if table.name in older:
+                counter.stop(older[table.name])
+        self._apply(statements)
+        for name in older.keys() - newer.keys():
+            counter.forget(older[name])
+        for table in changed:
+            counter.start(table)
+
+    def _apply(self, statements: Statements) -> None:
         for change in self.changes:
             if change.check_nulls is not None:
                 self._require_no_nulls(statements, *change.check_nulls)
@@ -282,12 +297,17 @@ class MigrationPlan:
             )
 
 
+def _is_stored_alike(table: TableInfo, older: TableInfo | None) -> bool:
+    return older is not None and (table.columns, table.indexes) == (older.columns, older.indexes)
+
+
 def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> None:
     """Creates the tables of our own, where they are not there yet."""
     for name, columns in OWN_TABLES.items():
         statements.rows(f"CREATE TABLE IF NOT EXISTS {store.name_table(app_id, name)} ({columns})")
     if store.dialect == "postgresql":
         _create_fold(statements, store.name_table(app_id, "_fold"))
+    Counter(statements, store, app_id).create_function()
     table = store.name_table(app_id, "_catalogue")
     statements.rows(
         f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"  # noqa: S608

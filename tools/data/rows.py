@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.statements import Statements
+from baobab.storage.statements import ByteBudget, RowsTooLarge, Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
+from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.defaults import find_default
-from baobab.tools.data.errors import InvalidFilter, NotNullViolation, PolicyViolation
+from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter, NotNullViolation, PolicyViolation
 from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.schemas import Row
@@ -18,6 +19,10 @@ from baobab.tools.data.selection import Embed, Item, Order, Selection, read_orde
 
 _MOST_RELATED = 10_000
 """Rows of one embedded table in one answer."""
+MOST_BYTES = 16 * 2**20
+"""Of the rows of one answer, as the database gives them."""
+_MOST_BUFFERED = 32
+"""Columns of unknown size that are read at once, of which each may have a megabyte."""
 _MOST_VALUES = 30_000
 """Values of one statement that inserts: SQLite takes 32 766."""
 
@@ -32,9 +37,18 @@ class Upsert:
 
 class Rows:
     def __init__(
-        self, statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue, actor: Actor, now: str
+        self,
+        statements: Statements,
+        store: DataStore,
+        app_id: str,
+        catalogue: Catalogue,
+        actor: Actor,
+        now: str,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
+        """most_bytes: of all rows that are read and answered."""
         self._statements = statements
+        self._budget = ByteBudget(most_bytes)
         self._store = store
         self._app_id = app_id
         self._catalogue = catalogue
@@ -78,7 +92,8 @@ class Rows:
             text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"  # noqa: S608
             if limit is not None:
                 text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
-        found = self._statements.rows(text, *writer.values)
+        kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden)]
+        found = self._fetch(text, writer.values, kinds)
         if related_by is not None and len(found) > _MOST_RELATED:
             raise BadRequest(
                 f"`{table.name}`: more than {_MOST_RELATED} embedded rows.",
@@ -91,6 +106,16 @@ class Rows:
             keys = [values[start + position] for values in found]
             self._embed(rows, keys, embed)
         return rows, [values[len(items)] for values in found] if related_by else []
+
+    def _fetch(self, text: str, values: list[Any], kinds: Sequence[ColumnType]) -> list[tuple[Any, ...]]:
+        """The rows of a statement. Raises AnswerTooLarge. kinds: the types of its columns."""
+        large = sum(not kind.is_small for kind in kinds)
+        if not large:
+            return self._statements.rows(text, *values)
+        try:
+            return self._statements.rows_within(self._budget, max(1, _MOST_BUFFERED // large), text, *values)
+        except RowsTooLarge as exc:
+            raise AnswerTooLarge(f"The rows have more than {MOST_BYTES} bytes.") from exc
 
     def _number_related(
         self,
@@ -170,13 +195,22 @@ class Rows:
 
     # Writing.
 
-    def insert(self, table: TableInfo, given: Sequence[Mapping[str, Any]], upsert: Upsert | None = None) -> list[Row]:
-        """Inserts rows and returns them as they are kept. Keys that are no columns are left out."""
+    def insert(
+        self,
+        table: TableInfo,
+        given: Sequence[Mapping[str, Any]],
+        upsert: Upsert | None = None,
+        answer: Sequence[str] | None = None,
+    ) -> list[Row]:
+        """Inserts rows and returns them as they are kept. Keys that are no columns are left out.
+
+        answer: here and in what follows, the columns to return; None for all.
+        """
         complete = [self._complete(table, row) for row in given]
         inserted: list[Row] = []
         size = max(1, _MOST_VALUES // len(table.columns))
         for start in range(0, len(complete), size):
-            inserted += self._insert(table, complete[start : start + size], upsert)
+            inserted += self._insert(table, complete[start : start + size], upsert, answer)
         return inserted
 
     def _complete(self, table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +251,9 @@ class Rows:
         self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, number)  # noqa: S608
         return number
 
-    def _insert(self, table: TableInfo, rows: list[dict[str, Any]], upsert: Upsert | None) -> list[Row]:
+    def _insert(
+        self, table: TableInfo, rows: list[dict[str, Any]], upsert: Upsert | None, answer: Sequence[str] | None
+    ) -> list[Row]:
         writer = self._writer()
         scope = {"": quote(table.name)}
         columns = list(table.columns.values())
@@ -231,7 +267,7 @@ class Rows:
             text += self._write_upsert(writer, table, upsert, scope)
             if upsert.merge:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
-        inserted = self._write_returning(writer, table, text, both(*command))
+        inserted = self._write_returning(writer, table, text, both(*command), answer)
         if upsert is not None and upsert.merge and len(inserted) < len(rows):
             raise PolicyViolation(
                 f"A row of `{table.name}` that this would change is not one that the caller may change."
@@ -247,7 +283,13 @@ class Rows:
         allowed = both(allowed_rows(table, "UPDATE", self.actor), allowed_rows(table, "SELECT", self.actor))
         return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {writer.write(allowed, scope)}"
 
-    def update(self, table: TableInfo, changes: Mapping[str, Any], conditions: Iterable[Expression]) -> list[Row]:
+    def update(
+        self,
+        table: TableInfo,
+        changes: Mapping[str, Any],
+        conditions: Iterable[Expression],
+        answer: Sequence[str] | None = None,
+    ) -> list[Row]:
         """Changes the rows that fulfil the conditions and that the actor may change, and returns them."""
         columns = [column for name, column in table.columns.items() if name in changes]
         if not columns:
@@ -262,14 +304,16 @@ class Rows:
         reachable = self._reachable(table, "UPDATE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
         text = f"UPDATE {writer.name_table(table.name)} AS {quote(table.name)} SET {', '.join(sets)} WHERE {where}"  # noqa: S608
-        return self._write_returning(writer, table, text, allowed_after(table, "UPDATE", self.actor))
+        return self._write_returning(writer, table, text, allowed_after(table, "UPDATE", self.actor), answer)
 
-    def delete(self, table: TableInfo, conditions: Iterable[Expression]) -> list[Row]:
+    def delete(
+        self, table: TableInfo, conditions: Iterable[Expression], answer: Sequence[str] | None = None
+    ) -> list[Row]:
         """Deletes the rows that fulfil the conditions and that the actor may delete, and returns them."""
         writer = self._writer()
         where = writer.write(self._reachable(table, "DELETE", conditions), {"": quote(table.name)})
         text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"  # noqa: S608
-        return self._write_returning(writer, table, text, ["true"])
+        return self._write_returning(writer, table, text, ["true"], answer)
 
     def _reachable(self, table: TableInfo, command: Any, conditions: Iterable[Expression]) -> Expression:
         allowed = allowed_rows(table, command, self.actor)
@@ -278,18 +322,22 @@ class Rows:
     def _place(self, writer: SqlWriter, column: Column, value: Any) -> str:
         return writer.value(column.type.encode(value, self._store.dialect), column.type.bind(self._store.dialect))
 
-    def _write_returning(self, writer: SqlWriter, table: TableInfo, text: str, check: Expression) -> list[Row]:
+    def _write_returning(
+        self, writer: SqlWriter, table: TableInfo, text: str, check: Expression, answer: Sequence[str] | None
+    ) -> list[Row]:
         """Runs a statement and returns its rows, all of which must fulfil the check."""
         dialect = self._store.dialect
         # SQLite knows the columns of what it returns by their own names only.
         prefix = "" if dialect == "sqlite" else f"{quote(table.name)}."
-        columns = list(table.columns.values())
+        columns = list(table.columns.values()) if answer is None else [table.columns[name] for name in answer]
         shown = [column.type.show(f"{prefix}{quote(column.name)}", dialect) for column in columns]
+        shown = shown or ["1"]
         scope = {"": quote(table.name)}
         is_checked = check not in (["true"], FALSE)
         if is_checked:
             shown.append(writer.write(check, scope))
-        found = self._statements.rows(f"{text} RETURNING {', '.join(shown)}", *writer.values)
+        kinds = [column.type for column in columns]
+        found = self._fetch(f"{text} RETURNING {', '.join(shown)}", writer.values, kinds)
         if found and (check == FALSE or (is_checked and not all(values[-1] for values in found))):
             raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy.exc import IntegrityError
@@ -21,6 +22,7 @@ from baobab.tools.data.errors import (
     Violation,
 )
 from baobab.tools.data.rows import Rows
+from baobab.tools.data.usage import write_within_plan
 
 T = TypeVar("T")
 
@@ -65,8 +67,9 @@ async def write_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue],
         catalogue = _find_current(statements, store, app_id, known)
         rows = Rows(statements, store, app_id, catalogue, actor, now)
         if key is None:
-            return work(rows, catalogue)
-        return _once(statements, store, app_id, key, lambda: work(rows, catalogue))
+            return write_within_plan(call, statements, lambda: work(rows, catalogue))
+        write = partial(write_within_plan, call, statements, lambda: work(rows, catalogue))
+        return _once(statements, store, app_id, key, write)
 
     try:
         return await store.write(app_id, run, call.unit)

@@ -38,6 +38,7 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
         "kvOpsPerSecond": 1000,
         "kvBytes": 2**30,
         "kvKeys": 1_000_000,
+        "tableBytes": 8 * 2**30,
         "maxProjects": None,
         "maxAgents": 500,
         "maxAgentBytes": 100 * 2**20,

@@ -100,6 +100,7 @@ def _caps(plan: str) -> Caps:
         "kvOpsPerSecond": caps.kv_ops_per_second,
         "kvBytes": caps.kv_bytes,
         "kvKeys": caps.kv_keys,
+        "tableBytes": caps.table_bytes,
         "maxProjects": caps.apps,
         "maxAgents": caps.agents,
         "maxAgentBytes": caps.agent_bytes,

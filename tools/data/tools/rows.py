@@ -1,6 +1,6 @@
 """/v1/{app_id}/{table}: the rows of a table, for those who run the app, its users and its visitors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
@@ -14,6 +14,7 @@ from baobab.tools.data.access import OpenToPolicies, find_actor
 from baobab.tools.data.actor import Role
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
 from baobab.tools.data.errors import (
+    AnswerTooLarge,
     ColumnNotFound,
     InvalidFilter,
     PolicyViolation,
@@ -21,6 +22,7 @@ from baobab.tools.data.errors import (
     RowNotFound,
     SingleRowExpected,
     TableNotFound,
+    TablesFull,
     UniqueViolation,
     UserRequired,
     Violation,
@@ -37,8 +39,8 @@ from baobab.tools.data.transactions import read_rows, write_rows
 
 _OBJECT = "application/vnd.pgrst.object+json"
 _MOST_ROWS = 1000
-_READ = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout)
-_WRITE = (*_READ, PolicyViolation, Violation, UniqueViolation)
+_READ = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout, AnswerTooLarge)
+_WRITE = (*_READ, PolicyViolation, Violation, UniqueViolation, TablesFull)
 _AS = {"as_role": "x-platform-as-role", "as_user": "x-platform-as-user"}
 _WRITTEN = Audit("data.write", category="data", resource="table", tallied=True)
 _ACCESS = OpenToPolicies()
@@ -239,15 +241,15 @@ async def data_insert(
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
         opened = _open_table(catalogue, rows, table, "INSERT")
-        return rows.insert(opened, given, _find_upsert(opened, on_conflict, preferences))
+        upsert = _find_upsert(opened, on_conflict, preferences)
+        return rows.insert(opened, given, upsert, _find_answer(opened, select, preferences))
 
     inserted = await write_rows(call, actor, write)
     call.audit.resource_id = table
     if preferences.minimal:
         return None
-    shown = _pick(inserted, select)
     as_list = isinstance(values, list) or preferences.representation
-    return _shape(shown, media_type) if as_list else (shown[0] if shown else None)
+    return _shape(inserted, media_type) if as_list else (inserted[0] if inserted else None)
 
 
 @data.tool(
@@ -338,12 +340,13 @@ async def data_update_many(
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
         opened = _open_table(catalogue, rows, table, "UPDATE")
-        changed = rows.update(opened, changes, _require_filters(opened, where))
+        answer = _find_answer(opened, select, preferences)
+        changed = rows.update(opened, changes, _require_filters(opened, where), answer)
         return _require_few(changed, preferences, media_type)
 
     changed = await write_rows(call, actor, write)
     call.audit.resource_id = table
-    return None if preferences.minimal else _shape(_pick(changed, select), media_type)
+    return None if preferences.minimal else _shape(changed, media_type)
 
 
 async def _preview_delete(
@@ -376,7 +379,7 @@ async def data_delete(
 
     def write(rows: Rows, catalogue: Catalogue) -> int:
         opened = _open_table(catalogue, rows, table, "DELETE")
-        return len(rows.delete(opened, [key_condition(opened, row_id)]))
+        return len(rows.delete(opened, [key_condition(opened, row_id)], ()))
 
     if not await write_rows(call, actor, write):
         raise RowNotFound(f"`{table}` has no row with this key that the caller may delete.")
@@ -436,12 +439,13 @@ async def data_delete_many(
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
         opened = _open_table(catalogue, rows, table, "DELETE")
-        deleted = rows.delete(opened, _require_filters(opened, where))
+        answer = _find_answer(opened, select, preferences)
+        deleted = rows.delete(opened, _require_filters(opened, where), answer)
         return _require_few(deleted, preferences, media_type)
 
     deleted = await write_rows(call, actor, write)
     call.audit.resource_id = table
-    return None if preferences.minimal else _shape(_pick(deleted, select), media_type)
+    return None if preferences.minimal else _shape(deleted, media_type)
 
 
 def _require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[Any]:
@@ -476,13 +480,12 @@ def _find_upsert(table: TableInfo, on_conflict: str | None, preferences: Prefere
     return Upsert(columns, merge=preferences.resolution != "ignore-duplicates")
 
 
-def _pick(rows: list[Row], select: str | None) -> list[Row]:
-    """The rows with the columns that were asked for, which are plain columns here."""
-    if not select or select.strip() == "*":
-        return rows
-    wanted = [name.strip().strip('"') for name in select.split(",")]
-    known = [name for name in wanted if rows and name in rows[0]]
-    return [{name: row[name] for name in known} for row in rows] if known else rows
+def _find_answer(table: TableInfo, select: str | None, preferences: Preferences) -> Sequence[str] | None:
+    """The columns of rows that were written which the caller wants to have, plain ones here; None for all."""
+    if preferences.minimal:
+        return ()
+    wanted = [name.strip().strip('"') for name in (select or "*").split(",")]
+    return None if "*" in wanted else [name for name in dict.fromkeys(wanted) if name in table.columns] or None
 
 
 def _shape(rows: list[Row], media_type: str) -> list[Row] | Row:

@@ -192,7 +192,8 @@ async def schema_apply(
         plan.apply(statements)
         try_policies(call, statements, plan.result)
         table = store.name_table(app_id, "_migrations")
-        [(position,)] = statements.rows(f"SELECT count(*) FROM {table}")  # noqa: S608
+        [(position,)] = statements.rows(f"SELECT coalesce(max(position), 0) FROM {table}")  # noqa: S608
+        statements.rows(f"DELETE FROM {table} WHERE position <= ?", position - _MOST_MIGRATIONS)  # noqa: S608
         statements.rows(
             f"INSERT INTO {table} (id, position, name, statements, applied_at) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
             migration_id,
