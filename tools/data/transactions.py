@@ -154,6 +154,9 @@ class _NoStatements:
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         raise RuntimeError("the app has no database")
 
+    def rows_within(self, budget: Any, batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        raise RuntimeError("the app has no database")
+
     def execute_many(self, text: str, rows: Any) -> None:
         raise RuntimeError("the app has no database")
 

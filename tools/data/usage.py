@@ -111,10 +111,9 @@ class Counter:
         if self._dialect == "sqlite":
             added = "0" if event == "DELETE" else self.size(table, "new.")
             gone = "0" if event == "INSERT" else self.size(table, "old.")
-            return (
-                f"CREATE TRIGGER {quote(f'{name}.{table.name}')} AFTER {event} ON {quote(table.name)} BEGIN "
-                f"UPDATE _usage SET bytes = bytes + ({added}) - ({gone}) WHERE name = '{table.name}'; END"  # noqa: S608
-            )
+            count = f"UPDATE _usage SET bytes = bytes + ({added}) - ({gone}) WHERE name = '{table.name}'"  # noqa: S608
+            head = f"CREATE TRIGGER {quote(f'{name}.{table.name}')} AFTER {event} ON {quote(table.name)}"
+            return f"{head} BEGIN {count}; END"
         seen = {"INSERT": ["NEW"], "UPDATE": ["NEW", "OLD"], "DELETE": ["OLD"]}[event]
         referencing = " ".join(f"{rows} TABLE AS {rows.lower()}_rows" for rows in seen)
         return (
