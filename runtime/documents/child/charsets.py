@@ -1,0 +1,9 @@
+"""Loads codecs while files can still be opened: a codec is a module."""
+
+import codecs
+
+
+def load_charsets(*names: str) -> None:
+    for name in names:
+        codecs.lookup(name)
+        b"a".decode(name, "replace")

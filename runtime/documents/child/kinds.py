@@ -1,0 +1,71 @@
+"""What a file is, by its content first and by what its sender says second."""
+
+import re
+
+from baobab.runtime.documents.child.refusal import Refused
+
+READABLE = "Documents that are read: pdf, docx, xlsx, pptx, html, Markdown, CSV, eml and plain text."
+MEDIA_TYPES = {
+    "pdf": "application/pdf",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "html": "text/html",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "eml": "message/rfc822",
+    "txt": "text/plain",
+}
+_BY_TYPE = {
+    **{media_type: kind for kind, media_type in MEDIA_TYPES.items() if kind != "txt"},
+    "application/xhtml+xml": "html",
+    "text/x-markdown": "md",
+    "text/tab-separated-values": "csv",
+}
+_BY_SUFFIX = {
+    **{kind: kind for kind in MEDIA_TYPES},
+    "htm": "html",
+    "xhtml": "html",
+    "markdown": "md",
+    "tsv": "csv",
+    "mail": "eml",
+}
+_BINARY = ("pdf", "docx", "xlsx", "pptx")
+_PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*", b"BM", b"\0\0\0\x0cJXL ", b"\xff\x0a")
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_HTML = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+
+
+def detect_kind(source: bytes, name: str, media_type: str) -> str:
+    """Returns a key of MEDIA_TYPES, or `zip` for what may be docx, xlsx or pptx. Raises Refused."""
+    declared = read_declared_kind(name, media_type)
+    head = source[:1024]
+    if b"%PDF-" in head:
+        return "pdf"
+    if head.startswith((b"PK\3\4", b"PK\5\6")):
+        return "zip"
+    if head.startswith(_OLD_OFFICE):
+        _refuse_old_office(source)
+    if head.startswith(_PICTURES) or head[4:8] == b"ftyp" or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
+        raise Refused(
+            "Pictures, sound and video have no text that is read here: there is no recognition of characters. "
+            "Upload the text, or let a model describe the picture."
+        )
+    if declared in _BINARY:
+        raise Refused(f"The file is called {declared}, but its content is not. {READABLE}")
+    if declared:
+        return declared
+    return "html" if _HTML.match(source[:4096]) else "txt"
+
+
+def read_declared_kind(name: str, media_type: str) -> str | None:
+    """What the sender says. A type that says little, such as text/plain, leaves it to the end of the name."""
+    essence = media_type.partition(";")[0].strip().lower()
+    _, dot, suffix = name.lower().rpartition(".")
+    return _BY_TYPE.get(essence) or (_BY_SUFFIX.get(suffix.strip()) if dot else None)
+
+
+def _refuse_old_office(source: bytes) -> None:
+    if "EncryptedPackage".encode("utf-16-le") in source:
+        raise Refused("The document is protected by a password. Save it without one and upload it again.")
+    raise Refused("This is a document of Office before 2007. Save it as docx, xlsx or pptx and upload it again.")
