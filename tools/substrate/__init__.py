@@ -2,13 +2,14 @@
 
 from baobab.tools.substrate import jobs
 from baobab.tools.substrate.capabilities import MODULES as CAPABILITIES
-from baobab.tools.substrate.tools import actions, entities, memory, outbox, policy, rules, settings, stream
+from baobab.tools.substrate.tools import actions, duplicates, entities, memory, outbox, policy, rules, settings, stream
 from baobab.tools.substrate.toolset import substrate
 
 TOOLSETS = (substrate,)
 """The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     actions,
+    duplicates,
     entities,
     jobs,
     memory,

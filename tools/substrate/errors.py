@@ -29,6 +29,11 @@ class DecisionNotFound(NotFound):
     remediation = "op:substrate_memory_list lists decisions with their ids."
 
 
+class LearningNotFound(NotFound):
+    summary = "There is no such learning."
+    remediation = "op:substrate_memory_list lists learnings with their ids."
+
+
 class CommitmentNotFound(NotFound):
     summary = "There is no such commitment."
     remediation = "op:substrate_memory_list lists commitments with their ids."
@@ -111,6 +116,7 @@ OF_CAPABILITIES = (
     ActionNotFound,
     EntityNotFound,
     DecisionNotFound,
+    LearningNotFound,
     CommitmentNotFound,
     PrincipleNotFound,
     ArtifactNotFound,

@@ -7,6 +7,7 @@ from sqlalchemy import delete, select
 from baobab.tools.core.job import Job
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.attention.firing import fire_rule
+from baobab.tools.substrate.meaning.filling import fill_all
 from baobab.tools.substrate.outbox import try_delivery
 from baobab.tools.substrate.snapshots import take_snapshot
 from baobab.tools.substrate.toolset import substrate
@@ -41,6 +42,12 @@ async def substrate_take_snapshots(job: Job) -> None:
             async with job.writing(lock=organisation_id) as unit:
                 await take_snapshot(unit.execute, services.database.dialect, organisation_id, day, now)
         after = organisations[-1]
+
+
+@substrate.job(every=_TICK_SECONDS)
+async def substrate_embed(job: Job) -> None:
+    """Give new memories the vectors by which they are found by meaning."""
+    await fill_all(job)
 
 
 @substrate.job(every=3600)

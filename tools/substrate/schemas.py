@@ -180,6 +180,14 @@ class Artifacts(TypedDict):
     total: NotRequired[int]
 
 
+class MemorySource(TypedDict):
+    action_id: str
+    capability: str
+    proposed_by_kind: str
+    source_app_id: str | None
+    source_rule_id: str | None
+
+
 class MemoryRow(TypedDict):
     id: str
     kind: Literal["decision", "commitment", "learning", "source_artifact"]
@@ -191,10 +199,29 @@ class MemoryRow(TypedDict):
     supersedes: str | None
     status: str | None
     from_strangers: bool
+    valid_from: datetime | None
+    valid_to: datetime | None
+    created_at: datetime
+    source: MemorySource | None
 
 
 class MemoryResults(TypedDict):
     results: list[MemoryRow]
+
+
+class MemoryName(TypedDict):
+    id: str
+    kind: str
+    title: str
+
+
+class DuplicateGroup(TypedDict):
+    memories: list[MemoryName]
+    payload: dict[str, Any]
+
+
+class Duplicates(TypedDict):
+    groups: list[DuplicateGroup]
 
 
 class MemoryPage(TypedDict):

@@ -72,18 +72,23 @@ async def _index_entities(unit: Unit, organisation_id: str, rows: Sequence[Row],
 async def _index_memories(
     unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]
 ) -> None:
-    memory = tables.memory
     for start in range(0, len(gone), _AT_ONCE):
-        which = memory.c.id.in_(gone[start : start + _AT_ONCE])
-        await unit.execute(delete(memory).where(memory.c.organisation_id == organisation_id, which))
+        for of_memory in (tables.memory, tables.embeddings):
+            which = of_memory.c.id.in_(gone[start : start + _AT_ONCE])
+            await unit.execute(delete(of_memory).where(of_memory.c.organisation_id == organisation_id, which))
     if not rows:
         return
     written = _build_write(unit.database.dialect)
     for row in rows:
-        remembered = _MEMORIES[table](row)
+        remembered = remember(table, row)
         words = " ".join(tag_words(organisation_id, remembered["words"]))
         remembered |= {"words": words, "id": row["id"], "organisation_id": organisation_id}
         await unit.execute(written, remembered)
+
+
+def remember(table: Table, row: Row) -> dict[str, Any]:
+    """A row of one of the four tables as a memory."""
+    return _MEMORIES[table](row)
 
 
 @cache
@@ -108,6 +113,11 @@ def _remember(row: Row, kind: str, title: str, *texts: str | None, further: str 
         "supersedes": row.get("supersedes"),
         "source_artifact_id": row.get("source_artifact_id"),
         "from_strangers": row["from_strangers"],
+        "action_id": row["action_id"],
+        "valid_from": row.get("valid_from"),
+        "valid_to": row.get("valid_to"),
+        "ended_at": row.get("ended_at"),
+        "created_at": row["created_at"],
         "updated_at": row["updated_at"],
     }
 

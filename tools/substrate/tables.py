@@ -5,7 +5,21 @@ What people see of a table is its name without the prefix `substrate_`: `entitie
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Date, Float, ForeignKey, Index, Integer, String, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Date,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    text,
+)
 
 from baobab.storage.tables import Instant, Json, Sealed, metadata
 
@@ -37,6 +51,16 @@ def substrate_table(name: str, *columns: Any) -> Table:
         Column("created_at", Instant, nullable=False),
         Column("updated_at", Instant, nullable=False),
         *columns,
+    )
+
+
+def _validity() -> tuple[Column[Any], ...]:
+    return (
+        # From when to when it is true in the world; null for without a bound.
+        Column("valid_from", Instant),
+        Column("valid_to", Instant),
+        # When something later ended it: until then, it was what was known.
+        Column("ended_at", Instant),
     )
 
 
@@ -178,6 +202,7 @@ decisions = substrate_table(
     Column("applies_to", Json),
     Column("constraint_spec", Json),
     Column("retire_reason", Text),
+    *_validity(),
     *_provenance(),
     Index("ix_substrate_decisions_kind", "organisation_id", "kind", "status"),
     Index("ix_substrate_decisions_source_artifact_id", "organisation_id", "source_artifact_id"),
@@ -195,6 +220,7 @@ commitments = substrate_table(
     Column("due_at", Instant),
     Column("source_artifact_id", _ID),
     Column("attrs", Json, nullable=False),
+    *_validity(),
     *_provenance(),
     Index("ix_substrate_commitments_status", "organisation_id", "status", "due_at"),
     Index("ix_substrate_commitments_source_artifact_id", "organisation_id", "source_artifact_id"),
@@ -206,7 +232,10 @@ learnings = substrate_table(
     Column("description", Text, nullable=False),
     Column("resolution_taken", Text),
     Column("related_decision_id", _ID),
+    # The learning that this one follows on: what was true before.
+    Column("replaces", _ID),
     Column("source_artifact_id", _ID),
+    *_validity(),
     *_provenance(),
     Index("ix_substrate_learnings_source_artifact_id", "organisation_id", "source_artifact_id"),
 )
@@ -254,13 +283,43 @@ memory = Table(
     Column("status", String(20)),
     Column("supersedes", _ID),
     Column("source_artifact_id", _ID),
+    # The action that wrote it last, and the app or the rule that proposed that one.
+    Column("action_id", _ID, nullable=False),
+    *_validity(),
     Column("from_strangers", Boolean, nullable=False),
+    Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Index("uq_substrate_memory_id", "organisation_id", "id", unique=True),
     Index("ix_substrate_memory_updated_at", "organisation_id", "updated_at"),
     Index("ix_substrate_memory_source_artifact_id", "organisation_id", "source_artifact_id"),
 )
 """What is remembered, of all four kinds: one row for each row of their tables, and made from it."""
+
+embeddings = Table(
+    "substrate_embeddings",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    # The memory, its number and its kind, and when the version of it was written that the vector is of.
+    Column("id", _ID, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("memory_at", Instant, nullable=False),
+    # The vector with a signed byte for each dimension, and with a bit for each.
+    Column("parts", LargeBinary, nullable=False),
+    Column("bits", LargeBinary, nullable=False),
+    Index("ix_substrate_embeddings_memory_at", "organisation_id", "memory_at"),
+    Index("ix_substrate_embeddings_number", "organisation_id", "number"),
+)
+"""The vectors of memories, by which they are found by meaning. All can be made again."""
+
+embedding_states = Table(
+    "substrate_embedding_states",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    # What has made the vectors, and up to which moment all memories have one.
+    Column("embedder", String(100), nullable=False),
+    Column("embedded_until", Instant, nullable=False),
+)
 
 policy_conflicts = substrate_table(
     "policy_conflicts",

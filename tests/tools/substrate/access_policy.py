@@ -27,6 +27,7 @@ POLICY = {
     "substrate_update_entity": OPEN,
     "substrate_search_memory": OPEN,
     "substrate_memory_list": OPEN,
+    "substrate_memory_duplicates": OPEN,
     "substrate_source_artifacts": OPEN,
     "substrate_source_artifact": OPEN,
     "substrate_snapshots": OPEN,

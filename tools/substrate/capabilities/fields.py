@@ -29,6 +29,8 @@ When = Moment
 ActionId = Annotated[str, StringConstraints(pattern=r"^act_[0-9A-Z]{26}$", max_length=30)]
 DecisionId = Annotated[str, StringConstraints(pattern=r"^dec_[0-9A-Z]{26}$", max_length=30)]
 CommitmentId = Annotated[str, StringConstraints(pattern=r"^com_[0-9A-Z]{26}$", max_length=30)]
+LearningId = Annotated[str, StringConstraints(pattern=r"^lrn_[0-9A-Z]{26}$", max_length=30)]
+MemoryId = Annotated[str, StringConstraints(pattern=r"^(dec|lrn)_[0-9A-Z]{26}$", max_length=30)]
 EntityId = Annotated[str, StringConstraints(pattern=r"^ent_[A-Za-z0-9_-]{1,60}$", max_length=64)]
 ArtifactId = Annotated[str, StringConstraints(pattern=r"^art_[A-Za-z0-9_-]{1,60}$", max_length=64)]
 
@@ -52,5 +54,6 @@ CanonicalKeys = Annotated[
 ExternalId = Annotated[str, Text(300, min_length=1)]
 EntityIds = Annotated[list[EntityId], Field(max_length=200)]
 ActionIds = Annotated[list[ActionId], Field(min_length=1, max_length=200)]
+MemoryIds = Annotated[list[MemoryId], Field(min_length=1, max_length=50)]
 Tags = Annotated[list[Word], Field(max_length=100)]
 Most = Annotated[int, Field(ge=0, le=1_000_000)]

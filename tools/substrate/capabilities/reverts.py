@@ -230,15 +230,17 @@ class _Undo:
         for change in sorted(self._changes[action_id], key=lambda change: change.seq, reverse=True):
             place = (change.tbl, change.row_id)
             row = self._rows[place]
-            if row is None or row["action_id"] != action_id:
-                raise BuiltUpon(details={"action_ids": [] if row is None else [row["action_id"]]})
+            if row is None and change.op != "delete":
+                raise BuiltUpon(details={"action_ids": []})
+            if row is not None and row["action_id"] != action_id:
+                raise BuiltUpon(details={"action_ids": [row["action_id"]]})
             before: Row | None = None
             if change.before is not None:
                 before = decode_row(_TABLES[change.tbl], change.before)
-            if before is None and change.tbl == "decisions":
+            if before is None and row is not None and change.tbl == "decisions":
                 # That there was such a decision stays known.
                 before = {**row, "status": "reversed"}
-            if change.tbl == "entities":
+            if row is not None and change.tbl == "entities":
                 self._exchange_email(change.row_id, row, before)
             self._rows[place] = before
 

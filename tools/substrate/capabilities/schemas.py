@@ -23,6 +23,8 @@ class RecordDecision(Payload):
     rationale: fields.LongText | None = None
     salience: fields.Salience = "normal"
     source_artifact_id: fields.ArtifactId | None = None
+    valid_from: fields.When | None = None
+    valid_to: fields.When | None = None
 
 
 class SupersedeDecision(Payload):
@@ -42,6 +44,8 @@ class RecordCommitment(Payload):
     due_at: fields.When | None = None
     source_artifact_id: fields.ArtifactId | None = None
     attrs: fields.Attributes = Field(default_factory=dict)
+    valid_from: fields.When | None = None
+    valid_to: fields.When | None = None
 
 
 class UpdateCommitment(Payload):
@@ -60,6 +64,17 @@ class RecordLearning(Payload):
     resolution_taken: fields.LongText | None = None
     related_decision_id: fields.DecisionId | None = None
     source_artifact_id: fields.ArtifactId | None = None
+    valid_from: fields.When | None = None
+    valid_to: fields.When | None = None
+    replaces: fields.LearningId | None = None
+
+
+class ConsolidateMemories(Payload):
+    kept_id: fields.MemoryId
+    duplicate_ids: fields.MemoryIds
+    reason: fields.Reason
+    title: fields.Title | None = None
+    text: fields.Description | None = None
 
 
 class UpsertEntity(Payload):

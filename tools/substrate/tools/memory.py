@@ -1,6 +1,7 @@
 """/memory, /source-artifacts and /snapshots: what is remembered."""
 
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -14,7 +15,14 @@ from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.errors import ArtifactNotFound
-from baobab.tools.substrate.memory_search import build_recent, build_search
+from baobab.tools.substrate.meaning.search import MeaningSearch
+from baobab.tools.substrate.memory_search import (
+    build_recent,
+    build_search,
+    filter_moments,
+    read_sources,
+    recall_as_known,
+)
 from baobab.tools.substrate.schemas import (
     Artifact,
     ArtifactDetail,
@@ -57,25 +65,35 @@ async def substrate_search_memory(
     kinds: Kinds | None = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 20,
     match: Literal["and", "or", "phrase"] = "and",
+    search_by: Literal["words", "meaning", "both"] = "words",
+    valid_at: Moment | None = None,
+    known_at: Moment | None = None,
 ) -> MemoryResults:
-    """Search decisions, commitments, learnings and source artifacts by words, the best first.
+    """Search decisions, commitments, learnings and source artifacts by words or by meaning, the best first.
 
     Case and accents do not matter. `from_strangers` marks what people outside may have written.
 
-    q: the words; left out, or `*`, the latest changed come first, and `rank` is null.
+    q: the words, or a question; left out, or `*`, the latest changed come first, and `rank` is null.
     limit: how many at most.
     match: whether all words must be there, any of them, or all in this order side by side.
+    search_by: `words` finds whole words; `meaning` what is close to the question, a few seconds after it was written;
+      `both` ranks what either finds, the later somewhat higher.
+    valid_at: only what was true at this moment, as far as is known today.
+    known_at: only what was recorded by this moment and not ended by then, as it was then.
     """
     organisation_id = organisation_of(call)
+    filters = [*_filter_kinds(kinds), *filter_moments(valid_at, known_at)]
     if q is None or q.strip() in ("", "*"):
-        query = build_recent(organisation_id)
-    else:
+        found: Any = (await call.execute(build_recent(organisation_id).where(*filters).limit(limit))).mappings()
+    elif search_by == "words":
         searched = build_search(call.unit.database.dialect, organisation_id, q, match)
         if searched is None:
             return {"results": []}
-        query = searched
-    query = query.where(*_filter_kinds(kinds)).limit(limit)
-    return {"results": [_render_memory(row) for row in (await call.execute(query)).mappings()]}
+        found = (await call.execute(searched.where(*filters).limit(limit))).mappings()
+    else:
+        search = MeaningSearch(call.services, call.unit.database.dialect, organisation_id, q)
+        found = await search.run(call.execute, search_by, match, _parse_kinds(kinds), filters, limit)
+    return {"results": await _render_memories(call, found, known_at)}
 
 
 @substrate.tool(
@@ -96,6 +114,8 @@ async def substrate_memory_list(
     superseded: bool = True,
     before: Moment | None = None,
     limit: Annotated[int, Field(ge=1, le=100)] = 25,
+    valid_at: Moment | None = None,
+    known_at: Moment | None = None,
 ) -> MemoryPage:
     """List what is remembered, the latest changed first.
 
@@ -103,8 +123,10 @@ async def substrate_memory_list(
     superseded: false leaves out superseded decisions and expired commitments.
     before: the `next_before` of the page before.
     limit: how many at most.
+    valid_at: only what was true at this moment, as far as is known today.
+    known_at: only what was recorded by this moment and not ended by then, as it was then.
     """
-    query = build_recent(organisation_of(call)).where(*_filter_kinds(kinds))
+    query = build_recent(organisation_of(call)).where(*_filter_kinds(kinds), *filter_moments(valid_at, known_at))
     if source_artifact_id is not None:
         query = query.where(_memory.source_artifact_id == source_artifact_id, _memory.kind != "source_artifact")
     if not superseded:
@@ -117,7 +139,7 @@ async def substrate_memory_list(
         query = query.where(_memory.updated_at < before)
     rows = (await call.execute(query.limit(limit + 1))).mappings().all()
     following = rows[limit - 1]["updated_at"] if len(rows) > limit else None
-    return {"results": [_render_memory(row) for row in rows[:limit]], "next_before": following}
+    return {"results": await _render_memories(call, rows[:limit], known_at), "next_before": following}
 
 
 @substrate.tool(
@@ -205,15 +227,27 @@ async def substrate_snapshots(call: Call, days: Annotated[int, Field(ge=1, le=36
     return {"snapshots": [cast(Any, {"snapshot_date": row.snapshot_date, **row.counts}) for row in found]}
 
 
-def _filter_kinds(kinds: str | None) -> list[Any]:
+def _parse_kinds(kinds: str | None) -> list[str] | None:
+    """The kinds of rows that are wanted; None for all."""
     if kinds is None:
-        return []
+        return None
     named = [name.strip() for name in kinds.split(",") if name.strip()]
     unknown = [name for name in named if name not in _KINDS]
     if unknown or not named:
         raise BadRequest("`kinds` is a list of decisions, commitments, learnings and source_artifacts.")
-    return [_memory.kind.in_([_KINDS[name] for name in named])]
+    return [_KINDS[name] for name in named]
 
 
-def _render_memory(row: Any) -> MemoryRow:
-    return cast(MemoryRow, {name: row[name] for name in MemoryRow.__annotations__})
+def _filter_kinds(kinds: str | None) -> list[Any]:
+    wanted = _parse_kinds(kinds)
+    return [] if wanted is None else [_memory.kind.in_(wanted)]
+
+
+async def _render_memories(call: Call, found: Iterable[Any], known_at: datetime | None) -> list[MemoryRow]:
+    """Memories with where each comes from. known_at: as they were then."""
+    rows, organisation_id = [dict(row) for row in found], organisation_of(call)
+    if known_at is not None:
+        rows = await recall_as_known(call.execute, organisation_id, rows, known_at)
+    sources = await read_sources(call.execute, organisation_id, rows)
+    shown = [{**row, "source": sources.get(row["action_id"])} for row in rows]
+    return [cast(MemoryRow, {name: row[name] for name in MemoryRow.__annotations__}) for row in shown]

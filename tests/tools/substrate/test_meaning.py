@@ -1,0 +1,141 @@
+"""Memory is found by meaning, says when it is true and where it comes from, and duplicates become one."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from baobab.tools.core.errors import BaobabError
+from tests.jobs import run_job
+from tests.tools.substrate.checker import find_faults
+from tests.tools.substrate.conftest import Substrate
+
+
+async def learn(substrate: Substrate, title: str, description: str = "x", **further: Any) -> str:
+    done = await substrate.do("record_learning", title=title, description=description, **further)
+    return str(done["learning_id"])
+
+
+async def fill(substrate: Substrate) -> None:
+    """Lets the job run that makes the vectors."""
+    await run_job(substrate.harness, "substrate_embed")
+
+
+async def find(substrate: Substrate, q: str, **further: Any) -> list[str]:
+    return [row["title"] for row in (await substrate.call("search_memory", q=q, **further))["results"]]
+
+
+async def test_a_question_finds_what_is_meant_in_other_words(substrate: Substrate) -> None:
+    await learn(substrate, "Invoices are paid late", "Customers in Lyon take sixty days to pay a bill.")
+    await learn(substrate, "The coffee machine", "It must be descaled every month.")
+    await substrate.do("record_decision", title="Hire a gardener", kind="operational", rationale="The hedge grows.")
+    assert await find(substrate, "paying bills", search_by="meaning") == []
+    await fill(substrate)
+    assert (await find(substrate, "paying bills late", search_by="meaning"))[0] == "Invoices are paid late"
+    assert (await find(substrate, "descaled", search_by="both"))[0] == "The coffee machine"
+    assert await find(substrate, "hedge gardener", search_by="meaning", kinds="decisions") == ["Hire a gardener"]
+    found = (await substrate.call("search_memory", q="coffee", search_by="meaning", limit=1))["results"]
+    assert 0 < found[0]["rank"] <= 1
+
+
+async def test_what_was_changed_or_undone_is_found_as_it_is(substrate: Substrate) -> None:
+    artifact = {"kind": "note", "external_system": "crm", "external_id": "1"}
+    await substrate.do("upsert_source_artifact", title="Bread recipes", summary="Flour, water, salt.", **artifact)
+    made = await substrate.propose("record_learning", title="Bread rises", description="Yeast needs warmth.")
+    await fill(substrate)
+    assert (await find(substrate, "baking bread", search_by="meaning", limit=2)) != []
+    await substrate.do("upsert_source_artifact", title="Tax law", summary="Depreciation of assets.", **artifact)
+    await substrate.do("revert_action", action_id=made["action_id"])
+    await fill(substrate)
+    assert await find(substrate, "taxes on assets", search_by="meaning") == ["Tax law"]
+
+
+async def test_others_memories_are_never_near(substrate: Substrate) -> None:
+    await learn(substrate, "Our secret plan", "We buy the harbour.")
+    stranger = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
+    await learn(stranger, "Lunch", "We eat at noon.")
+    await fill(substrate)
+    assert await find(stranger, "secret plan to buy the harbour", search_by="meaning") in ([], ["Lunch"])
+
+
+async def test_a_changed_fact_does_not_erase_what_was_known_before(substrate: Substrate) -> None:
+    clock = substrate.harness.clock
+    old = await learn(substrate, "Ada lives in Paris")
+    clock.advance(3600)
+    before, moved = clock.now(), clock.now() + timedelta(hours=1)
+    clock.advance(7200)
+    new = await learn(substrate, "Ada lives in Rome", replaces=old, valid_from=moved.isoformat())
+    clock.advance(1)
+
+    async def ask(**moments: Any) -> list[str]:
+        found = await substrate.call("memory_list", **moments)
+        return sorted(row["id"] for row in found["results"])
+
+    assert await ask() == sorted([old, new])
+    assert await ask(known_at=before) == [old]
+    assert await ask(known_at=clock.now()) == [new]
+    assert await ask(valid_at=before) == [old, new][:1]
+    assert await ask(valid_at=moved) == [new]
+    assert await ask(valid_at=moved, known_at=before) == [old]
+    assert (await substrate.call("search_memory", q="Ada lives", known_at=before))["results"][0]["id"] == old
+    with pytest.raises(BaobabError) as refused:
+        await learn(substrate, "Ada lives in Oslo", replaces=old)
+    assert refused.value.code == "wrong_status"
+    with pytest.raises(BaobabError):
+        await learn(substrate, "Never", valid_from=moved.isoformat(), valid_to=before.isoformat())
+
+
+async def test_what_was_known_is_told_as_it_was_then(substrate: Substrate) -> None:
+    clock = substrate.harness.clock
+    made = await substrate.do("record_commitment", description="Send the report", status="tentative")
+    clock.advance(60)
+    then = clock.now()
+    clock.advance(60)
+    changed = {"commitment_id": made["commitment_id"], "status": "broken", "description": "Send nothing"}
+    await substrate.do("update_commitment", **changed)
+    (row,) = (await substrate.call("memory_list", known_at=then))["results"]
+    assert (row["title"], row["status"]) == ("Send the report", "tentative")
+    (row,) = (await substrate.call("memory_list"))["results"]
+    assert (row["title"], row["status"]) == ("Send nothing", "broken")
+
+
+async def test_each_memory_says_where_it_comes_from(substrate: Substrate) -> None:
+    made = await substrate.propose("record_learning", title="Source", description="x")
+    (row,) = (await substrate.call("memory_list"))["results"]
+    assert row["source"] == {
+        "action_id": made["action_id"],
+        "capability": "record_learning",
+        "proposed_by_kind": "human",
+        "source_app_id": None,
+        "source_rule_id": None,
+    }
+
+
+async def test_duplicates_are_found_and_become_one_when_a_person_agrees(substrate: Substrate) -> None:
+    first = await learn(substrate, "Customers pay late", "Most customers pay their bills after sixty days.")
+    second = await learn(substrate, "Customers pay late", "Most customers pay their bills after sixty days!")
+    await learn(substrate, "The moon", "It is far away.")
+    await fill(substrate)
+    (group,) = (await substrate.call("memory_duplicates"))["groups"]
+    assert {row["id"] for row in group["memories"]} == {first, second}
+    made = await substrate.propose("consolidate_memories", **group["payload"])
+    assert made["requires_approval"]
+    await substrate.call("approve", action_id=made["action_id"])
+    assert len(await find(substrate, "customers pay")) == 1
+    await substrate.do("revert_action", action_id=made["action_id"])
+    assert len(await find(substrate, "customers pay")) == 2
+    database = substrate.harness.services.database
+    assert await find_faults(database, substrate.owner.organisation_id) == []
+
+
+async def test_what_is_kept_of_decisions_supersedes_the_others(substrate: Substrate) -> None:
+    kept, other = [
+        (await substrate.do("record_decision", title=title, kind="vision"))["decision_id"] for title in ("A", "B")
+    ]
+    asked = {"kept_id": kept, "duplicate_ids": [other], "reason": "the same", "title": "A, and B"}
+    await substrate.do("consolidate_memories", **asked)
+    rows = {row["id"]: row for row in (await substrate.call("memory_list"))["results"]}
+    assert (rows[kept]["title"], rows[other]["status"]) == ("A, and B", "superseded")
+    for wrong in ({"duplicate_ids": [kept]}, {"duplicate_ids": ["lrn_" + "0" * 26]}):
+        with pytest.raises(BaobabError):
+            await substrate.do("consolidate_memories", **{**asked, **wrong})

@@ -1,0 +1,124 @@
+"""The index of meanings: in each process, a bit for each dimension of the vectors of the organisations it serves."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.storage.database import Execute
+from baobab.tools.core.services import Services
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.meaning.vectors import NUMPY
+
+FORGOTTEN = "substrate_forgotten"
+"""The topic of the notice that memories were erased; its subject is the organisation."""
+KINDS = ("decision", "commitment", "learning", "source_artifact")
+_MOST_BYTES = 96 * 2**20
+"""Of the indexes that a process holds; the one that was used longest ago goes first."""
+_SMALL = 10_000
+"""Rows that are compared at once, without a thread."""
+_PAGE = 20_000
+_rows = tables.embeddings.c
+
+
+class MeaningIndex:
+    """The bits of one organisation's vectors. `numbers` are those of `substrate_memory`."""
+
+    def __init__(self, np: Any) -> None:
+        self._np = np
+        self._size = 0
+        self._until: datetime | None = None
+        self._numbers: Any = np.zeros(0, dtype=np.int64)
+        self._kinds: Any = np.zeros(0, dtype=np.uint8)
+        self._bits: Any = np.zeros((0, 0), dtype=np.uint64)
+
+    @property
+    def bytes_held(self) -> int:
+        return int(self._numbers.nbytes + self._kinds.nbytes + self._bits.nbytes)
+
+    def _grow(self, room: int, words: int) -> None:
+        np = self._np
+        numbers, kinds = np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.uint8)
+        bits = np.zeros((words, room), dtype=np.uint64)
+        if self._size:
+            numbers[: self._size], kinds[: self._size] = self._numbers[: self._size], self._kinds[: self._size]
+            bits[:, : self._size] = self._bits[:, : self._size]
+        self._numbers, self._kinds, self._bits = numbers, kinds, bits
+
+    async def refresh(self, execute: Execute, organisation_id: str) -> None:
+        """Adds what was given a vector since; what was changed is there twice, and the newer counts."""
+        while True:
+            query = select(_rows.number, _rows.kind, _rows.bits, _rows.memory_at)
+            query = query.where(_rows.organisation_id == organisation_id)
+            if self._until is not None:
+                query = query.where(_rows.memory_at > self._until)
+            found = (await execute(query.order_by(_rows.memory_at).limit(_PAGE))).all()
+            if found:
+                self._add(found)
+                self._until = found[-1].memory_at
+            if len(found) < _PAGE:
+                return
+
+    def _add(self, found: Sequence[Any]) -> None:
+        np = self._np
+        bits = np.frombuffer(b"".join(row.bits for row in found), dtype=np.uint64).reshape(len(found), -1)
+        if self._size + len(found) > len(self._numbers):
+            self._grow(2 * (self._size + len(found)), bits.shape[1])
+        place = slice(self._size, self._size + len(found))
+        self._numbers[place] = [row.number for row in found]
+        self._kinds[place] = [KINDS.index(row.kind) for row in found]
+        self._bits[:, place] = bits.T
+        self._size += len(found)
+
+    async def find_candidates(self, bits: bytes, kinds: Sequence[str] | None, most: int) -> list[int]:
+        """The numbers of the memories whose bits differ least."""
+        work = partial(self._find_candidates, bits, kinds, most)
+        return work() if self._size <= _SMALL else await asyncio.to_thread(work)
+
+    def _find_candidates(self, bits: bytes, kinds: Sequence[str] | None, most: int) -> list[int]:
+        np, size = self._np, self._size
+        wanted = np.frombuffer(bits, dtype=np.uint64)
+        distances = np.zeros(size, dtype=np.uint16)
+        for number, word in enumerate(wanted):
+            distances += np.bitwise_count(self._bits[number, :size] ^ word)
+        if kinds is not None:
+            distances[~np.isin(self._kinds[:size], [KINDS.index(kind) for kind in kinds])] = 65_535
+        nearest = np.argpartition(distances, most)[:most] if size > most else np.arange(size)
+        nearest = nearest[distances[nearest] < 65_535]
+        return [int(number) for number in np.unique(self._numbers[nearest])]
+
+
+class MeaningIndexes:
+    """The indexes of this process; one object for each application."""
+
+    def __init__(self, services: Services) -> None:
+        self._indexes: OrderedDict[tuple[str, str], MeaningIndex] = OrderedDict()
+        self._loading: dict[tuple[str, str], asyncio.Lock] = {}
+        services.notices.subscribe(FORGOTTEN, self._forget)
+
+    async def get(self, execute: Execute, organisation_id: str, embedder: str) -> MeaningIndex:
+        """The index of an organisation, with all that has a vector by now."""
+        place = (organisation_id, embedder)
+        lock = self._loading.setdefault(place, asyncio.Lock())
+        try:
+            async with lock:
+                index = self._indexes.get(place)
+                if index is None:
+                    index = MeaningIndex(await NUMPY.get())
+                await index.refresh(execute, organisation_id)
+                self._indexes[place] = index
+                self._indexes.move_to_end(place)
+        finally:
+            if not lock.locked():
+                self._loading.pop(place, None)
+        while sum(each.bytes_held for each in self._indexes.values()) > _MOST_BYTES and len(self._indexes) > 1:
+            self._indexes.popitem(last=False)
+        return index
+
+    def _forget(self, organisation_id: str) -> None:
+        for place in [place for place in self._indexes if place[0] == organisation_id]:
+            del self._indexes[place]

@@ -1,0 +1,68 @@
+"""Vectors of texts, kept with a byte for each dimension, and with a bit for each, by which most are ruled out."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from baobab.runtime.gateway.builtin import embeddings
+from baobab.runtime.gateway.builtin.threads import THREADS
+from baobab.runtime.late_import import LateImport
+
+_LONGEST = 4000
+"""Characters of a text of which its vector is made."""
+
+
+def _import_numpy() -> ModuleType:
+    # Its threads wait for each other by spinning, which is many times slower on a busy processor.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import numpy as np  # noqa: PLC0415 - a start must not pay for it
+
+    return np
+
+
+NUMPY = LateImport(_import_numpy)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """parts: a signed byte for each dimension. bits: the sign of each, packed."""
+
+    parts: bytes
+    bits: bytes
+
+
+def name_embedder() -> str:
+    """The id of the embedder that is used. Vectors of two embedders are not compared."""
+    return embeddings.list_installed()[0]
+
+
+async def embed_texts(texts: Sequence[str]) -> list[Vector]:
+    """The vectors of some texts, made in the thread of the built-in models. Raises Unavailable while it has too much
+    to do for this caller.
+    """
+    np = await NUMPY.get()
+    with THREADS.reserve_place():
+        return await THREADS.run_work(partial(_embed, np, [text[:_LONGEST] for text in texts]))
+
+
+def _embed(np: Any, texts: Sequence[str]) -> list[Vector]:
+    vectors = []
+    for vector in embeddings.load_best().embed(texts):
+        numbers = np.frombuffer(vector, dtype=np.float32)
+        scaled = np.round(numbers * (127 / max(float(np.abs(numbers).max()), 1e-9))).astype(np.int8)
+        vectors.append(Vector(scaled.tobytes(), np.packbits(numbers > 0).tobytes()))
+    return vectors
+
+
+async def compare(some: Sequence[bytes], others: Sequence[bytes]) -> Any:
+    """How close each of some vectors is to each of the others, from -1 to 1: a matrix."""
+    np = await NUMPY.get()
+    return _normalise(np, some) @ _normalise(np, others).T
+
+
+def _normalise(np: Any, vectors: Sequence[bytes]) -> Any:
+    numbers = np.frombuffer(b"".join(vectors), dtype=np.int8).reshape(len(vectors), -1).astype(np.float32)
+    return numbers / np.maximum(np.linalg.norm(numbers, axis=1, keepdims=True), 1e-9)
