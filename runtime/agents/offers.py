@@ -15,7 +15,7 @@ from baobab.runtime.agents.spec import GraphSpec, LlmNode, Mode, ToolKey, ToolRe
 from baobab.runtime.agents.validation import ToolOffer
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.call import Tool, ToolRunner
+from baobab.tools.core.call import GraphName, Tool, ToolRunner
 from baobab.tools.core.errors import BadRequest, BaobabError, name_operations_within
 
 BOUND = "app_id"
@@ -49,14 +49,15 @@ class ToolOffers:
             except BaobabError as exc:
                 return f"{ref.name} of {ref.server_id}: {exc.message}"
             return self._get_server(ref).build_offer(tool)
-        registered = self.registry.tools.get(ref.name)
-        if registered is None or not is_usable(registered):
+        found = self.registry.find_for_graphs(ref.name)
+        if found is None or not is_usable(found[0]):
             close = get_close_matches(
                 ref.name, [name for name, tool in self.registry.tools.items() if is_usable(tool)], 1
             )
             suggestion = f"; did you mean {close[0]}?" if close else ""
             return f"there is no tool {ref.name} that an agent can call{suggestion}"
-        is_for_users = registered.access.admits(_SOMEBODY)
+        registered, graph_name = found
+        is_for_users = graph_name.for_users and registered.access.admits(_SOMEBODY)
         mode: Mode = "read_only" if registered.effect == "read" else "read_write"
         return ToolOffer(mode, "end_user" if is_for_users else "developer_only")
 
@@ -72,7 +73,10 @@ class ToolOffers:
 
     def get_calling_tool(self, ref: ToolRef) -> Tool:
         """The registered tool that makes the calls of an offered one."""
-        return self.registry.find(REMOTE if ref.source == "mcp" else ref.name)
+        return self.registry.find(REMOTE) if ref.source == "mcp" else self._find_builtin(ref)[0]
+
+    def _find_builtin(self, ref: ToolRef) -> tuple[Tool, GraphName]:
+        return self.registry.find_for_graphs(ref.name) or (self.registry.find(ref.name), GraphName(ref.name))
 
     def get_server_name(self, ref: ToolRef) -> str | None:
         """The name of a tool's server; None for a built-in tool."""
@@ -82,7 +86,7 @@ class ToolOffers:
     def describe_tool(self, ref: ToolRef, name: str) -> dict[str, Any]:
         """Describe an offered tool for a model. name: what the model calls it."""
         if ref.source != "mcp":
-            return describe_function(self.registry.find(ref.name), name)
+            return describe_function(*self._find_builtin(ref), name)
         tool, server = self.get_remote_tool(ref), self._get_server(ref)
         description = f"A tool of the server {server.name}, which says of it: {tool.description}"
         parameters = {"type": "object", **tool.input_schema}
@@ -94,7 +98,8 @@ class ToolOffers:
         if ref.source != "mcp":
             if given.get(BOUND, app_id) != app_id:
                 raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
-            return {**given, BOUND: app_id}
+            own_names = {theirs: own for own, theirs in self._find_builtin(ref)[1].arguments.items()}
+            return {**{own_names.get(name, name): value for name, value in given.items()}, BOUND: app_id}
         try:
             digest = self.get_remote_tool(ref).digest
         except BaobabError:
@@ -151,11 +156,12 @@ def _mark_name(ref: ToolRef) -> str:
     return f"{_plain_name(ref.name, _LONGEST_NAME - 9)}_{mark}"
 
 
-def describe_function(tool: Tool, name: str) -> dict[str, Any]:
+def describe_function(tool: Tool, graph_name: GraphName, name: str) -> dict[str, Any]:
     """Describe a tool for a model, in the form of OpenAI's chat completions."""
-    schema = tool.input_schema
-    properties = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
-    required = [field for field in schema.get("required", ()) if field != BOUND]
+    schema, theirs = tool.input_schema, graph_name.arguments
+    fields = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
+    properties = {theirs.get(field, field): about for field, about in fields.items()}
+    required = [theirs.get(field, field) for field in schema.get("required", ()) if field != BOUND]
     parameters = {**schema, "properties": properties, "required": required}
     function = {"name": name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": name_operations_within(function)}

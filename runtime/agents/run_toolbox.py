@@ -153,12 +153,12 @@ class RunToolbox:
 
     def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments as events show them: without secrets."""
-        tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
-        return arguments if tool is None else redact_arguments(tool, arguments)
+        found = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
+        return arguments if found is None else redact_arguments(found[0], arguments)
 
     def is_tainting(self, ref: ToolRef) -> bool:
-        tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
-        return tool is None or tool.taints
+        found = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
+        return found is None or found[0].taints
 
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
         return self.offers.get_server_name(ref)

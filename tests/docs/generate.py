@@ -13,7 +13,7 @@ from baobab.runtime.agents.spec import ToolRef
 from baobab.runtime.agents.validation import ToolOffer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
-from baobab.tools.core.call import Tool
+from baobab.tools.core.call import GraphName, Tool
 from baobab.tools.core.envelopes import STRUCTURED, Envelope, envelope_for
 from baobab.tools.core.errors import (
     BaobabError,
@@ -182,11 +182,18 @@ def render_graph_tools(registry: Registry) -> str:
     ]
     offers = ToolOffers(registry)
     for tool in registry.tools.values():
-        offer = offers.get_offer(ToolRef(source="builtin", name=tool.name))
-        if isinstance(offer, ToolOffer):
-            users = "yes" if offer.exposed_to == "end_user" else "no"
-            lines.append(f"| [`{tool.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {tool.summary} |")
+        for name in tool.graph_names:
+            offer = offers.get_offer(ToolRef(source="builtin", name=name.name))
+            if isinstance(offer, ToolOffer):
+                users = "yes" if offer.exposed_to == "end_user" else "no"
+                summary = tool.summary if name.name == tool.name else _render_graph_name(tool, name)
+                lines.append(f"| [`{name.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {summary} |")
     return _join_lines(lines)
+
+
+def _render_graph_name(tool: Tool, name: GraphName) -> str:
+    arguments = ", ".join(f"`{theirs}` for `{own}`" for own, theirs in name.arguments.items())
+    return f"The same as `{tool.name}`{f', with {arguments}' if arguments else ''}."
 
 
 def render_llms_txt(registry: Registry) -> str:

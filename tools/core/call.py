@@ -5,9 +5,9 @@ The two know each other, and so do what guards a tool and a call: they stand in 
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
@@ -87,6 +87,19 @@ class Family(Protocol):
     def key_header(self) -> str | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class GraphName:
+    """A name by which graphs of agents use a tool.
+
+    arguments: those that it calls otherwise, by the names that the tool has for them. for_users: whether runs of the
+    app's users may use it, where they may use the tool.
+    """
+
+    name: str
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    for_users: bool = True
+
+
 @dataclass(frozen=True)
 class Tool:
     """One capability. What is costly to make (schemas, the codec of results) is made when first asked for, or by
@@ -121,6 +134,7 @@ class Tool:
     mcp: bool
     taints: bool
     keywords: str
+    graph_names: Sequence["GraphName"]
 
     @cached_property
     def version(self) -> str:
@@ -190,6 +204,10 @@ class ToolRunner(Protocol):
 
     @property
     def services(self) -> Services: ...
+
+    def find_for_graphs(self, name: str) -> "tuple[Tool, GraphName] | None":
+        """The tool that a graph means by a name, which may be one that only graphs have for it."""
+        ...
 
     def find(self, name: str) -> "Tool":
         """The tool with this name. Raises ToolNotFound."""

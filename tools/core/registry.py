@@ -18,7 +18,7 @@ from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.core.binding import RegistrationError
-from baobab.tools.core.call import ApprovedAttempt, Call, Tool
+from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Tool
 from baobab.tools.core.context import RequestContext, WouldDestroy
 from baobab.tools.core.errors import (
     AppMigrating,
@@ -52,6 +52,7 @@ class Registry:
     def __init__(self, toolsets: Iterable[Toolset]) -> None:
         self.toolsets = tuple(toolsets)
         self.tools: dict[str, Tool] = {}
+        self._graph_names: dict[str, tuple[Tool, GraphName]] = {}
         self.jobs: dict[str, JobKind] = {}
         self.gauges = tuple(gauge for toolset in self.toolsets for gauge in toolset.gauges.values())
         routes: dict[tuple[str, str], str] = {}
@@ -64,6 +65,10 @@ class Registry:
                 if tool.name in self.tools:
                     raise RegistrationError(f"{tool.name}: two toolsets have a tool of this name")
                 self.tools[tool.name] = tool
+                for graph_name in tool.graph_names:
+                    if graph_name.name in self._graph_names:
+                        raise RegistrationError(f"{tool.name}: graphs call another tool {graph_name.name} already")
+                    self._graph_names[graph_name.name] = (tool, graph_name)
                 if tool.rest is None:
                     continue
                 for path in (tool.rest.path, *tool.rest.also):
@@ -90,6 +95,9 @@ class Registry:
         if tool is None:
             raise ToolNotFound(details={"name": name[:128]})
         return tool
+
+    def find_for_graphs(self, name: str) -> tuple[Tool, GraphName] | None:
+        return self._graph_names.get(name)
 
     def naming(self, context: RequestContext) -> Naming:
         """How errors name operations: by method and path over REST, by the tool's name elsewhere."""

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from baobab.tools.core.app_data import AppData, AppRows, AppTable, Stop
 from baobab.tools.core.binding import Audit, RegistrationError, RestBinding
-from baobab.tools.core.call import Access, Handler, Limit, Tool
+from baobab.tools.core.call import Access, GraphName, Handler, Limit, Tool
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.envelopes import STRUCTURED, Envelope
 from baobab.tools.core.errors import BaobabError
@@ -80,6 +80,7 @@ class Mcp:
     keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
     long_running: whether it may wait for something outside; left out, that is so for what leaves the platform.
     failure: of a result that REST answers with a status of failure, the error that it tells. Models are told that.
+    graph_names: further names by which graphs use it, as graphs from elsewhere have them.
     """
 
     offered: bool | None = None
@@ -87,6 +88,7 @@ class Mcp:
     keywords: str = ""
     long_running: bool | None = None
     failure: Callable[[Any], BaobabError | None] | None = None
+    graph_names: Sequence[GraphName] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +270,7 @@ class Toolset:
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
                 taints=taints,
                 keywords=mcp.keywords,
+                graph_names=(GraphName(name), *mcp.graph_names),
             )
             return handler
 

@@ -1,12 +1,13 @@
 """/v1/{app_id}/{table}: the rows of a table, for those who run the app, its users and its visitors."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
 from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
@@ -35,7 +36,7 @@ from baobab.tools.data.rows import Rows, Upsert, key_condition
 from baobab.tools.data.schemas import Deleted, Row
 from baobab.tools.data.selection import Selection, place_filters, read_selection
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import read_rows, write_rows
+from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
 
 _OBJECT = "application/vnd.pgrst.object+json"
 _MOST_ROWS = 1000
@@ -109,6 +110,7 @@ def _select(catalogue: Catalogue, table: TableInfo, select: str | None, where: M
             "Zeilen lesen, Tabelle abfragen, Datensätze; "
             "consultar filas, leer tabla, registros"
         ),
+        graph_names=(GraphName("query_table", {"where": "filter"}), GraphName("select_rows", {"where": "filter"})),
     ),
 )
 async def data_list(
@@ -188,6 +190,14 @@ async def data_get(
     return found[0]
 
 
+async def _preview_insert(call: Call, app_id: AppId, table: str, values: OneOrMore, **given: Any) -> str:
+    del app_id
+    (await find_catalogue(call)).table(table)
+    rows = values if isinstance(values, list) else [values]
+    conflict = ", or update those that are there" if given["on_conflict"] else ""
+    return f"It would insert {len(rows)} rows into `{table}`{conflict}: {json.dumps(rows, ensure_ascii=False)}"[:4000]
+
+
 @data.tool(
     "POST /{table}",
     access=_ACCESS,
@@ -208,7 +218,9 @@ async def data_get(
             "Zeile einfügen, Datensatz anlegen; "
             "insertar fila, añadir registro"
         ),
+        graph_names=(GraphName("insert_row", for_users=False),),
     ),
+    guard=Guard(preview=_preview_insert),
 )
 async def data_insert(
     call: Call,
@@ -252,6 +264,29 @@ async def data_insert(
     return _shape(inserted, media_type) if as_list else (inserted[0] if inserted else None)
 
 
+async def _preview_update(
+    call: Call,
+    app_id: AppId,
+    table: str,
+    row_id: str,
+    changes: Row,
+    as_role: Role | None,
+    as_user: str | None,
+) -> str:
+    row = await data_get(call, app_id, table, row_id, None, as_role, as_user)
+    return _describe_changes(table, [row], changes)
+
+
+def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
+    """The columns that change, as they are and as they would be, of the first rows."""
+    shown = []
+    for row in rows[:10]:
+        changed = {name: [row[name], value] for name, value in changes.items() if name in row and row[name] != value}
+        key = next(iter(row.items()), ("", ""))
+        shown.append(f"{key[0]} {key[1]}: {json.dumps(changed, ensure_ascii=False)[:500]}")
+    return f"It would change {len(rows)} rows of `{table}`, from and to: {'; '.join(shown)}"[:4000]
+
+
 @data.tool(
     "PATCH /{table}/{row_id}",
     access=_ACCESS,
@@ -266,8 +301,10 @@ async def data_insert(
         examples={"changes": {"title": "Hello"}},
     ),
     mcp=Mcp(
-        keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila")
+        keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila"),
+        graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),),
     ),
+    guard=Guard(preview=_preview_update),
 )
 async def data_update(
     call: Call,
@@ -295,6 +332,20 @@ async def data_update(
     return changed[0]
 
 
+async def _preview_update_many(call: Call, app_id: AppId, table: str, changes: Row, **given: Any) -> str:
+    del app_id
+    actor = find_actor(call, given["as_role"], given["as_user"])
+
+    def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
+        opened = _open_table(catalogue, rows, table, "UPDATE")
+        _require_filters(opened, given["where"])
+        selection = _select(catalogue, opened, None, given["where"])
+        selection.limit = _MOST_ROWS
+        return rows.select(selection)
+
+    return _describe_changes(table, await read_rows(call, actor, read), changes)
+
+
 @data.tool(
     "PATCH /{table}",
     access=_ACCESS,
@@ -314,6 +365,7 @@ async def data_update(
     mcp=Mcp(
         keywords=("update many rows, bulk change, set a column where; viele Zeilen ändern; modificar varias filas")
     ),
+    guard=Guard(preview=_preview_update_many),
 )
 async def data_update_many(
     call: Call,
@@ -364,7 +416,10 @@ async def _preview_delete(
     audit=_WRITTEN,
     rest=Rest(query=tuple(_AS), from_headers=_AS, also=("/data/{table}/{row_id}",)),
     guard=Guard(preview=_preview_delete),
-    mcp=Mcp(keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila")),
+    mcp=Mcp(
+        keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila"),
+        graph_names=(GraphName("delete_row", {"row_id": "id"}, for_users=False),),
+    ),
 )
 async def data_delete(
     call: Call,
