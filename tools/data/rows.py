@@ -1,5 +1,6 @@
 """Reads and writes the rows of one app, in one transaction, as one actor. What policies do not open does not exist."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,8 @@ class Rows:
     def select(self, selection: Selection, *, key: Expression | None = None) -> list[Row]:
         """The rows of a selection with their embedded rows. key: a further condition."""
         rows, _ = self._read(selection, [] if key is None else [key], related_by=None)
+        if selection.embeds and _measure_rows(rows, selection, {}) > MOST_BYTES:
+            raise AnswerTooLarge(f"The rows, each with those embedded in it, have more than {MOST_BYTES} bytes.")
         return rows
 
     def count(self, selection: Selection) -> int:
@@ -345,6 +348,34 @@ class Rows:
 
     def _writer(self) -> SqlWriter:
         return SqlWriter(self._store, self._app_id, self._catalogue, self.actor, self._now)
+
+
+def _measure_rows(rows: Iterable[Row], selection: Selection, known: dict[int, int]) -> int:
+    """About how many bytes rows have in an answer, each with the rows that are embedded in it.
+
+    Many rows may embed the same one, which is read once and answered many times. known: the sizes of rows that have been
+    measured, by their `id`.
+    """
+    embedded = {embed.name for embed in selection.embeds}
+    names = {item.name for item in selection.items} - embedded
+    total = 0
+    for row in rows:
+        size = known.get(id(row))
+        if size is None:
+            size = sum([len(name) + _measure_value(row[name]) for name in names])
+            for embed in selection.embeds:
+                related = row[embed.name]
+                if related:
+                    size += _measure_rows(related if embed.many else [related], embed.selection, known)
+            known[id(row)] = size
+        total += size
+    return total
+
+
+def _measure_value(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return len(json.dumps(value)) if isinstance(value, (dict, list)) else 8
 
 
 def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:

@@ -14,7 +14,8 @@ _ITEM = re.compile(r"(?:([^:(),\"!]+?):(?!:))?\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^
 _EMBED = re.compile(r"(?:([^:(),\"!]+?):)?([a-z_][a-z0-9_]*)((?:![a-z_][a-z0-9_]*)*)\((.*)\)", re.DOTALL)
 _ORDER = re.compile(r"\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-.]+)*)((?:\.(?:asc|desc|nullsfirst|nullslast))*)")
 _MOST_COLUMNS = 200
-_MOST_EMBEDS = 10
+_MOST_EMBEDS = 20
+"""Related tables of one query, those in related ones counted: each is a statement of its own."""
 _DEEPEST = 4
 
 
@@ -60,6 +61,9 @@ class Selection:
     limit: int | None = None
     offset: int = 0
 
+    def count_embeds(self) -> int:
+        return sum(1 + embed.selection.count_embeds() for embed in self.embeds)
+
     def find(self, path: list[str]) -> "Selection":
         """The selection of an embedded table by its name, or names; InvalidFilter if the query embeds none."""
         if not path:
@@ -83,8 +87,8 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
             selection.items += [_item(column) for column in table.columns.values()]
         elif item := _read_item(table, part):
             selection.items.append(item)
-    if len(selection.embeds) > _MOST_EMBEDS:
-        raise BadRequest(f"A query embeds at most {_MOST_EMBEDS} tables in one.")
+    if selection.count_embeds() > _MOST_EMBEDS:
+        raise BadRequest(f"A query embeds at most {_MOST_EMBEDS} related tables.")
     if not selection.items and not selection.embeds:
         selection.items = [_item(column) for column in table.columns.values()]
     return selection

@@ -124,3 +124,23 @@ async def test_embedded_rows_are_a_part_of_the_answer(notes: Tables) -> None:
         await notes.insert("lines", {"note": 1, "text": "x" * 1_000_000})
     assert (await notes.ask("GET", "/notes?select=id,lines(text)")).status == 413
     assert (await notes.ask("GET", "/notes?select=id,lines(id)")).status == 200
+
+
+async def test_a_row_that_many_rows_embed_counts_each_time_that_it_is_answered(notes: Tables) -> None:
+    # Read once each, these are 100 KB; as an answer they would be gigabytes.
+    await notes.insert("notes", {"id": 1, "text": "x" * 1000})
+    await notes.insert("lines", *({"note": 1, "text": "y" * 100} for _ in range(1000)))
+    for query in ("limit=1000&select=id,notes(lines(text))", "select=notes(id,lines(id,notes(id,lines(id))))"):
+        answer = await notes.ask("GET", f"/lines?{query}")
+        assert answer.status == 413, query
+    assert len(await notes.list("lines?select=id,notes(text)&limit=1000")) == 1000
+    assert len(await notes.list("lines?select=id,notes(lines(text))&limit=10")) == 10
+
+
+async def test_a_query_embeds_a_few_tables(notes: Tables) -> None:
+    beside = ",".join(f"a{number}:lines(id)" for number in range(21))
+    within = ",".join(f"a{number}:lines(notes(lines(id)))" for number in range(7))
+    for select in (beside, within):
+        answer = await notes.ask("GET", f"/notes?select=id,{select}")
+        assert answer.status == 400
+        assert "20 related tables" in answer.json["error"]["message"]
