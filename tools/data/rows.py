@@ -353,8 +353,8 @@ class Rows:
 def _measure_rows(rows: Iterable[Row], selection: Selection, known: dict[int, int]) -> int:
     """About how many bytes rows have in an answer, each with the rows that are embedded in it.
 
-    Many rows may embed the same one, which is read once and answered many times. known: the sizes of rows that have been
-    measured, by their `id`.
+    Many rows may embed the same one, which is read once and answered many times. known: the sizes of rows that have
+    been measured, by their `id`.
     """
     embedded = {embed.name for embed in selection.embeds}
     names = {item.name for item in selection.items} - embedded
