@@ -13,7 +13,7 @@ LOCKS = FOLDER / "python" / "locks"
 NODE_FOLDERS = {"light": FOLDER / "node", "heavy": FOLDER / "node_heavy"}
 
 
-Interface = Literal["models", "mcp"]
+Interface = Literal["models", "mcp", "tables"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,51 @@ CHECKS = {
             "mcp",
             "shows a model that a person must approve, and the result after that",
             ("APPROVAL_REQUIRED", "/approvals/", '"deleted":1'),
+        ),
+        Check(
+            "rows",
+            "tables",
+            "filters, counts and pages rows",
+            (
+                '["Say"hello""],["AWizard,ofEarthsea","Kindred"],["TheDispossessed","Kindred"]',
+                '["AWizard,ofEarthsea"],["TheDispossessed"],["TheDispossessed","AWizard,ofEarthsea"]',
+                '["AWizard,ofEarthsea"],["TheDispossessed"],[4,2,3],[2]',
+            ),
+        ),
+        Check(
+            "related",
+            "tables",
+            "reads rows with those that they refer to, and those that refer to them",
+            (
+                '{"title":"Kindred","authors":{"name":"Octavia"}}',
+                '[{"name":"Octavia","books":[{"title":"Kindred"}]}]',
+                '[{"books":[{"title":"A Wizard, of Earthsea"}]}]',
+            ),
+        ),
+        Check(
+            "writes",
+            "tables",
+            "upserts, updates and deletes rows",
+            ('[[{"id":1,"name":"Ursula"}],[],{"price":20},1]',),
+        ),
+        Check("one", "tables", "reads exactly one row, or none", ('[null,{"name":"Octavia"},"PGRST116"]',)),
+        Check(
+            "csv",
+            "tables",
+            "reads rows as CSV",
+            ("id,title,tags", '1,The Dispossessed,"[""utopia"",""moon""]"', '2,"A Wizard, of Earthsea"'),
+        ),
+        Check(
+            "rejected",
+            "tables",
+            "shows why a row is refused, and what to do",
+            (
+                "409",
+                '"code":"VALIDATION_UNIQUE_CONSTRAINT_VIOLATION"',
+                "has a row with this value of `name`",
+                '"hint":"Choose another value',
+                '"VALIDATION_TABLE_NOT_FOUND","The app has no table `nothing`.',
+            ),
         ),
     )
 }

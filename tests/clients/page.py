@@ -47,13 +47,18 @@ def render_page(made: str) -> str:
         "- **models**: the OpenAI wire at `/v1`, or at `/v1/APP` for one app; the Anthropic wire at `/v1/messages`.",
         "  Take your model's name from `GET /v1/models`; `baobab/echo` is [built in](models.md#the-built-in-model).",
         "- **tools**: MCP at `/mcp`, with `?app_id=APP` for one app ([more](mcp.md#the-address-chooses-the-view)).",
+        "- **tables**: PostgREST's grammar at `/v1/APP/TABLE` ([more](data.md)).",
         "",
         "The first table of models was made with `baobab/echo`, the second with models of a provider.",
         "They were run at the addresses of one app, `/v1/APP` and `/mcp?app_id=APP`, and programs were started from",
         "their packages and not by `npx`; the Anthropic clients at the server's own address.",
         "`make clients` runs them all, and notes the day. A star marks those that run with every change (`make e2e`).",
     ]
-    doors: tuple[tuple[Interface, str], ...] = (("models", "Models"), ("mcp", "Tools, over MCP"))
+    doors: tuple[tuple[Interface, str], ...] = (
+        ("models", "Models"),
+        ("mcp", "Tools, over MCP"),
+        ("tables", "Tables of an app"),
+    )
     for interface, title in doors:
         lines += ["", f"## {title}", "", *_render_table(interface, clients, results)]
         lines += ["", *_render_provider_table(clients, results)] if interface == "models" else []

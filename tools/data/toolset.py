@@ -5,6 +5,7 @@ from baobab.tools.core.errors import AppMigrating
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.data.copying import copy_tables
+from baobab.tools.data.envelope import TablesEnvelope
 
 
 class AppTables:
@@ -39,4 +40,5 @@ data = Toolset(
     base="/v1/{app_id}",
     raises=(AppMigrating,),
     data=AppTables(),
+    envelope=TablesEnvelope(),
 )

@@ -1,19 +1,21 @@
 """/v1/{app_id}/{table}: the rows of a table, for those who run the app, its users and its visitors."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Annotated, Any, cast
 
 from pydantic import Field, WithJsonSchema
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.stream import Stream
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.access import OpenToPolicies, find_actor
 from baobab.tools.data.actor import Role
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
+from baobab.tools.data.csv_rows import MEDIA_TYPE, format_csv
 from baobab.tools.data.errors import (
     AnswerTooLarge,
     ColumnNotFound,
@@ -39,6 +41,7 @@ from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
 
 _OBJECT = "application/vnd.pgrst.object+json"
+_CSV = "text/csv"
 _MOST_ROWS = 1000
 _READ = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout, AnswerTooLarge)
 _WRITE = (*_READ, PolicyViolation, Violation, UniqueViolation, TablesFull)
@@ -136,19 +139,21 @@ async def data_list(
     limit: rows of one answer.
     offset: rows to pass over.
     prefer: `count=exact` counts all rows that fulfil the filters, in the header Content-Range.
-    media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object.
+    media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object; over REST also `text/csv`.
     """
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)
 
-    def read(rows: Rows, catalogue: Catalogue) -> tuple[list[Row], int | None]:
+    def read(rows: Rows, catalogue: Catalogue) -> tuple[Selection, list[Row], int | None]:
         opened = _open_table(catalogue, rows, table, "SELECT")
         selection = _select(catalogue, opened, select, where)
         selection.order, selection.limit, selection.offset = order, limit, offset
-        return rows.select(selection), rows.count(selection) if preferences.counts else None
+        return selection, rows.select(selection), rows.count(selection) if preferences.counts else None
 
-    found, total = await read_rows(call, actor, read)
+    selection, found, total = await read_rows(call, actor, read)
     _tell_range(call, len(found), offset, total)
+    if _CSV in media_type and call.context.streams:
+        return cast(list[Row], Stream(_send_csv(selection, found), MEDIA_TYPE))
     return _shape(found, media_type)
 
 
@@ -549,6 +554,11 @@ def _shape(rows: list[Row], media_type: str) -> list[Row] | Row:
     if len(rows) != 1:
         raise SingleRowExpected(f"The result has {len(rows)} rows, and one was asked for.", details={"rows": len(rows)})
     return rows[0]
+
+
+async def _send_csv(selection: Selection, rows: list[Row]) -> AsyncGenerator[bytes, None]:
+    names = [item.name for item in selection.items] + [embed.name for embed in selection.embeds]
+    yield "".join(format_csv(names, rows)).encode()
 
 
 def _tell_range(call: Call, shown: int, offset: int, total: int | None) -> None:
