@@ -1,4 +1,5 @@
-"""/auth/{app_id}/login-page: users sign in to an app with forms that need no script and leave no cookie.
+"""/auth/{app_id}/login-page: users sign in to an app with forms that leave no cookie, and need a script for passkeys
+only.
 
 It calls the tools that the app's own front end would call, and holds no rule. What a link in a mail is for waits for
 a click here, so that programs that open the links of mails use none up.
@@ -16,16 +17,19 @@ from starlette.responses import RedirectResponse, Response
 from baobab.http.answer import reply_to
 from baobab.http.console.rendering import build_environment, render_page
 from baobab.http.forms import name_source, read_form, require_own_page
+from baobab.http.login_page.second_steps import SHOWN, STEPS, VIEWS, go_on, resume, take_step
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
 from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, BaobabError, Unavailable
 from baobab.tools.core.registry import Registry
 from baobab.tools.users.redirects import build_token_address
 
-_LARGEST_FORM = 16_384
+_FOLDER = Path(__file__).parent
+_LARGEST_FORM = 65_536
 _ACCENT = "#1d4ed8"
 _TITLES = {
     "password": "Sign in",
@@ -37,6 +41,11 @@ _TITLES = {
     "magic_link": "Sign in",
     "app_invitation": "You are invited",
     "joined": "You have joined",
+    "second-factor": "One more step",
+    "enrol": "Set up a second factor",
+    "recovery": "Your recovery codes",
+    "add-passkey": "Add a passkey",
+    "register": "Add a passkey",
     "problem": "This does not work",
 }
 _LINKS = {
@@ -44,6 +53,7 @@ _LINKS = {
     "mail": "Sign in by a mailed code",
     "sign-up": "Create an account",
     "forgot": "I forgot my password",
+    "add-passkey": "Add a passkey to my account",
 }
 _UNKNOWN = {"app_name": "Baobab", "logo_url": None, "colour": None, "providers": (), "invite_only": True}
 """What the page shows of an app before it knows it."""
@@ -60,7 +70,7 @@ _HEADERS = {
 class LoginPage:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._environment = build_environment(Path(__file__).parent / "templates")
+        self._environment = build_environment(_FOLDER / "templates")
         self._base_url = registry.services.options.base_url
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
@@ -69,7 +79,7 @@ class LoginPage:
         context = RequestContext("login_page", *client, self._base_url, rest_request.path)
         # Of an app's own host the path leaves the app out; by then it has been put in again.
         app_id = rest_request.path.split("/")[2]
-        visit = _Visit(self, self._registry, app_id, context)
+        visit = Visit(self, self._registry, app_id, context)
         try:
             answer = await visit.answer(request)
         except ClientDisconnect:
@@ -82,20 +92,22 @@ class LoginPage:
 
     def render(self, values: Mapping[str, Any], status: int, redirect_to: str | None) -> Response:
         page, nonce = values["page"], secrets.token_urlsafe(16)
-        accent = page["colour"] or _ACCENT
+        accent, script = page["colour"] or _ACCENT, f"script-src 'nonce-{nonce}'; connect-src 'self'; "
         looks = {"nonce": nonce, "accent": accent, "on_accent": _contrast(accent)}
         html = render_page(self._environment, "login.html", {**values, **looks})
         images = " ".join(["data:", *([name_source(page["logo_url"])] if page["logo_url"] else [])])
         # Chromium holds the redirect that answers a form to this policy, too.
         forms = " ".join(["'self'", *([name_source(redirect_to)] if redirect_to else [])])
         policy = f"default-src 'none'; style-src 'nonce-{nonce}'; img-src {images}; form-action {forms}; "
+        # Only a passkey needs a script; without one, everything else works.
+        policy += script if values["passkeys"] else ""
         policy += "frame-ancestors 'none'; base-uri 'none'"
         headers = {**_HEADERS, "Content-Security-Policy": policy, "Content-Type": "text/html; charset=utf-8"}
         return Response(html, status, headers)
 
 
 @dataclass
-class _Visit:
+class Visit:
     """One request to the page of an app."""
 
     owner: LoginPage
@@ -106,74 +118,84 @@ class _Visit:
     link: str | None = None
     email: str = ""
     page: Mapping[str, Any] | None = None
+    origin: str | None = None
+    """Of the page, as the browser says it with a form."""
+    wish: str = ""
+    """What the user came for beside a sign-in: `passkey`, to add one."""
 
     async def answer(self, request: Request) -> Response:
         if request.method == "POST":
             require_own_page(request.headers)
+            self.origin = request.headers.get("origin")
             fields: Mapping[str, str] = await read_form(request, _LARGEST_FORM)
         else:
             fields = dict(request.query_params)
-        self.link, self.email = fields.get("link"), fields.get("email", "")
+        self.link, self.email, self.wish = fields.get("link"), fields.get("email", ""), fields.get("wish", "")
         if self.link is not None:
-            self.page = await self._call("auth_page")
-            mailed = await self._call("auth_link_request", link=self.link)
+            self.page = await self.call("auth_page")
+            mailed = await self.call("auth_link_request", link=self.link)
             self.email, redirect_to = mailed["email"], mailed["redirect_to"]
             # Where a link leads is what was asked for with the mail, whatever the address of the page says.
             self.redirect_to = redirect_to
             view = mailed["purpose"]
         else:
             redirect_to = fields.get("redirect_to")
-            self.page = await self._call("auth_page", redirect_to=redirect_to)
-            if redirect_to is None:
+            self.page = await self.call("auth_page", redirect_to=redirect_to)
+            if redirect_to is None and fields.get("step") not in STEPS:
                 raise BadRequest("This page was opened without `redirect_to`: it does not know where to lead you.")
             self.redirect_to = redirect_to
             view = fields.get("view", "password")
         if request.method != "POST":
+            if "challenge" in fields:
+                # A provider has shown the first factor.
+                return await resume(self, fields["challenge"])
             return self.render(view if view in _LINKS or self.link else "password")
         step = fields.get("step", "")
+        if step in STEPS:
+            return await take_step(self, step, fields)
         try:
             return await self._act(step, fields)
         except BaobabError as error:
-            return self.render(step if step in _TITLES else view, error=error)
+            return self.render(step if step in _TITLES else view, error)
 
     async def _act(self, step: str, fields: Mapping[str, str]) -> Response:
         email, code = self.email, fields.get("code", "").strip()
         if step == "mail":
-            await self._call("auth_magic_link", email=email, redirect_to=self.redirect_to)
+            await self.call("auth_magic_link", email=email, redirect_to=self.redirect_to)
             return self.render("code")
         if step == "forgot":
-            await self._call("auth_forgot_password", email=email)
+            await self.call("auth_forgot_password", email=email)
             return self.render("reset")
         password, name = fields.get("password", ""), fields.get("display_name", "")
         match step:
             case "code":
-                signed_in = await self._call("auth_magic_link_verify", email=email, code=code)
+                signed_in = await self.call("auth_magic_link_verify", email=email, code=code)
             case "magic_link":
-                signed_in = await self._call("auth_magic_link_confirm", link=self.link)
+                signed_in = await self.call("auth_magic_link_confirm", link=self.link)
             case "app_invitation":
                 accepted = {"link": self.link, "password": password, "display_name": name}
-                signed_in = await self._call("auth_accept_invitation", **accepted)
-            case "password" | "sign-up" | "reset":
+                signed_in = await self.call("auth_accept_invitation", **accepted)
+            case "password" | "sign-up" | "reset" | "add-passkey":
                 if step == "sign-up":
-                    await self._call("auth_signup", email=email, password=password, display_name=name)
+                    await self.call("auth_signup", email=email, password=password, display_name=name)
                 if step == "reset":
-                    await self._call("auth_reset_password", email=email, code=code, new_password=password)
-                signed_in = await self._call("auth_login", email=email, password=password)
+                    await self.call("auth_reset_password", email=email, code=code, new_password=password)
+                signed_in = await self.call("auth_login", email=email, password=password)
             case _:
                 raise BadRequest("This form is not known.")
-        return self._leave(signed_in)
+        return await go_on(self, signed_in)
 
-    def _leave(self, signed_in: Mapping[str, Any]) -> Response:
+    def leave(self, signed_in: Mapping[str, Any]) -> Response:
         if self.redirect_to is None:
             return self.render("joined")
         # 303, so that the browser does not send the form on; no referrer, because the address of a link is a secret.
         headers = {**_HEADERS, "Referrer-Policy": "no-referrer"}
         return RedirectResponse(build_token_address(self.redirect_to, signed_in), 303, headers)
 
-    def render(self, view: str, error: BaobabError | None = None) -> Response:
+    def render(self, view: str, error: BaobabError | None = None, **shown: Any) -> Response:
         page = self.page or _UNKNOWN
         hidden = {view, "sign-up" if page["invite_only"] else view}
-        is_choice = self.redirect_to is not None and self.link is None and view != "problem"
+        is_choice = self.redirect_to is not None and self.link is None and view not in ("problem", *VIEWS)
         values = {
             "page": page,
             "title": f"Sign in to {page['app_name']}" if view == "password" else _TITLES[view],
@@ -181,14 +203,21 @@ class _Visit:
             "views": [(name, words) for name, words in _LINKS.items() if is_choice and name not in hidden],
             "problem": "" if error is None else _describe(error),
             "redirect_to": self.redirect_to or "",
-            "link": self.link,
+            # It is used up when the first factor was shown.
+            "link": None if view in VIEWS else self.link,
             "email": self.email,
+            "wish": "passkey" if view == "add-passkey" else self.wish,
+            "passkeys": view in ("password", "register") or "passkey" in shown.get("methods", ()),
             "providers_root": f"{self.registry.services.options.base_url}/auth/{self.app_id}/oauth",
         }
+        values |= dict.fromkeys(SHOWN) | shown
         return self.owner.render(values, 200 if error is None else error.status, self.redirect_to)
 
-    async def _call(self, tool: str, **arguments: Any) -> Any:
-        return await self.registry.call(tool, {"app_id": self.app_id, **arguments}, ANONYMOUS, self.context)
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        return await self.call_as(ANONYMOUS, tool, **arguments)
+
+    async def call_as(self, caller: Caller, tool: str, **arguments: Any) -> Any:
+        return await self.registry.call(tool, {"app_id": self.app_id, **arguments}, caller, self.context)
 
 
 def _describe(error: BaobabError) -> str:

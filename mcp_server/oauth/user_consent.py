@@ -17,7 +17,7 @@ from baobab.http.html_page import render_page
 from baobab.mcp_server.oauth.provider import Provider
 from baobab.mcp_server.oauth.user_provider import UserProvider
 from baobab.storage.secrets import SecretUnreadable, digest_token
-from baobab.tools.core.errors import BaobabError, Unauthenticated
+from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, RateLimited, Unauthenticated
 
 _ROOT = "../../../"
 _CONTEXT = "mcp consent:"
@@ -56,25 +56,45 @@ class _ConsentPage:
     async def act(self, fields: Mapping[str, str]) -> Response:
         match fields.get("step"):
             case "password":
-                signed_in = await self._provider.call(
-                    "auth_login", email=fields.get("email", ""), password=fields.get("password", "")
-                )
-                return self._render_consent(signed_in)
+                given = {name: fields.get(name, "") for name in ("email", "password")}
+                return self._go_on(await self._provider.call("auth_login", **given))
             case "mail":
                 await self._provider.call("auth_magic_link", email=fields.get("email", ""))
                 return self._render_code(fields)
             case "code":
-                code = fields.get("code", "").strip()
-                try:
-                    signed_in = await self._provider.call(
-                        "auth_magic_link_verify", email=fields.get("email", ""), code=code
-                    )
-                except BaobabError as error:
-                    return self._render_code(fields, error)
-                return self._render_consent(signed_in)
+                return await self._take_code(fields)
+            case "second-factor":
+                return await self._finish(fields)
             case "approve" | "deny" as decision:
                 return await self._decide(decision, fields.get("ticket", ""))
         return self.render_sign_in({})
+
+    async def _take_code(self, fields: Mapping[str, str]) -> Response:
+        given = {"email": fields.get("email", ""), "code": fields.get("code", "").strip()}
+        try:
+            signed_in = await self._provider.call("auth_magic_link_verify", **given)
+        except BaobabError as error:
+            return self._render_code(fields, error)
+        return self._go_on(signed_in)
+
+    async def _finish(self, fields: Mapping[str, str]) -> Response:
+        challenge, code = fields.get("challenge", ""), fields.get("code", "").strip()
+        try:
+            signed_in = await self._provider.call("auth_second_factor", challenge=challenge, code=code)
+        except (BadRequest, RateLimited) as error:
+            return self._render_challenge(challenge, error)
+        return self._go_on(signed_in)
+
+    def _go_on(self, answer: Mapping[str, Any]) -> Response:
+        """Shows what a sign-in leads to: the question of the page, or that for the second factor."""
+        if "challenge" not in answer:
+            return self._render_consent(answer)
+        if answer["enrol"]:
+            raise Forbidden(
+                "This app asks everybody for a second factor, and you have none yet.",
+                remediation="Sign in to the app itself first: there you set one up.",
+            )
+        return self._render_challenge(answer["challenge"])
 
     async def _decide(self, decision: str, ticket: str) -> Response:
         try:
@@ -104,6 +124,15 @@ class _ConsentPage:
 <form method="post" action="consent">{self._render_request()}<input type="hidden" name="email" value="{email}">
 <p><label>Code <input name="code" inputmode="numeric" autocomplete="one-time-code" required></label></p>
 <p><button name="step" value="code">Sign in</button></p></form>"""
+        return self._render(body, 200 if error is None else error.status)
+
+    def _render_challenge(self, challenge: str, error: BaobabError | None = None) -> Response:
+        body = f"""{self._render_head()}{_render_error(error)}
+<p>Enter the code that your authenticator app shows, or one of your recovery codes.</p>
+<form method="post" action="consent">{self._render_request()}
+<input type="hidden" name="challenge" value="{escape(challenge)}">
+<p><label>Code <input name="code" autocomplete="one-time-code" required></label></p>
+<p><button name="step" value="second-factor">Sign in</button></p></form>"""
         return self._render(body, 200 if error is None else error.status)
 
     def _render_consent(self, signed_in: Mapping[str, Any]) -> Response:

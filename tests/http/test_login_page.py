@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from baobab.tools.users.totp import compute_code
 from tests.conftest import ADDRESS, Baobab
 from tests.jobs import run_due_jobs
 
@@ -70,7 +71,6 @@ async def visitor(baobab: Baobab) -> Visitor:
 async def test_a_user_signs_up_and_in_and_is_sent_on_with_tokens(visitor: Visitor) -> None:
     page = await visitor.open(redirect_to=BACK)
     assert page.status_code == 200, page.text
-    assert "script" not in page.text
     assert "set-cookie" not in page.headers
     policy = page.headers["content-security-policy"]
     assert "form-action 'self' http://localhost:3000;" in policy
@@ -215,3 +215,90 @@ async def test_limits_count_each_visitor(visitor: Visitor) -> None:
 
 def normalise(text: str) -> str:
     return re.sub(r'nonce="[^"]*"', "", text)
+
+
+async def test_the_page_asks_for_the_second_factor_and_sets_one_up_for_who_is_invited(visitor: Visitor) -> None:
+    baobab, app = visitor.baobab, visitor.app
+    settings = f"/v1/{app}/auth/settings"
+    await baobab.client.patch(settings, json={"second_factor": "required"}, headers=baobab.owner)
+    body = {"email": EMAIL, "redirect_to": BACK}
+    await baobab.client.post(f"/v1/{app}/admin/auth/users/invite", json=body, headers=baobab.owner)
+    set_up = await visitor.send("app_invitation", link=await visitor.read_link(), password=PASSWORD)
+    assert set_up.status_code == 200, set_up.text
+    fields = read_fields(set_up.text)
+    assert "link" not in fields
+    secret = parse_qs(urlsplit(fields["uri"]).query)["secret"][0]
+    wrong = await visitor.send(**{**fields, "code": "000000"})
+    assert (wrong.status_code, read_fields(wrong.text)["uri"]) == (400, fields["uri"])
+    done = await visitor.send(**{**fields, "code": compute_now(visitor, secret)})
+    codes = re.findall(r"<li><code>([a-z0-9-]+)</code>", done.text)
+    assert len(codes) == 10
+    assert f'href="{BACK}&amp;access_token=' in done.text
+
+    asked = await visitor.send("password", email=EMAIL, password=PASSWORD)
+    fields = read_fields(asked.text)
+    refused = await visitor.send(**{**fields, "code": "nothing"})
+    assert refused.status_code == 400
+    assert read_fields(refused.text)["challenge"] == fields["challenge"]
+    await visitor.read_tokens(await visitor.send(**{**fields, "code": codes[0]}))
+    # A sign-in that is over is begun anew.
+    over = await visitor.send(**{**fields, "code": codes[1]})
+    assert (over.status_code, "This sign-in is over" in over.text) == (401, True)
+
+
+async def test_a_challenge_in_the_address_is_answered_on_the_page(visitor: Visitor) -> None:
+    baobab, app = visitor.baobab, visitor.app
+    await visitor.send("sign-up", email=EMAIL, password=PASSWORD)
+    settings = f"/v1/{app}/auth/settings"
+    await baobab.client.patch(settings, json={"second_factor": "required"}, headers=baobab.owner)
+    login = {"email": EMAIL, "password": PASSWORD}
+    challenge = (await baobab.client.post(f"/auth/{app}/login", json=login)).json()["challenge"]
+    page = await visitor.open(challenge=challenge, redirect_to=BACK)
+    assert "otpauth:" in page.text
+    assert "script-src" not in page.headers["content-security-policy"]
+    unknown = await visitor.open(challenge="bb_2f_no", redirect_to=BACK)
+    assert unknown.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("step", "fields"),
+    [
+        ("passkey", {"state": "x", "credential": "{"}),
+        ("passkey", {"state": "x", "credential": "[" * 10_000}),
+        ("passkey", {"state": "x", "credential": "7"}),
+        ("passkey", {}),
+        ("register", {"ticket": "v1.x.y"}),
+        ("offer", {}),
+        ("second-factor", {}),
+        ("second-factor", {"challenge": "x" * 200, "code": "1"}),
+        ("enrol", {"challenge": "x", "uri": "otpauth://" + "x" * 9000, "code": "1"}),
+        ("enrol", {"challenge": "x", "uri": "javascript:", "code": "1"}),
+    ],
+)
+async def test_forms_of_the_second_step_that_nobody_was_shown_are_refused(
+    visitor: Visitor, step: str, fields: dict[str, str]
+) -> None:
+    answer = await visitor.send(step, **fields)
+    assert answer.status_code in (400, 401), answer.text
+    assert 'role="alert"' in answer.text
+
+
+async def test_the_page_runs_its_own_script_only_where_a_passkey_may_be_used(visitor: Visitor) -> None:
+    page = await visitor.open(redirect_to=BACK)
+    policy = page.headers["content-security-policy"]
+    nonce = re.search(r"script-src 'nonce-([\w-]+)'; connect-src 'self';", policy)
+    assert nonce
+    assert page.text.count("<script") == page.text.count(f'<script nonce="{nonce[1]}">') == 1
+    other = await visitor.open(view="forgot", redirect_to=BACK)
+    assert "<script" not in other.text
+
+
+def read_fields(page: str) -> dict[str, str]:
+    """The hidden fields of a page's first form."""
+    form = page[page.index("<form") :]
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form[: form.index("</form>")])
+    return {name: html.unescape(value) for name, value in found}
+
+
+def compute_now(visitor: Visitor, secret: str) -> str:
+    return compute_code(secret, int(visitor.baobab.application.services.clock.time()) // 30)

@@ -228,6 +228,13 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "auth_magic_link_confirm",
             "auth_upgrade_code",
             "auth_upgrade_verify",
+            "auth_second_factor",
+            "auth_second_factor_methods",
+            "auth_totp_confirm",
+            "auth_totp_remove",
+            "auth_recovery_codes",
+            "auth_passkey_add",
+            "auth_passkey_sign_in",
             "data_update_many",
         ]
         if "example" not in content or name in unfounded or name.startswith(("mcp_servers_", "model_servers_")):

@@ -32,3 +32,23 @@ class SignedInUser:
 
 
 SIGNED_IN_USER = SignedInUser()
+
+
+@dataclass(frozen=True, slots=True)
+class UserOrChallenge:
+    """A user of the app, or whoever has shown the first factor and has the challenge of that."""
+
+    anonymous: bool = True
+    credential: bool = True
+    description: str = "A user of the app, by its access token, or whoever has the challenge of a sign-in."
+    raises: tuple[type[BaobabError], ...] = SIGNED_IN_USER.raises
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, EndUser | Anonymous)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        if not isinstance(call.caller, Anonymous) or arguments.get("challenge") is None:
+            await SIGNED_IN_USER.authorise(call, arguments)
+
+
+USER_OR_CHALLENGE = UserOrChallenge()

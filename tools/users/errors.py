@@ -88,6 +88,49 @@ class CodeExpired(WrongCode):
     remediation = "Ask for another code."
 
 
+class ChallengeOver(Unauthenticated):
+    code = "AUTH_CHALLENGE_OVER"
+    summary = "This sign-in is over: it was finished, or it took longer than ten minutes."
+    remediation = "Sign in again from the start."
+
+
+class WrongFactorCode(BadRequest):
+    code = "AUTH_INVALID_SECOND_FACTOR"
+    summary = "Invalid code"
+    remediation = "Send the code that the authenticator app shows now, each once, or an unused recovery code."
+
+
+class FactorExists(AlreadyExists):
+    summary = "The user has an authenticator app already."
+    remediation = "Remove it first with op:auth_totp_remove."
+
+
+class FactorNotFound(NotFound):
+    summary = "The user has no authenticator app set up."
+    remediation = "Begin with op:auth_totp_enrol."
+
+
+class SignInTooOld(Forbidden):
+    code = "AUTH_SIGN_IN_AGAIN"
+    summary = "The sign-in is too long ago to change how this user signs in."
+    remediation = "Sign the user in again and repeat the call within 15 minutes."
+
+
+class PasskeyNotFound(NotFound):
+    summary = "The user has no such passkey."
+    remediation = "List the passkeys first."
+
+
+class PasskeyExists(AlreadyExists):
+    summary = "The app has this passkey already."
+    remediation = "Sign in with it; a passkey belongs to one user."
+
+
+class TooManyPasskeys(Conflict):
+    summary = "The user has as many passkeys as one may have."
+    remediation = "Remove one first."
+
+
 class WrongUserPassword(Forbidden):
     summary = "`current_password` is not this user's password."
     remediation = "Send the user's present password as `current_password`, or use op:auth_forgot_password."

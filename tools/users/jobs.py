@@ -20,6 +20,7 @@ from baobab.tools.users.errors import SignUpClosed
 from baobab.tools.users.rows import build_user, delete_users, find_user
 from baobab.tools.users.tables import (
     FREEZES,
+    user_challenges,
     user_codes,
     user_invitations,
     user_mcp_codes,
@@ -108,11 +109,11 @@ async def _mail_code(
 
 @auth.job(every=3600.0)
 async def auth_prune(job: Job) -> None:
-    """Deletes sessions, codes and invitations that have ended, a day after that."""
+    """Deletes sessions, codes, challenges and invitations that have ended, a day after that."""
     before = job.services.clock.now() - _KEPT
     for stores in {id(stores.database): stores for stores in job.services.regions.values()}.values():
         async with stores.database.writing(lock=None, bulk=True) as connection:
-            for table in (user_sessions, user_codes, user_mcp_codes, user_invitations):
+            for table in (user_sessions, user_codes, user_mcp_codes, user_invitations, user_challenges):
                 await connection.execute(delete(table).where(table.c.expires_at < before))
 
 

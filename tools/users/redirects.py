@@ -30,6 +30,14 @@ def is_redirect_allowed(call: Call, redirect_to: str) -> bool:
     return f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "") in app.allowed_origins
 
 
+def build_address(call: Call, redirect_to: str, answer: Mapping[str, Any]) -> str:
+    """Returns where the browser goes after a sign-in: on with the tokens, or to our page for the second factor."""
+    if "challenge" not in answer:
+        return build_token_address(redirect_to, answer)
+    query = urlencode({"challenge": answer["challenge"], "redirect_to": redirect_to})
+    return f"{call.services.options.base_url}/auth/{call.require_app().id}/login-page?{query}"
+
+
 def build_token_address(redirect_to: str, signed_in: Mapping[str, Any]) -> str:
     """Returns the address with the tokens in its query. Whoever sends a browser there says `no-referrer`."""
     tokens = {name: signed_in[name] for name in ("access_token", "refresh_token", "expires_in", "token_type")}

@@ -10,6 +10,7 @@ from baobab.storage.database import Execute, Unit
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.users.errors import UserExists
+from baobab.tools.users.second_factor import delete_factors
 from baobab.tools.users.tables import user_identities, user_mcp_codes, user_sessions, users
 
 
@@ -46,7 +47,8 @@ async def insert_user(unit: Unit, row: dict[str, Any]) -> None:
 
 
 async def delete_users(execute: Execute, app_id: str, user_ids: Sequence[str]) -> None:
-    """Deletes users with their identities and sessions."""
+    """Deletes users with their identities, sessions and factors."""
+    await delete_factors(execute, app_id, user_ids)
     for table in (user_identities, user_sessions, user_mcp_codes):
         await execute(delete(table).where(table.c.app_id == app_id, table.c.user_id.in_(user_ids)))
     await execute(delete(users).where(users.c.app_id == app_id, users.c.id.in_(user_ids)))

@@ -61,6 +61,90 @@ class SignedIn(Tokens):
     user: UserProfile
 
 
+FactorMethod = Literal["totp", "recovery_code", "passkey"]
+
+
+class Challenged(TypedDict):
+    """In place of tokens: the sign-in goes on with the second factor."""
+
+    challenge: Annotated[str, Field(description="For op:auth_second_factor, once, within ten minutes.")]
+    methods: Annotated[list[FactorMethod], Field(description="What the user can answer with.")]
+    enrol: Annotated[
+        bool,
+        Field(
+            description="Whether the user has nothing set up and begins with op:auth_totp_enrol: the app requires it."
+        ),
+    ]
+    expires_in: Annotated[int, Field(description="Seconds.")]
+
+
+class SecondFactor(TypedDict):
+    """What a user has set up beside a password or a mailed code."""
+
+    totp: Annotated[bool, Field(description="Whether sign-ins ask for a code of an authenticator app.")]
+    recovery_codes: Annotated[int, Field(description="How many of them are unused.")]
+    passkeys: int
+    required: Annotated[bool, Field(description="Whether the app requires a second factor of everybody.")]
+
+
+class TotpSecret(TypedDict):
+    """What an authenticator app is told, once."""
+
+    secret: Annotated[str, Field(description="In base32, for those who type it.")]
+    uri: Annotated[str, Field(description="The `otpauth:` address; show it as a QR code.")]
+
+
+class RecoveryCodes(TypedDict):
+    """Each is good once in place of a code of the app. They are shown now and never again."""
+
+    recovery_codes: list[str]
+
+
+class TotpConfirmed(RecoveryCodes):
+    signed_in: Annotated[
+        SignedIn | None, Field(description="The tokens, where the code has finished a sign-in; otherwise null.")
+    ]
+
+
+class Passkey(TypedDict):
+    """A passkey of a user. Its private half is in the user's device, or in the account of its maker."""
+
+    id: str
+    name: str
+    rp_id: Annotated[str, Field(description="The host name whose pages it is good for.")]
+    backed_up: Annotated[bool, Field(description="Whether it is copied to the user's other devices.")]
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class Passkeys(TypedDict):
+    """The newest first."""
+
+    passkeys: list[Passkey]
+
+
+class PasskeyCeremony(TypedDict):
+    """What the browser is asked, and what comes back with its answer."""
+
+    options: Annotated[
+        dict[str, Any],
+        Field(description="For `PublicKeyCredential.parseCreationOptionsFromJSON` or `parseRequestOptionsFromJSON`."),
+    ]
+    state: Annotated[str, Field(description="Send it with the answer, within five minutes.")]
+
+
+class PasskeyDeleted(TypedDict):
+    deleted: Literal[True]
+    id: str
+
+
+class ResetFactors(TypedDict):
+    """What was removed."""
+
+    totp: bool
+    passkeys: int
+
+
 class Message(TypedDict):
     message: str
 
@@ -235,6 +319,10 @@ class SignInSettings(TypedDict):
     ]
 
     invite_only: Annotated[bool, Field(description="Whether only invited people become users.")]
+    second_factor: Annotated[
+        Literal["optional", "required"],
+        Field(description="Whether only those are asked for a second factor who have set one up, or everybody."),
+    ]
     logo_url: Annotated[str | None, Field(description="A picture on the page on which users sign in.")]
     colour: Annotated[str | None, Field(description="Of the buttons there, such as `#1d4ed8`; null: blue.")]
 

@@ -19,6 +19,7 @@ from baobab.tools.users.errors import UserBanned, WrongRefreshToken
 from baobab.tools.users.refresh_tokens import RefreshToken
 from baobab.tools.users.rows import find_user
 from baobab.tools.users.schemas import Session, Tokens
+from baobab.tools.users.second_factor import delete_challenges
 from baobab.tools.users.tables import FREEZES, user_mcp_codes, user_sessions, users
 
 GRACE = timedelta(seconds=10)
@@ -160,6 +161,7 @@ async def end_sessions(
         # A code on its way to an MCP client would begin a session anew.
         codes = (user_mcp_codes.c.app_id == app_id, user_mcp_codes.c.user_id == user_id)
         await unit.execute(delete(user_mcp_codes).where(*codes))
+        await delete_challenges(unit.execute, app_id, user_id)
     await announce_change(call, user_id)
     return ended
 

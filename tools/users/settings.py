@@ -13,6 +13,7 @@ _DEFAULTS: SignInSettings = {
     "anonymous": False,
     "anonymous_days": None,
     "invite_only": False,
+    "second_factor": "optional",
     "logo_url": None,
     "colour": None,
 }

@@ -7,7 +7,8 @@ from sqlalchemy import delete, select, update
 from baobab.storage.database import Unit
 from baobab.tools.core.call import Call
 from baobab.tools.users.errors import UserBanned
-from baobab.tools.users.schemas import SignedIn, UserProfile
+from baobab.tools.users.schemas import Challenged, SignedIn, UserProfile
+from baobab.tools.users.second_factor import challenge_user, delete_factors
 from baobab.tools.users.sessions import build_tokens, end_sessions, mint_access_token, start_session
 from baobab.tools.users.tables import FREEZES, user_identities, users
 
@@ -24,8 +25,10 @@ async def sign_in(
     is_new: bool = False,
     proves_address: bool = False,
     ends_others: bool = False,
-) -> SignedIn:
-    """Starts a session for a user who has proven who they are. It must precede the call's first statement.
+) -> SignedIn | Challenged:
+    """Starts a session for a user who has proven who they are, or asks for the second factor first.
+
+    It must precede the call's first statement.
 
     method: `email`, `magic_link`, `anonymous` or the slug of an OAuth provider. event: as the post-auth hook names it.
     proves_address: whether they have proven by it that they read the mail of their address. Where nobody had done that
@@ -38,28 +41,54 @@ async def sign_in(
     confirms = proves_address and not user["email_verified"]
     if confirms:
         user = {**user, "email_verified": True, "password_hash": None}
-    session_id = call.services.ids.uuid()
-    access_token = await mint_access_token(call, user, session_id)
+    access_token, session_id = await _mint(call, user)
     async with FREEZES.writing(call) as unit:
         if confirms:
             await confirm_address(unit, user["app_id"], user["id"], password_hash=None)
         if confirms or ends_others:
             await end_sessions(call, unit, user["id"])
+        challenged = await challenge_user(call, unit.execute, user, method, event, is_new=is_new)
+        if challenged is not None:
+            name_user(call, user["id"])
+            call.audit.data |= {"provider": method, "second_factor": "asked"}
+            return challenged
         refresh_token = await start_session(call, unit, user["id"], session_id, method)
     await report_sign_in(call, user, method, event, is_new=is_new)
     return {**build_tokens(call, access_token, refresh_token), "user": build_profile(user)}
+
+
+async def finish_sign_in(call: Call, user: dict[str, Any], method: str, event: str, *, is_new: bool) -> SignedIn:
+    """Starts a session for a user who has shown both factors, or a passkey that is both.
+
+    It must precede the call's first statement. Raises UserBanned.
+    """
+    if user["banned_at"] is not None:
+        raise UserBanned
+    access_token, session_id = await _mint(call, user)
+    async with FREEZES.writing(call) as unit:
+        refresh_token = await start_session(call, unit, user["id"], session_id, method)
+    await report_sign_in(call, user, method, event, is_new=is_new)
+    return {**build_tokens(call, access_token, refresh_token), "user": build_profile(user)}
+
+
+async def _mint(call: Call, user: dict[str, Any]) -> tuple[str, str]:
+    session_id = call.services.ids.uuid()
+    return await mint_access_token(call, user, session_id), session_id
 
 
 async def confirm_address(unit: Unit, app_id: str, user_id: str, **changes: Any) -> None:
     """Marks the address of a user as verified, and makes further changes to the row.
 
     Identities of providers that were attached while nobody had verified the address go: they may be somebody else's.
+    Where the password goes for that reason, so do the passkeys and the second factor.
     """
     unverified = select(users.c.id).where(
         users.c.app_id == app_id, users.c.id == user_id, users.c.email_verified.is_(False)
     )
     theirs = (user_identities.c.app_id == app_id, user_identities.c.user_id.in_(unverified))
     await unit.execute(delete(user_identities).where(*theirs))
+    if "password_hash" in changes:
+        await delete_factors(unit.execute, app_id, unverified)
     is_this = (users.c.app_id == app_id, users.c.id == user_id)
     await unit.execute(update(users).where(*is_this).values(email_verified=True, **changes))
 

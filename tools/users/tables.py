@@ -1,6 +1,6 @@
 """The rows of an app's users, in the database of the app's region."""
 
-from sqlalchemy import Boolean, Column, Index, Integer, String, Table, Text, UniqueConstraint, false, true
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text, UniqueConstraint, false, true
 
 from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.tools.core.app_data import AppTable
@@ -115,6 +115,69 @@ user_mcp_codes = Table(
     Index("ix_user_mcp_codes_app_id_user_id", "app_id", "user_id"),
 )
 
+user_totp = Table(
+    "user_totp",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("user_id", _ID, primary_key=True),
+    Column("secret", Sealed, nullable=False),
+    # Null until the user has shown a code of it.
+    Column("confirmed_at", Instant),
+    # The newest period of which a code was taken: a code of it or of one before is refused.
+    Column("last_period", BigInteger),
+    # Wrong codes since `wrong_since`.
+    Column("wrong_tries", Integer, nullable=False, server_default="0"),
+    Column("wrong_since", Instant),
+    Column("created_at", Instant, nullable=False),
+)
+
+user_recovery_codes = Table(
+    "user_recovery_codes",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("user_id", _ID, primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("used_at", Instant),
+)
+
+user_passkeys = Table(
+    "user_passkeys",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("id", _ID, primary_key=True),
+    Column("user_id", _ID, nullable=False),
+    # In base64url, as browsers write it.
+    Column("credential_id", String(1400), nullable=False),
+    Column("public_key", Text, nullable=False),
+    # The host name that it belongs to: browsers offer it on pages of that name only.
+    Column("rp_id", String(253), nullable=False),
+    Column("sign_count", BigInteger, nullable=False),
+    Column("transports", Json, nullable=False),
+    Column("backed_up", Boolean, nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("last_used_at", Instant),
+    UniqueConstraint("app_id", "credential_id"),
+    Index("ix_user_passkeys_app_id_user_id", "app_id", "user_id"),
+)
+
+# Sign-ins that wait for the second factor, and those by passkey that are done: each is good once.
+user_challenges = Table(
+    "user_challenges",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("user_id", _ID, nullable=False),
+    # How the user has shown the first factor, and what the sign-in is called.
+    Column("method", String(40), nullable=False),
+    Column("event", String(40), nullable=False),
+    Column("is_new", Boolean, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    Column("used_at", Instant),
+    Index("ix_user_challenges_app_id_user_id", "app_id", "user_id"),
+)
+
 user_providers = Table(
     "user_providers",
     metadata,
@@ -145,6 +208,8 @@ user_settings = Table(
     # After how many days without use an anonymous user is deleted; null: never.
     Column("anonymous_days", Integer),
     Column("invite_only", Boolean, nullable=False, server_default=false()),
+    # `optional`: of those who have set one up; `required`: of everybody with an address.
+    Column("second_factor", String(10), nullable=False, server_default="optional"),
     # How the page looks on which users sign in.
     Column("logo_url", String(2000)),
     Column("colour", String(7)),
@@ -161,5 +226,9 @@ APP_TABLES = tuple(
         user_sessions,
         user_codes,
         user_mcp_codes,
+        user_totp,
+        user_recovery_codes,
+        user_passkeys,
+        user_challenges,
     )
 )

@@ -13,6 +13,7 @@ from baobab.runtime.egress import EgressResponse
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.limits import CALLER_REQUESTS
 from baobab.tools.core.rate_limits import resolve_answer
+from baobab.tools.users.totp import compute_code
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
 from tests.jobs import run_due_jobs
@@ -80,6 +81,32 @@ async def test_the_official_client_signs_a_user_in_and_gets_the_tools_of_users(a
     sessions = (await app.request("GET", f"/v1/{app.id}/admin/auth/users/{user_id}/sessions")).json()["sessions"]
     # The page itself keeps nobody signed in.
     assert [session["client_name"] for session in sessions] == ["Official"]
+
+
+class CarefulBrowser(Browser):
+    """A user who has recovery codes for the second step, and mistypes the first time."""
+
+    def __init__(self, app: UserApp, codes: list[str]) -> None:
+        super().__init__(app)
+        self.codes = codes
+
+    async def sign_in(self) -> None:
+        await super().sign_in()
+        assert "authenticator app" in self.pages[-1].text
+        wrong = await self.send("second-factor", code="nothing")
+        assert (wrong.status_code, "Invalid code" in wrong.text) == (400, True)
+        self.pages.append(await self.send("second-factor", code=self.codes.pop()))
+        assert self.pages[-1].status_code == 200, self.pages[-1].text
+
+
+async def test_the_page_asks_a_user_who_has_one_for_the_second_factor(app: UserApp) -> None:
+    bearer = {"authorization": f"Bearer {(await app.log_in())['access_token']}"}
+    secret = (await app.request("POST", f"/auth/{app.id}/totp", bearer)).json()["secret"]
+    code = compute_code(secret, int(app.baobab.application.services.clock.time()) // 30)
+    confirmed = await app.request("POST", f"/auth/{app.id}/totp/confirm", bearer, code=code)
+    browser, storage = CarefulBrowser(app, confirmed.json()["recovery_codes"]), Storage()
+    async with connect(app, browser, storage) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
 
 
 @pytest.mark.parametrize("address", ["http://localhost:8000", "http://baobab.test:8000"])

@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 
 from baobab.runtime.oauth.requests import AuthorizationRequest
 from baobab.tools.users.codes import Purpose, issue_code
 from baobab.tools.users.mcp_requests import seal_request
-from baobab.tools.users.tables import user_sessions
+from baobab.tools.users.tables import user_sessions, user_totp
+from baobab.tools.users.totp import compute_code, create_secret
 from tests.conftest import ADDRESS
+from tests.soft_authenticator import SoftAuthenticator
 from tests.tools.access import ADMINS, INTERNAL, PASSWORD, PUBLIC, RUNNERS, Caller, World
 from tests.users import mint_user_token
 
@@ -47,6 +49,21 @@ POLICY = {
     "auth_upgrade_oauth": USERS,
     "users_settings_get": RUNNERS,
     "users_settings_update": ADMINS,
+    "auth_second_factor": PUBLIC,
+    "auth_second_factor_methods": PUBLIC,
+    "auth_second_factor_get": USERS,
+    # Without a token it takes a challenge, which the users of these rows do not have.
+    "auth_totp_enrol": USERS,
+    "auth_totp_confirm": USERS,
+    "auth_totp_remove": USERS,
+    "auth_recovery_codes": USERS,
+    "auth_passkey_options": USERS,
+    "auth_passkey_add": USERS,
+    "auth_passkeys": USERS,
+    "auth_passkey_delete": USERS,
+    "auth_passkey_sign_in_options": PUBLIC,
+    "auth_passkey_sign_in": PUBLIC,
+    "users_second_factor_reset": ADMINS,
     "auth_mcp_request": PUBLIC,
     # A key that acts for a user is refused as other keys are.
     "auth_mcp_decide": USERS,
@@ -140,6 +157,94 @@ async def for_auth_accept_invitation(world: World, caller: Caller) -> dict[str, 
     return await _for_link(world, "app_invitation", password=PASSWORD)
 
 
+async def _read_me(world: World, caller: Caller) -> str:
+    return str((await caller.client.get(f"/auth/{world.app}/me", headers=caller.headers)).json()["id"])
+
+
+async def _keep_totp(world: World, user_id: str, *, confirmed: bool) -> str:
+    """Stores an authenticator app of a user, and returns a code of it."""
+    services, secret = world.baobab.application.services, create_secret()
+    key = {"app_id": world.app, "user_id": user_id}
+    now = services.clock.now()
+    row = {"secret": services.vault.seal(secret.encode(), f"user_totp.secret:{user_id}"), "created_at": now}
+    row |= {"confirmed_at": now if confirmed else None, "last_period": None, "wrong_tries": 0}
+    async with services.regions["local"].database.writing(lock=world.app) as connection:
+        await connection.execute(delete(user_totp).where(user_totp.c.user_id == user_id))
+        await connection.execute(insert(user_totp), {**key, **row})
+    return compute_code(secret, int(services.clock.time()) // 30)
+
+
+async def for_auth_second_factor(world: World, caller: Caller) -> dict[str, Any]:
+    credentials = await _sign_up(world)
+    found = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
+    code = await _keep_totp(world, found["user"]["id"], confirmed=True)
+    asked = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
+    return {"app_id": world.app, "challenge": asked["challenge"], "code": code}
+
+
+async def for_auth_second_factor_methods(world: World, caller: Caller) -> dict[str, Any]:
+    arguments = await for_auth_second_factor(world, caller)
+    return {"app_id": world.app, "challenge": arguments["challenge"]}
+
+
+async def for_auth_totp_confirm(world: World, caller: Caller) -> dict[str, Any]:
+    code = await _keep_totp(world, await _read_me(world, caller), confirmed=False) if caller.name == "user" else "1"
+    return {"app_id": world.app, "code": code}
+
+
+async def for_auth_totp_enrol(world: World, caller: Caller) -> dict[str, Any]:
+    if caller.name == "user":
+        await _keep_totp(world, await _read_me(world, caller), confirmed=False)
+    return {"app_id": world.app}
+
+
+async def for_auth_totp_remove(world: World, caller: Caller) -> dict[str, Any]:
+    code = await _keep_totp(world, await _read_me(world, caller), confirmed=True) if caller.name == "user" else "1"
+    return {"app_id": world.app, "code": code}
+
+
+for_auth_recovery_codes = for_auth_totp_remove
+_PAGE = "http://localhost:3000"
+
+
+async def for_auth_passkey_options(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "origin": _PAGE}
+
+
+for_auth_passkey_sign_in_options = for_auth_passkey_options
+
+
+async def _make_passkey(world: World, headers: dict[str, str]) -> tuple[SoftAuthenticator, dict[str, Any]]:
+    device, path = SoftAuthenticator(_PAGE), f"/auth/{world.app}/passkeys/options"
+    asked = await world.request("POST", path, headers, origin=_PAGE)
+    return device, {"state": asked["state"], "credential": device.create(asked["options"])}
+
+
+async def for_auth_passkey_add(world: World, caller: Caller) -> dict[str, Any]:
+    if caller.name != "user":
+        return {"app_id": world.app, "state": "s", "credential": {}}
+    return {"app_id": world.app, **(await _make_passkey(world, caller.headers))[1]}
+
+
+async def for_auth_passkey_delete(world: World, caller: Caller) -> dict[str, Any]:
+    passkey_id = world.baobab.application.services.ids.uuid()
+    if caller.name == "user":
+        _, made = await _make_passkey(world, caller.headers)
+        added = await world.request("POST", f"/auth/{world.app}/passkeys", caller.headers, **made)
+        passkey_id = added["id"]
+    return {"app_id": world.app, "passkey_id": passkey_id}
+
+
+async def for_auth_passkey_sign_in(world: World, caller: Caller) -> dict[str, Any]:
+    signed_in = await world.request("POST", f"/auth/{world.app}/login", {}, **await _sign_up(world))
+    headers = {"authorization": f"Bearer {signed_in['access_token']}"}
+    device, made = await _make_passkey(world, headers)
+    await world.request("POST", f"/auth/{world.app}/passkeys", headers, **made)
+    path = f"/auth/{world.app}/passkeys/sign-in/options"
+    asked = await world.request("POST", path, {}, origin=_PAGE)
+    return {"app_id": world.app, "state": asked["state"], "credential": device.get(asked["options"])}
+
+
 async def for_users_invite(world: World, caller: Caller) -> dict[str, Any]:
     return {"app_id": world.app, "email": f"{world.new_name('guest')}@example.com"}
 
@@ -188,7 +293,9 @@ async def for_users_update(world: World, caller: Caller) -> dict[str, Any]:
     return await _for_user(world, caller, role="editor")
 
 
-for_users_get = for_users_delete = for_users_sessions = for_users_sessions_end = _for_user
+for_users_second_factor_reset = for_users_get = for_users_delete = for_users_sessions = for_users_sessions_end = (
+    _for_user
+)
 
 
 def _build_provider(world: World) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from baobab.tools.users.rows import build_user, insert_user, read_user
 from baobab.tools.users.schemas import Message, SignedIn, SignedUp, UpgradeTicket
 from baobab.tools.users.sessions import announce_change, end_sessions
 from baobab.tools.users.settings import read_settings
-from baobab.tools.users.sign_in import report_sign_in, sign_in
+from baobab.tools.users.sign_in import finish_sign_in, report_sign_in
 from baobab.tools.users.tables import FREEZES
 from baobab.tools.users.tools.passwords import WINDOW, Code
 from baobab.tools.users.toolset import auth
@@ -59,7 +59,7 @@ async def auth_anonymous(call: Call, app_id: AppId) -> SignedIn:
         await FREEZES.require_thawed(unit.execute, app_id)
         user |= await admit(unit.execute, app_id, None, call.now, proves_address=False)
         await insert_user(unit, user)
-    return await sign_in(call, user, "anonymous", "anonymous_login", is_new=True)
+    return await finish_sign_in(call, user, "anonymous", "anonymous_login", is_new=True)
 
 
 @auth.tool(

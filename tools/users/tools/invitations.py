@@ -31,7 +31,14 @@ from baobab.tools.users.fields import DisplayName, RoleName
 from baobab.tools.users.jobs import send_code
 from baobab.tools.users.redirects import RedirectTo, is_redirect_allowed
 from baobab.tools.users.rows import build_user, find_user, insert_user
-from baobab.tools.users.schemas import Invitation, Invitations, OneInvitation, RevokedInvitation, SignedIn
+from baobab.tools.users.schemas import (
+    Challenged,
+    Invitation,
+    Invitations,
+    OneInvitation,
+    RevokedInvitation,
+    SignedIn,
+)
 from baobab.tools.users.sign_in import confirm_address, sign_in
 from baobab.tools.users.tables import FREEZES, user_codes, user_invitations
 from baobab.tools.users.tables import users as rows
@@ -141,7 +148,7 @@ async def auth_accept_invitation(
     link: Link | None = None,
     email: Email | None = None,
     code: Code | None = None,
-) -> SignedIn:
+) -> SignedIn | Challenged:
     """Accept an invitation, once: set a password and sign in. The address counts as verified.
 
     password: the password that counts from now on.

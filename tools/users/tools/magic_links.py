@@ -16,7 +16,7 @@ from baobab.tools.users.errors import CodeExpired, CodeUsed, RedirectRefused, Si
 from baobab.tools.users.jobs import request_code
 from baobab.tools.users.redirects import RedirectTo, is_redirect_allowed
 from baobab.tools.users.rows import build_user, insert_user, read_user
-from baobab.tools.users.schemas import MailedLink, Message, SignedIn
+from baobab.tools.users.schemas import Challenged, MailedLink, Message, SignedIn
 from baobab.tools.users.sign_in import sign_in
 from baobab.tools.users.tables import FREEZES
 from baobab.tools.users.tools.passwords import WINDOW, Code
@@ -64,7 +64,7 @@ async def auth_magic_link_verify(
     app_id: AppId,
     email: Email,
     code: Code,
-) -> SignedIn:
+) -> SignedIn | Challenged:
     """Sign in with a mailed code. The address counts as verified.
 
     Where nobody had verified the address yet, a password that was set before is removed: somebody else may have set it.
@@ -104,7 +104,7 @@ async def auth_link_request(call: Call, app_id: AppId, link: Link) -> MailedLink
     audit=Audit("magic_link_login", category="auth", action="create", resource="session"),
     rest=Rest(examples={"link": "pS0xJ3Zk..."}),
 )
-async def auth_magic_link_confirm(call: Call, app_id: AppId, link: Link) -> SignedIn:
+async def auth_magic_link_confirm(call: Call, app_id: AppId, link: Link) -> SignedIn | Challenged:
     """Sign in with the link of a mail, once, as with its code.
 
     link: the part `link` of the address in the mail.
@@ -112,7 +112,7 @@ async def auth_magic_link_confirm(call: Call, app_id: AppId, link: Link) -> Sign
     return await _sign_in(call, await use_link(call, link, "magic_link"))
 
 
-async def _sign_in(call: Call, email: str) -> SignedIn:
+async def _sign_in(call: Call, email: str) -> SignedIn | Challenged:
     """Signs in whoever has proven to read the mail of an address; one who is invited becomes a user by it."""
     user = await read_user(call, email=email)
     if user is None:

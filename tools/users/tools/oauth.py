@@ -28,9 +28,9 @@ from baobab.tools.users.errors import (
 from baobab.tools.users.oauth_flow import ProviderClient, begin_flow, resume_flow
 from baobab.tools.users.provider_kinds import ProviderUser
 from baobab.tools.users.providers import ProviderAccount, build_callback, find_row, open_account
-from baobab.tools.users.redirects import RedirectTo, build_token_address, is_redirect_allowed
+from baobab.tools.users.redirects import RedirectTo, build_address, is_redirect_allowed
 from baobab.tools.users.rows import build_user, find_user, insert_user
-from baobab.tools.users.schemas import SentOn, SignedIn
+from baobab.tools.users.schemas import Challenged, SentOn, SignedIn
 from baobab.tools.users.sign_in import sign_in
 from baobab.tools.users.tables import FREEZES, user_identities
 from baobab.tools.users.tools.passwords import WINDOW
@@ -104,7 +104,7 @@ async def auth_oauth_callback(
     state: State | None = None,
     error: Reason | None = None,
     cookies: Cookies = "",
-) -> SignedIn | SentOn:
+) -> SignedIn | Challenged | SentOn:
     """Sign in the user whom a provider sends back.
 
     code: what the provider's tokens are exchanged for.
@@ -132,7 +132,7 @@ async def auth_oauth_callback_form(
     error: Reason | None = None,
     user: PostedUser | None = None,
     cookies: Cookies = "",
-) -> SignedIn | SentOn:
+) -> SignedIn | Challenged | SentOn:
     """Sign in the user whom a provider sends back with a form, as Apple does.
 
     code: what the provider's tokens are exchanged for.
@@ -152,7 +152,7 @@ async def _finish(
     error: str | None,
     cookies: str,
     posted_user: str | None,
-) -> SignedIn | SentOn:
+) -> SignedIn | Challenged | SentOn:
     flow, forgotten = resume_flow(call, provider, state, cookies)
     if error is not None:
         printable = "".join(c for c in error if c.isprintable())[:200]
@@ -172,7 +172,7 @@ async def _finish(
     call.headers = [(b"set-cookie", forgotten.encode()), (b"cache-control", b"no-store")]
     if flow.redirect_to is None:
         return signed_in
-    location = build_token_address(flow.redirect_to, signed_in)
+    location = build_address(call, flow.redirect_to, signed_in)
     # So that the address with the tokens is not told to whatever the page loads.
     call.headers += [(b"location", location.encode()), (b"referrer-policy", b"no-referrer")]
     return {"location": location}

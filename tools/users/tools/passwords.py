@@ -28,7 +28,7 @@ from baobab.tools.users.errors import (
 from baobab.tools.users.fields import DisplayName
 from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
-from baobab.tools.users.schemas import Message, SignedIn, SignedUp
+from baobab.tools.users.schemas import Challenged, Message, SignedIn, SignedUp
 from baobab.tools.users.sessions import end_sessions
 from baobab.tools.users.sign_in import confirm_address, name_user, report_sign_in, sign_in
 from baobab.tools.users.tables import FREEZES, users
@@ -90,7 +90,7 @@ async def auth_login(
     app_id: AppId,
     email: Email,
     password: AnyPassword,
-) -> SignedIn:
+) -> SignedIn | Challenged:
     """Sign in with a password: an access token and a refresh token. The address need not be verified.
 
     After twenty wrong passwords for one user, from any address, each address has one more try for that user, so that

@@ -1,6 +1,6 @@
 """/v1/{app_id}/auth/settings: how users get into an app."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from sqlalchemy import select
@@ -53,11 +53,13 @@ async def users_settings_get(call: Call, app_id: AppId) -> OneSignInSettings:
     rest=Rest(examples={"anonymous": True, "anonymous_days": 30}),
     mcp=Mcp(
         keywords=(
-            "allow anonymous sign-in, guest users, try without an account, close sign-up, invite only; "
+            "allow anonymous sign-in, guest users, try without an account, close sign-up, invite only, require 2FA; "
             "Gäste zulassen, Registrierung schließen; permitir invitados, cerrar registro"
         )
     ),
-    guard=Guard(widens={"anonymous": one_of([True]), "invite_only": one_of([False])}),
+    guard=Guard(
+        widens={"anonymous": one_of([True]), "invite_only": one_of([False]), "second_factor": one_of(["optional"])}
+    ),
 )
 async def users_settings_update(
     call: Call,
@@ -65,6 +67,7 @@ async def users_settings_update(
     anonymous: bool | None = None,
     anonymous_days: Days | None = OMITTED,
     invite_only: bool | None = None,
+    second_factor: Literal["optional", "required"] | None = None,
     logo_url: LogoUrl | None = OMITTED,
     colour: Colour | None = OMITTED,
 ) -> OneSignInSettings:
@@ -73,10 +76,12 @@ async def users_settings_update(
     anonymous: whether anybody may sign in without an address, as an anonymous user.
     anonymous_days: after how many days without use an anonymous user is deleted; null for never.
     invite_only: whether only people who are invited (op:users_invite) become users, on every way of signing up.
+    second_factor: `required` asks everybody who signs in for a second factor, who sets one up then if there is none;
+        `optional` asks those who have set one up. Sessions that have begun go on.
     logo_url: a picture that the page shows; null for none.
     colour: of the page's buttons, such as `#1d4ed8`; null for blue.
     """
-    given = {"anonymous": anonymous, "invite_only": invite_only}
+    given = {"anonymous": anonymous, "invite_only": invite_only, "second_factor": second_factor}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     clearable = {"anonymous_days": anonymous_days, "logo_url": logo_url, "colour": colour}
     changes |= {name: value for name, value in clearable.items() if value is not OMITTED}

@@ -1,0 +1,247 @@
+"""Passkeys of a user: register, sign in with, list and delete them."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from baobab.runtime.passkeys import Owner, PasskeyRefused, PasskeysUnavailable
+from baobab.storage.database import Execute
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import Forbidden
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.toolset import Rest
+from baobab.tools.core.types import AnyJsonObject, AppId, NameText, Text, Uuid
+from baobab.tools.users.access import SIGNED_IN_USER
+from baobab.tools.users.errors import (
+    ChallengeOver,
+    PasskeyExists,
+    PasskeyNotFound,
+    SignInTooOld,
+    TooManyPasskeys,
+    UserBanned,
+)
+from baobab.tools.users.passkeys import (
+    MOST_PASSKEYS,
+    columns,
+    describe_passkey,
+    find_passkey,
+    find_site,
+    get_ceremonies,
+    list_passkeys,
+)
+from baobab.tools.users.recent_sign_in import require_recent_sign_in
+from baobab.tools.users.rows import read_user
+from baobab.tools.users.schemas import Passkey, PasskeyCeremony, PasskeyDeleted, Passkeys, SignedIn
+from baobab.tools.users.second_factor import find_challenge, spend_challenge
+from baobab.tools.users.sign_in import finish_sign_in, name_user
+from baobab.tools.users.tables import FREEZES, user_challenges, user_passkeys
+from baobab.tools.users.tools.passwords import WINDOW
+from baobab.tools.users.tools.second_factor import Challenge
+from baobab.tools.users.toolset import auth
+
+Origin = Annotated[
+    str,
+    Text(300),
+    Field(description="The origin of the page on which the browser asks; browsers send it by themselves."),
+]
+State = Annotated[str, Secret(2000, min_length=1), Field(description="As the first half has answered it.")]
+Answer = Annotated[AnyJsonObject, Field(description="What the browser has answered: `credential.toJSON()`.")]
+PasskeyName = Annotated[str, NameText(100), Field(description="What the user calls it.", examples=["My phone"])]
+
+_LARGEST = 32_768
+_FROM_PAGE = {"origin": "origin"}
+
+
+@auth.tool(
+    "POST /passkeys/options",
+    access=SIGNED_IN_USER,
+    effect="read",
+    raises=(PasskeysUnavailable, SignInTooOld, TooManyPasskeys),
+    limit=PerAddress(30, WINDOW, per_app=True),
+    rest=Rest(from_headers=_FROM_PAGE),
+)
+async def auth_passkey_options(call: Call, app_id: AppId, origin: Origin | None = None) -> PasskeyCeremony:
+    """Begin to add a passkey to the signed-in user: what `navigator.credentials.create` is asked for.
+
+    A passkey belongs to the host name of the page that calls: this server's, the app's own, or one of its allowed
+    origins. The session must have begun within the last 15 minutes.
+
+    origin: of the page; null, as from a program, for this server's own address.
+    """
+    caller, site = _user(call), find_site(call, origin)
+    await require_recent_sign_in(call)
+    user = await read_user(call, user_id=caller.user_id)
+    if user is None or user["email"] is None:
+        raise Forbidden("An anonymous user has no passkeys.", remediation="Give the user an address first.")
+    async with call.reading() as execute:
+        known = await list_passkeys(execute, app_id, caller.user_id)
+    if len(known) >= MOST_PASSKEYS:
+        raise TooManyPasskeys
+    owner = Owner(caller.user_id, user["email"], user["display_name"], call.require_app().name)
+    here = [row.credential_id for row in known if row.rp_id == site.rp_id]
+    options, state = await get_ceremonies(call).begin_registration(site, owner, known=here)
+    return {"options": options, "state": state}
+
+
+@auth.tool(
+    "POST /passkeys",
+    access=SIGNED_IN_USER,
+    effect="write",
+    raises=(PasskeyRefused, PasskeyExists, TooManyPasskeys),
+    limit=PerAddress(30, WINDOW, per_app=True),
+    audit=Audit("passkey_added", category="auth", action="create", resource="user"),
+    rest=Rest(status=201, max_body=_LARGEST, examples={"state": "v1.0a1b2c3d.c2VhbGVk", "name": "My phone"}),
+)
+async def auth_passkey_add(
+    call: Call, app_id: AppId, state: State, credential: Answer, name: PasskeyName = "Passkey"
+) -> Passkey:
+    """Add the passkey that the browser has made to the signed-in user."""
+    user_id = _user(call).user_id
+    made = await get_ceremonies(call).finish_registration(state, user_id, credential)
+    row: dict[str, Any] = {"app_id": app_id, "id": call.services.ids.uuid(), "user_id": user_id, "name": name}
+    row |= {part: getattr(made, part) for part in ("credential_id", "public_key", "sign_count", "transports")}
+    row |= {"backed_up": made.backed_up, "rp_id": made.rp_id, "created_at": call.now, "last_used_at": None}
+    try:
+        async with FREEZES.writing(call) as unit:
+            if len(await list_passkeys(unit.execute, app_id, user_id)) >= MOST_PASSKEYS:
+                raise TooManyPasskeys
+            await unit.execute(insert(user_passkeys), row)
+    except IntegrityError as exc:
+        raise PasskeyExists from exc
+    call.audit.resource_id = user_id
+    return {part: row[part] for part in Passkey.__annotations__}  # type: ignore[return-value]
+
+
+@auth.tool("GET /passkeys", access=SIGNED_IN_USER, effect="read")
+async def auth_passkeys(call: Call, app_id: AppId) -> Passkeys:
+    """List the passkeys of the signed-in user, the newest first."""
+    async with call.reading() as execute:
+        rows = await list_passkeys(execute, app_id, _user(call).user_id)
+    return {"passkeys": [describe_passkey(row) for row in rows]}
+
+
+@auth.tool(
+    "DELETE /passkeys/{passkey_id}",
+    access=SIGNED_IN_USER,
+    effect="write",
+    raises=(PasskeyNotFound, SignInTooOld),
+    audit=Audit("passkey_removed", category="auth", action="delete", resource="user"),
+)
+async def auth_passkey_delete(call: Call, app_id: AppId, passkey_id: Uuid) -> PasskeyDeleted:
+    """Delete a passkey of the signed-in user. The session must have begun within the last 15 minutes."""
+    await require_recent_sign_in(call)
+    user_id = _user(call).user_id
+    this = (columns.app_id == app_id, columns.id == passkey_id, columns.user_id == user_id)
+    async with FREEZES.writing(call) as unit:
+        if not (await unit.execute(delete(user_passkeys).where(*this))).rowcount:
+            raise PasskeyNotFound
+    call.audit.resource_id = user_id
+    return {"deleted": True, "id": passkey_id}
+
+
+@auth.tool(
+    "POST /passkeys/sign-in/options",
+    access=EVERYBODY,
+    effect="read",
+    raises=(PasskeysUnavailable, ChallengeOver, PasskeyNotFound),
+    limit=PerAddress(60, WINDOW, per_app=True),
+    rest=Rest(from_headers=_FROM_PAGE),
+)
+async def auth_passkey_sign_in_options(
+    call: Call, app_id: AppId, challenge: Challenge | None = None, origin: Origin | None = None
+) -> PasskeyCeremony:
+    """Begin a sign-in with a passkey: what `navigator.credentials.get` is asked for. Nobody needs to say who they are.
+
+    challenge: of a sign-in that goes on with a passkey as its second factor; otherwise null.
+    origin: of the page; null, as from a program, for this server's own address.
+    """
+    site, allow = find_site(call, origin), []
+    if challenge is not None:
+        async with call.reading() as execute:
+            row = await find_challenge(execute, call, challenge)
+            rows = await list_passkeys(execute, app_id, row.user_id)
+        allow = [each.credential_id for each in rows if each.rp_id == site.rp_id]
+        if not allow:
+            raise PasskeyNotFound(f"The user has no passkey for pages of {site.rp_id}.")
+    ceremonies = get_ceremonies(call)
+    options, state = await ceremonies.begin_sign_in(
+        site, allow=allow, subject=challenge or "", needs_verification=challenge is None
+    )
+    return {"options": options, "state": state}
+
+
+@auth.tool(
+    "POST /passkeys/sign-in",
+    access=EVERYBODY,
+    effect="write",
+    raises=(PasskeyRefused, ChallengeOver, UserBanned),
+    limit=PerAddress(20, WINDOW, per_app=True),
+    audit=Audit("passkey_login", failed="login_failed", category="auth", action="create", resource="session"),
+    rest=Rest(max_body=_LARGEST, examples={"state": "v1.0a1b2c3d.c2VhbGVk"}),
+)
+async def auth_passkey_sign_in(call: Call, app_id: AppId, state: State, credential: Answer) -> SignedIn:
+    """Finish a sign-in with a passkey, which is both factors at once: a device, and its PIN or a finger.
+
+    After another first factor, it is the second.
+    """
+    attempt = await get_ceremonies(call).open_attempt(state, credential)
+    async with call.stores.database.reading() as connection:
+        passkey = await find_passkey(connection.execute, app_id, attempt.credential_id, attempt.rp_id)
+        row = await find_challenge(connection.execute, call, attempt.subject) if attempt.subject else None
+    # A passkey is its user's only: the authenticator, if it says whose it is, and the challenge must agree.
+    owners = {attempt.owner_id or (passkey and passkey.user_id), row.user_id if row else (passkey and passkey.user_id)}
+    if passkey is None or owners != {passkey.user_id}:
+        raise PasskeyRefused
+    name_user(call, passkey.user_id)
+    count = await attempt.verify(passkey.public_key, passkey.sign_count, needs_verification=row is None)
+    user = await read_user(call, user_id=passkey.user_id)
+    if user is None:
+        raise PasskeyRefused
+    method, event, is_new = ("passkey", "passkey_login", False) if row is None else (row.method, row.event, row.is_new)
+    async with call.stores.database.writing(lock=app_id) as connection:
+        await FREEZES.require_thawed(connection.execute, app_id)
+        if row is None:
+            await _spend(call, connection.execute, attempt.digest, passkey.user_id)
+        else:
+            await spend_challenge(connection.execute, row, call.now)
+        await _count_use(connection.execute, passkey, count, call.now)
+    if row is not None:
+        call.audit.data["second_factor"] = "shown"
+    return await finish_sign_in(call, user, method, event, is_new=is_new)
+
+
+async def _spend(call: Call, execute: Execute, digest: str, user_id: str) -> None:
+    """Notes that an attempt was used. Raises PasskeyRefused if it was before."""
+    this = (user_challenges.c.app_id == call.require_app().id, user_challenges.c.digest == digest)
+    if (await execute(select(user_challenges.c.digest).where(*this))).first() is not None:
+        raise PasskeyRefused
+    row: dict[str, Any] = {"app_id": call.require_app().id, "digest": digest, "user_id": user_id, "method": "passkey"}
+    row |= {"event": "passkey_login", "is_new": False, "created_at": call.now, "used_at": call.now}
+    # It is pruned a day after this, and the attempt ends in five minutes.
+    await execute(insert(user_challenges), {**row, "expires_at": call.now})
+
+
+async def _count_use(execute: Execute, passkey: Any, count: int, now: Any) -> None:
+    """Stores the sign count of a passkey. Raises PasskeyRefused if another sign-in has shown one as high meanwhile:
+    then there are two of it.
+    """
+    this = [columns.app_id == passkey.app_id, columns.id == passkey.id]
+    if count:
+        this.append(columns.sign_count < count)
+    if not (await execute(update(user_passkeys).where(*this).values(sign_count=count, last_used_at=now))).rowcount:
+        raise PasskeyRefused
+
+
+def _user(call: Call) -> EndUser:
+    """Returns the signed-in user. Raises Forbidden for a key that acts for the user."""
+    caller = call.caller
+    assert isinstance(caller, EndUser)
+    if caller.session_id is None:
+        raise Forbidden("A key has no passkeys.", remediation="Sign in as the user.")
+    return caller
