@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from baobab.runtime.fair_thread_pool import FairThreadPool
 
@@ -30,8 +31,12 @@ class ChildFailed(Exception):
     """The process ended without an answer: it crashed, or it would have used more than it may."""
 
 
-async def run_child(task: str, options: Mapping[str, object], source: Path, *, seconds: float, most: int) -> bytes:
+async def run_child(
+    task: str, options: Mapping[str, object], source: Path | IO[bytes], *, seconds: float, most: int
+) -> bytes:
     """Runs a task of child/__main__.py on a file and returns its answer, of at most `most` bytes.
+
+    source: an open one is read from where it stands.
 
     A few processes run at once, one for each tenant in turn. If the caller is cancelled, its process is killed.
     Raises ChildTookTooLong, ChildFailed, OSError where the file cannot be opened.
@@ -46,7 +51,9 @@ async def run_child(task: str, options: Mapping[str, object], source: Path, *, s
 class _Child:
     """One process, from its start to its end, in one thread. `stop` may be called from another."""
 
-    def __init__(self, task: str, options: Mapping[str, object], source: Path, seconds: float, most: int) -> None:
+    def __init__(
+        self, task: str, options: Mapping[str, object], source: Path | IO[bytes], seconds: float, most: int
+    ) -> None:
         # Isolated from the environment and the working folder; its text is UTF-8 wherever it runs.
         isolated = ["-I", "-X", "utf8", "-m", "baobab.runtime.documents.child"]
         self._command = [sys.executable, *isolated, task, json.dumps(options)]
@@ -59,7 +66,8 @@ class _Child:
 
     def run(self) -> bytes:
         deadline = time.monotonic() + self._seconds
-        with self._source.open("rb") as source, self._lock:
+        opened = self._source.open("rb") if isinstance(self._source, Path) else contextlib.nullcontext(self._source)
+        with opened as source, self._lock:
             if self._stopped:
                 raise ChildFailed
             process = self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module

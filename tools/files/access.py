@@ -15,7 +15,7 @@ from baobab.tools.core.auth.callers import Caller, EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, AppPaused, BaobabError, UrlExpired, UrlRefused
 from baobab.tools.core.signed_urls import Method, require_signature
-from baobab.tools.files.signed_urls import build_content_path
+from baobab.tools.files.signed_urls import THUMBNAIL_SUFFIX, build_content_path
 from baobab.tools.files.tables import files_table
 
 _columns = files_table.c
@@ -43,6 +43,8 @@ class BySignedUrl:
     """Whoever has an address that this server has signed, with or without a credential."""
 
     method: Method
+    suffix: str = ""
+    """What follows the address of the file's content."""
     anonymous: bool = True
     credential: bool = False
     description: str = "Whoever has the signed address; no credential."
@@ -52,13 +54,14 @@ class BySignedUrl:
         return True
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        path = build_content_path(call.require_app().id, str(arguments.get("object_id")))
+        path = build_content_path(call.require_app().id, str(arguments.get("object_id"))) + self.suffix
         require_signature(call, self.method, path, arguments, "type", "size")
         _require_running(call)
 
 
 OF_RUNNING_APP = OfRunningApp()
 BY_UPLOAD_URL, BY_DOWNLOAD_URL = BySignedUrl("PUT"), BySignedUrl("GET")
+BY_THUMBNAIL_URL = BySignedUrl("GET", suffix=THUMBNAIL_SUFFIX)
 
 
 def owner_of(caller: Caller) -> str | None:

@@ -66,6 +66,11 @@ class UploadRunning(AlreadyExists):
     remediation = "Wait until it has ended, then read with op:files_list whether the file is there."
 
 
+class NoThumbnail(NotFound):
+    summary = "The file has no thumbnail."
+    remediation = "Thumbnails are drawn of JPEG, PNG, GIF, WebP and AVIF up to 20 MiB. Show the file itself."
+
+
 class RangeNotSatisfiable(BaobabError):
     code = "RANGE_NOT_SATISFIABLE"
     status = 416

@@ -65,7 +65,8 @@ class Upload(TypedDict):
 class Download(TypedDict):
     downloadUrl: Annotated[str, Field(description="Whoever has it may read the file there until it expires.")]
     filename: str
-    expiresIn: Annotated[int, Field(description="Seconds until the address expires.")]
+    expiresIn: Annotated[int, Field(description="Seconds until the addresses expire.")]
+    thumbnailUrl: Annotated[str | None, Field(description="A small copy of a picture; null for all else.")]
 
 
 class StoredFile(TypedDict):

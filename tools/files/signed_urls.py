@@ -4,6 +4,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.signed_urls import build_signed_url
 
 UPLOAD_SECONDS, DOWNLOAD_SECONDS = 300, 3600
+THUMBNAIL_SUFFIX = "/thumbnail"
 
 
 def build_upload_url(call: Call, app_id: str, file_id: str, content_type: str, size: int) -> str:
@@ -13,6 +14,10 @@ def build_upload_url(call: Call, app_id: str, file_id: str, content_type: str, s
 
 def build_download_url(call: Call, app_id: str, file_id: str) -> str:
     return build_signed_url(call, "GET", build_content_path(app_id, file_id), DOWNLOAD_SECONDS)
+
+
+def build_thumbnail_url(call: Call, app_id: str, file_id: str) -> str:
+    return build_signed_url(call, "GET", build_content_path(app_id, file_id) + THUMBNAIL_SUFFIX, DOWNLOAD_SECONDS)
 
 
 def build_content_path(app_id: str, file_id: str) -> str:

@@ -70,6 +70,10 @@ def build_file_id(ids: Ids, now: datetime) -> str:
     return f"{moment[:8]}-{moment[8:]}-7{random[15:]}"
 
 
+THUMBNAIL = "thumbnail"
+"""The last segment of the key of a file's thumbnail, beside that of its bytes."""
+
+
 def build_folder(app_id: str, file_id: str) -> str:
     """Returns the prefix of a file's bytes in the object store. It holds nothing that a caller has chosen."""
     return f"{app_id}/files/{file_id}/"

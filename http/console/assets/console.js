@@ -122,3 +122,41 @@ if ("live" in document.body.dataset) {
 }
 
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
+/** Announces a file with the page's form, and sends its bytes to the address that the answer has. */
+async function send(form, file) {
+	const type = file.type || "application/octet-stream";
+	const fields = new URLSearchParams({ csrf: form.elements.csrf.value, filename: file.name, type, size: file.size });
+	if (form.elements.public.checked) fields.set("public", "yes");
+	const answer = await fetch(form.action, { method: "POST", body: fields });
+	const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+	const address = page.querySelector("[data-address]")?.dataset.address;
+	if (!address) throw new Error(page.querySelector("h1")?.textContent);
+	const stored = await fetch(address, { method: "PUT", body: file, headers: { "content-type": type } });
+	if (!stored.ok) throw new Error((await stored.json()).error?.message);
+}
+
+async function sendAll(form, files) {
+	const status = form.querySelector("output");
+	for (const [at, file] of [...files].entries()) {
+		status.textContent = `Sending ${at + 1} of ${files.length}: ${file.name}`;
+		try {
+			await send(form, file);
+		} catch (problem) {
+			status.textContent = `${file.name} is not stored. ${problem.message}`;
+			return;
+		}
+	}
+	location.reload();
+}
+
+document.addEventListener("change", ({ target }) => {
+	if (target.matches("[data-upload] input[type=file]")) sendAll(target.form, target.files);
+});
+document.addEventListener("dragover", (event) => { if (document.querySelector("[data-upload]")) event.preventDefault(); });
+document.addEventListener("drop", (event) => {
+	const form = document.querySelector("[data-upload]");
+	if (!form || !event.dataTransfer.files.length) return;
+	event.preventDefault();
+	sendAll(form, event.dataTransfer.files);
+});

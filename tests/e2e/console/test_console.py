@@ -1,9 +1,12 @@
 """The console in a real browser: people see what waits for them, and decide."""
 
+import base64
+import io
 from typing import Any
 
 import pytest
-from playwright.async_api import expect
+from PIL import Image
+from playwright.async_api import FilePayload, expect
 
 from tests.e2e.console.conftest import DESKTOP, PHONE, Office, Person
 
@@ -160,6 +163,8 @@ async def test_a_key_is_let_do_it_without_asking_again(office: Office) -> None:
 async def test_what_others_wrote_stays_text(office: Office) -> None:
     app, key = await office.create_app("hostile"), await office.create_asking_key("Approved by Owner")
     value = {"text": HOSTILE, "long": "x" * 200_000}
+    picture = {"filename": "red.png", "contentType": "image/png", "encoding": "base64", "content": draw_png()}
+    await office.ask("POST", f"/storage/{app}/objects", picture)
     await office.ask("PUT", f"/v1/{app}/kv/hostile", {"value": value}, key)
     async with office.open_person() as person:
         await open_call(person, '"hostile"')
@@ -201,6 +206,8 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         body = {"input": {"name": name, "text": HOSTILE}}
         runs[name] = (await office.ask("POST", f"/v1/{app}/agents/looker/runs", body))["run_id"]
         await office.wait_for_run(f"/v1/{app}/agents/looker/runs/{runs[name]}", "completed", "failed", "paused")
+    picture = {"filename": "red.png", "contentType": "image/png", "encoding": "base64", "content": draw_png()}
+    await office.ask("POST", f"/storage/{app}/objects", picture)
     await office.ask("PUT", f"/v1/{app}/kv/hostile:{'long' * 30}", {"value": HOSTILE})
     await office.ask("POST", f"/auth/{app}/signup", {"email": "ada@example.com", "password": "correct Horse 7!"})
     (mail,) = (await office.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
@@ -211,6 +218,7 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         "/console/usage",
         of_app,
         f"{of_app}/kv",
+        f"{of_app}/files",
         f"{of_app}/kv/entry?key=hostile:{'long' * 30}",
         f"{of_app}/kv/entry?key=new#new-entry",
         f"{of_app}/audit-log",
@@ -225,6 +233,12 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         f"{of_runs}/{runs['ends']}/compare?with={runs['fails']}",
         f"{of_runs}/{runs['ends']}/events/1",
     ]
+
+
+def draw_png() -> str:
+    file = io.BytesIO()
+    Image.new("RGB", (40, 40), (200, 30, 30)).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
 
 
 async def ask_question(office: Office, app: str) -> str:
@@ -291,3 +305,25 @@ async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str,
         for found in proposed:
             decided = await office.ask("GET", f"/v1/approvals/{found['approval_id']}")
             assert decided["approval"]["status"] == "rejected"
+
+
+async def test_files_that_are_chosen_or_dropped_are_stored_and_seen(office: Office) -> None:
+    app = await office.create_app("pictures")
+    async with office.open_person() as person:
+        await person.page.goto(f"/console/apps/{app}/files")
+        picture = base64.b64decode(draw_png())
+        files: list[FilePayload] = [
+            {"name": "red.png", "mimeType": "image/png", "buffer": picture},
+            {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Hello"},
+        ]
+        await person.page.get_by_label("Drag files into this page").set_input_files(files)
+        await expect(person.page.get_by_text("2 files")).to_be_visible()
+        image = person.page.locator("li.file img")
+        await expect(image).to_be_visible()
+        assert await image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 40
+        dropped = "() => { const d = new DataTransfer(); d.items.add(new File(['x'], 'dropped.txt')); return d; }"
+        transfer = await person.page.evaluate_handle(dropped)
+        await person.page.locator("main").dispatch_event("drop", {"dataTransfer": transfer})
+        await expect(person.page.get_by_text("dropped.txt")).to_be_visible()
+        await person.check_accessibility()
+        await person.photograph("files-desktop")

@@ -1,14 +1,18 @@
 """The pages of keys, of an app's store, usage, audit log and mails."""
 
+import io
 import re
 from html import unescape
 from urllib.parse import quote
 
 import pytest
+from PIL import Image
 
 from tests.conftest import Baobab
 from tests.http.console.test_console import HOSTILE, sign_in
 from tests.http.console.test_runs import Runner
+
+HOSTILE_NAME = "<script>alert(1)<b>.txt"
 
 
 @pytest.fixture
@@ -132,3 +136,39 @@ async def test_every_page_of_an_app_is_closed_to_strangers(visitor: Runner) -> N
     page = await hers.open("/console")
     stored = await hers.send(f"{app}/kv/entry/store", page, key="a", expected="null", value="1")
     assert stored.status_code in (403, 404)
+
+
+async def test_files_are_announced_sent_shown_and_deleted(visitor: Runner) -> None:
+    here = f"/console/apps/{visitor.app_id}/files"
+    page = await visitor.open(here)
+    assert "There is no file yet" in page.text
+    picture = io.BytesIO()
+    Image.new("RGB", (40, 40)).save(picture, "PNG")
+    fields = {"filename": "red.png", "type": "image/png", "size": str(len(picture.getvalue())), "public": "yes"}
+    announced = await visitor.send(f"{here}/announce", page, **fields)
+    (address,) = re.findall(r'data-address="([^"]+)"', announced.text)
+    headers = {"content-type": "image/png"}
+    stored = await visitor.baobab.client.put(unescape(address), content=picture.getvalue(), headers=headers)
+    assert stored.status_code == 200
+    assert (await visitor.send(f"{here}/write", page, filename=HOSTILE_NAME, content="Hello")).status_code == 303
+    page = await visitor.open(here)
+    assert "2 files" in page.text
+    assert "all users" in page.text
+    assert HOSTILE_NAME not in page.text
+    assert "&lt;script&gt;alert(1)" in page.text
+    (thumbnail,) = re.findall(r'<img src="([^"]+)"', page.text)
+    shown = await visitor.baobab.client.get(unescape(thumbnail))
+    assert shown.headers["content-type"] == "image/webp"
+    deletions = re.findall(rf'action="({here}/[^"]+/delete)"', page.text)
+    for path in deletions:
+        assert (await visitor.send(path, page)).status_code == 303
+    assert "There is no file yet" in (await visitor.open(here)).text
+
+
+async def test_a_file_that_does_not_fit_is_refused_in_words(visitor: Runner) -> None:
+    here = f"/console/apps/{visitor.app_id}/files"
+    page = await visitor.open(here)
+    refused = await visitor.send(f"{here}/announce", page, filename="a", type="", size=str(2**33))
+    assert refused.status_code == 413
+    assert "the app takes files up to" in refused.text
+    assert (await visitor.send(f"{here}/announce", page, filename="a", type="", size="x")).status_code == 400

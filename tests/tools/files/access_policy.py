@@ -1,7 +1,11 @@
 """Who may call the tools of files, and with which arguments (tests/tools/access.py)."""
 
+import base64
+import io
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from PIL import Image
 
 from tests.tools.access import PUBLIC, Caller, World
 
@@ -11,6 +15,7 @@ USERS = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
 POLICY = {
     "files_upload": USERS,
     "files_list": USERS,
+    "files_usage": USERS,
     "files_download": USERS,
     "files_delete": USERS,
     "files_put": USERS,
@@ -22,6 +27,7 @@ POLICY = {
     # The signed address is what counts.
     "files_store": PUBLIC,
     "files_content": PUBLIC,
+    "files_thumbnail": PUBLIC,
 }
 
 
@@ -53,6 +59,17 @@ async def for_files_content(world: World, caller: Caller) -> dict[str, Any]:
     path = f"/storage/{world.app}/download/{made['object_id']}"
     answer = await world.baobab.client.get(path, headers=by)
     return {**made, **_read_query(answer.json()["downloadUrl"])}
+
+
+async def for_files_thumbnail(world: World, caller: Caller) -> dict[str, Any]:
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4)).save(file, "PNG")
+    content = base64.b64encode(file.getvalue()).decode()
+    body = {"filename": "a.png", "contentType": "image/png", "content": content, "encoding": "base64"}
+    by = world.callers["owner"].headers
+    made = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
+    answer = await world.baobab.client.get(f"/storage/{world.app}/download/{made['id']}", headers=by)
+    return {"app_id": world.app, "object_id": made["id"], **_read_query(answer.json()["thumbnailUrl"])}
 
 
 async def for_files_store(world: World, caller: Caller) -> dict[str, Any]:

@@ -1,6 +1,9 @@
-"""An installation for each module, with a clock that stands still; its tests use apps of their own."""
+"""Two installations for each module, one with its files in a folder and one in S3, whose clock stands still.
 
-from collections.abc import AsyncIterator
+Their tests use apps of their own.
+"""
+
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +11,12 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from baobab.storage.database import Database
 from baobab.storage.objects.store import ObjectStore
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
+from tests.storage.objects.s3_server import REGION, start_s3_server
 
 ANN, BEN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
@@ -72,18 +77,37 @@ class FilesApp:
     def objects(self) -> ObjectStore:
         return self.baobab.application.services.regions["local"].objects
 
+    @property
+    def database(self) -> Database:
+        return self.baobab.application.services.regions["local"].database
+
     async def read_keys(self) -> list[str]:
         return list(await self.objects.list(f"{self.id}/", "", 1000))
 
 
 @pytest.fixture(scope="module")
-def clock() -> FixedClock:
+def clock(objects_variables: dict[str, str]) -> FixedClock:
+    """One for each installation."""
     return FixedClock()
 
 
+@pytest.fixture(scope="module", params=["folder", "s3"])
+def objects_variables(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """What tells an installation where its files are."""
+    if request.param == "folder":
+        yield {}
+        return
+    with start_s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield {"BAOBAB_OBJECTS_URL": f"s3://{server.create_bucket()}/files?endpoint={server.address}&region={REGION}"}
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_baobab(tmp_path_factory: pytest.TempPathFactory, clock: FixedClock) -> AsyncIterator[Baobab]:
-    async with open_installation(tmp_path_factory.mktemp("files"), clock=clock) as opened:
+async def shared_baobab(
+    tmp_path_factory: pytest.TempPathFactory, clock: FixedClock, objects_variables: dict[str, str]
+) -> AsyncIterator[Baobab]:
+    async with open_installation(tmp_path_factory.mktemp("files"), objects_variables, clock=clock) as opened:
         yield opened
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from baobab.runtime.documents.thumbnails import MEDIA_TYPE
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AlreadyExists, Damaged
@@ -12,12 +13,13 @@ from baobab.tools.core.signed_urls import Expires, Signature
 from baobab.tools.core.stream import Body
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, Text
-from baobab.tools.files.access import BY_DOWNLOAD_URL, BY_UPLOAD_URL
+from baobab.tools.files.access import BY_DOWNLOAD_URL, BY_THUMBNAIL_URL, BY_UPLOAD_URL
 from baobab.tools.files.errors import (
     AlreadyStored,
     ContentTypeDiffers,
     FileNotFound,
     LengthDiffers,
+    NoThumbnail,
     QuotaExceeded,
     RangeNotSatisfiable,
     StoreFailed,
@@ -27,6 +29,7 @@ from baobab.tools.files.schemas import Bytes, FileId, SizeBytes, StoredFile, nor
 from baobab.tools.files.serving import HEADERS, serve
 from baobab.tools.files.storing import describe, find_row, receive
 from baobab.tools.files.tables import PENDING
+from baobab.tools.files.thumbnails import serve_thumbnail
 from baobab.tools.files.toolset import files
 
 RangeHeader = Annotated[str, Text(200), Field(description="One range of bytes, such as `bytes=0-1023`.")]
@@ -34,6 +37,7 @@ EntityTags = Annotated[str, Text(500), Field(description="Entity tags, as an ear
 
 # An address counts by itself, so that nobody spends what the app's other calls need.
 _UPLOADS, _DOWNLOADS = PerAddress(600, 60, per_app=True), PerAddress(3000, 60, per_app=True)
+_THUMBNAILS = PerAddress(300, 60, per_app=True)
 STORING = (FileNotFound, AlreadyStored, UploadRunning, AlreadyExists, LengthDiffers, QuotaExceeded, StoreFailed)
 
 
@@ -115,3 +119,23 @@ async def files_content(
     if row is None:
         raise FileNotFound
     return await serve(call, row, range, if_range, lifetime=expires - int(call.services.clock.time()))
+
+
+@files.tool(
+    "GET /content/{object_id}/thumbnail",
+    access=BY_THUMBNAIL_URL,
+    effect="read",
+    raises=(FileNotFound, NoThumbnail, StoreFailed, Damaged),
+    limit=_THUMBNAILS,
+    rest=Rest(media_type=MEDIA_TYPE, headers=HEADERS),
+    mcp=Mcp(offered=False),
+)
+async def files_thumbnail(
+    call: Call, app_id: AppId, object_id: FileId, expires: Expires = 0, signature: Signature = ""
+) -> Bytes:
+    """Read a small copy of a picture, in WebP, at the thumbnailUrl that op:files_download answered."""
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, ~PENDING)
+    if row is None:
+        raise FileNotFound
+    return await serve_thumbnail(call, row, lifetime=expires - int(call.services.clock.time()))

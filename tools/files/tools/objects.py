@@ -14,10 +14,26 @@ from baobab.tools.core.widening import one_of
 from baobab.tools.files import quota
 from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable
 from baobab.tools.files.errors import ContentTypeRefused, FileNotFound, FileTooLarge, QuotaExceeded, TooManyUploads
-from baobab.tools.files.schemas import ContentType, Download, FileId, Filename, SizeBytes, StoredFile, Upload
-from baobab.tools.files.signed_urls import DOWNLOAD_SECONDS, UPLOAD_SECONDS, build_download_url, build_upload_url
+from baobab.tools.files.schemas import (
+    ContentType,
+    Download,
+    FileId,
+    Filename,
+    ResourceInfo,
+    SizeBytes,
+    StoredFile,
+    Upload,
+)
+from baobab.tools.files.signed_urls import (
+    DOWNLOAD_SECONDS,
+    UPLOAD_SECONDS,
+    build_download_url,
+    build_thumbnail_url,
+    build_upload_url,
+)
 from baobab.tools.files.storing import build_object_key, delete_file, describe, find_row, reserve
 from baobab.tools.files.tables import FREEZES, PENDING, files_table
+from baobab.tools.files.thumbnails import may_have_thumbnail
 from baobab.tools.files.toolset import TUS, files
 
 _columns = files_table.c
@@ -111,6 +127,25 @@ async def files_list(
 
 
 @files.tool(
+    "GET /usage",
+    access=OF_RUNNING_APP,
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "storage quota, space, room, how much is used, left, limit, bytes, number of files; "
+            "Speicherplatz, belegt, frei; "
+            "espacio usado, cuota de archivos"
+        )
+    ),
+)
+async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
+    """Read how many bytes the files of an app have, and how many they may have."""
+    async with call.reading() as execute:
+        usage = await quota.read_usage(execute, app_id, call.now)
+    return quota.describe_usage(call.require_app(), usage)
+
+
+@files.tool(
     "GET /download/{object_id}",
     access=OF_RUNNING_APP,
     effect="read",
@@ -125,7 +160,7 @@ async def files_list(
     ),
 )
 async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Download:
-    """Get an address at which anybody can read a file for an hour, whole or in ranges."""
+    """Get an address at which anybody can read a file for an hour; of a picture a thumbnail's, too."""
     async with call.reading() as execute:
         row = await find_row(execute, app_id, object_id, ~PENDING, *is_readable(call))
     if row is None:
@@ -134,6 +169,7 @@ async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Downlo
         "downloadUrl": build_download_url(call, app_id, object_id),
         "filename": row.filename,
         "expiresIn": DOWNLOAD_SECONDS,
+        "thumbnailUrl": build_thumbnail_url(call, app_id, object_id) if may_have_thumbnail(row) else None,
     }
 
 

@@ -1,0 +1,84 @@
+"""/console/apps/{app}/files: the files of an app, with previews and the room that they take."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import AppPaused, BadRequest
+
+PATH = "/apps/{app}/files"
+_SHOWN = 24
+_UNKNOWN_TYPE = "application/octet-stream"
+
+
+async def show_files(visit: Visit) -> Context:
+    app = await read_app(visit)
+    asked = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    try:
+        usage = await visit.call("files_usage", app_id=app["id"])
+        found = await visit.call("files_list", app_id=app["id"], limit=_SHOWN, **asked)
+        rows = [await _add_addresses(visit, row) for row in found]
+    except AppPaused:
+        return {"app": app, "files": [], "usage": None, "following": None}
+    following = found[-1]["id"] if len(found) == _SHOWN else None
+    return {"app": app, "files": rows, "usage": usage, "following": following}
+
+
+async def announce(visit: Visit) -> Context:
+    """Announces a file that the page's script has been given; its bytes go to the address that the answer shows."""
+    size = visit.form.get("size", "")
+    if not (size.isdecimal() and len(size) < 14):
+        raise BadRequest("The size is a number of bytes.")
+    announced = await visit.call(
+        "files_upload",
+        app_id=visit.parts["app"],
+        filename=visit.form.get("filename", ""),
+        contentType=visit.form.get("type") or _UNKNOWN_TYPE,
+        sizeBytes=int(size),
+        public="public" in visit.form,
+    )
+    return {"title": "Send the file", "address": _drop_host(announced["uploadUrl"])}
+
+
+async def write(visit: Visit) -> str:
+    """Stores a text that was typed."""
+    await visit.call(
+        "files_put",
+        app_id=visit.parts["app"],
+        filename=visit.form.get("filename", ""),
+        contentType="text/plain",
+        content=visit.form.get("content", ""),
+        public="public" in visit.form,
+    )
+    return PATH.format(**visit.parts)
+
+
+async def delete(visit: Visit) -> str:
+    await visit.call("files_delete", app_id=visit.parts["app"], object_id=visit.parts["file"])
+    return PATH.format(app=visit.parts["app"])
+
+
+async def _add_addresses(visit: Visit, row: dict[str, Any]) -> dict[str, Any]:
+    found = await visit.call("files_download", app_id=visit.parts["app"], object_id=row["id"])
+    thumbnail = found["thumbnailUrl"]
+    return {**row, "address": _drop_host(found["downloadUrl"]), "thumbnail": thumbnail and _drop_host(thumbnail)}
+
+
+def _drop_host(address: str) -> str:
+    """The console shows and sends files at the host that it was opened at: other hosts are none of its own."""
+    return urlsplit(address)._replace(scheme="", netloc="").geturl()
+
+
+ADDRESS = """{% extends "base.html" %}
+{% block main %}<h1>Send the file</h1>
+<p data-address="{{ address }}">Its bytes go to the address of this paragraph.</p>{% endblock %}
+"""
+
+PAGES = (Page(PATH, "Files", "files.html", show_files, tab="Files", rank=55),)
+FORMS = (
+    Form(PATH + "/announce", announce, ADDRESS),
+    Form(PATH + "/write", write),
+    Form(PATH + "/{file}/delete", delete),
+)

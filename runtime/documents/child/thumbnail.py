@@ -1,0 +1,52 @@
+"""The task `thumbnail`: a small copy of a picture, in WebP."""
+
+import copy
+import io
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from PIL import (
+    AvifImagePlugin,
+    Image,
+    ImageChops,
+    ImageMode,
+    ImageOps,
+    ImagePalette,
+    ImageSequence,
+    MpoImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from baobab.runtime.documents.child.refusal import Refused
+
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF")
+_ERRORS = (OSError, ValueError, SyntaxError, LookupError, TypeError, struct.error, Image.DecompressionBombError)
+# Pillow imports these late, when no file can be opened any more.
+IMPORTED = (copy, ImageChops, ImageMode, ImagePalette, ImageSequence, MpoImagePlugin, TiffImagePlugin, WebPImagePlugin)
+Image.preinit()
+# More would be threads, which the process may not start.
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+
+
+def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
+    return lambda: draw_thumbnail(source, options["side"], options["pixels"])
+
+
+def draw_thumbnail(source: bytes, side: int, most_pixels: int) -> bytes:
+    """Returns a line of JSON and the picture, no side of which is longer than `side`. Raises Refused."""
+    try:
+        image = Image.open(io.BytesIO(source), formats=_FORMATS)
+        if image.width * image.height > most_pixels:
+            raise Refused(f"The picture has more than {most_pixels} pixels.")
+        image.draft("RGB", (2 * side, 2 * side))
+        image.thumbnail((side, side))
+        upright = ImageOps.exif_transpose(image)
+        has_alpha = upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info
+        file = io.BytesIO()
+        upright.convert("RGBA" if has_alpha else "RGB").save(file, "WEBP", quality=80, exif=b"", icc_profile=b"")
+    except _ERRORS as exc:
+        raise Refused("The picture is damaged, or none of JPEG, PNG, GIF, WebP and AVIF.") from exc
+    return json.dumps({}).encode() + b"\n" + file.getvalue()

@@ -1,0 +1,107 @@
+"""Small copies of pictures, drawn in a process that can reach nothing."""
+
+import asyncio
+import io
+import struct
+import zlib
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from tests.jobs import run_due_jobs
+from tests.tools.files.conftest import ANN, BEN, FilesApp
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def draw_picture(kind: str, width: int = 800, height: int = 400, **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (200, 30, 30)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def build_bomb() -> bytes:
+    """A PNG of a few KB that says that it has 40000 x 40000 pixels."""
+    header = struct.pack(">IIBBBBB", 40_000, 40_000, 8, 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0" * 1_000_000)), (b"IEND", b"")]
+    body = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+async def fetch_thumbnail(app: FilesApp, file_id: str, user: str | None = None) -> httpx.Response:
+    url = (await app.request("GET", f"/download/{file_id}", user)).json()["thumbnailUrl"]
+    return await app.baobab.client.get(url)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "webp", "avif"])
+async def test_a_picture_has_a_thumbnail(app: FilesApp, kind: str) -> None:
+    file_id = await app.store(draw_picture(kind), contentType=f"image/{kind}")
+    answer = await fetch_thumbnail(app, file_id)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/webp")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    with Image.open(io.BytesIO(answer.content)) as image:
+        assert (image.format, image.size) == ("WEBP", (320, 160))
+    assert (await fetch_thumbnail(app, file_id)).content == answer.content
+
+
+async def test_a_thumbnail_stands_upright_and_says_nothing_of_where_it_was_taken(app: FilesApp) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif[0x010F] = "Secret camera"
+    file_id = await app.store(draw_picture("jpeg", exif=exif), contentType="image/jpeg")
+    answer = await fetch_thumbnail(app, file_id)
+    assert b"Secret" not in answer.content
+    with Image.open(io.BytesIO(answer.content)) as image:
+        assert image.size == (160, 320)
+
+
+async def test_a_moving_picture_and_one_with_gaps_have_a_thumbnail(app: FilesApp) -> None:
+    frames = [Image.new("P", (40, 40), number) for number in range(3)]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], transparency=0)
+    moving = await fetch_thumbnail(app, await app.store(file.getvalue(), contentType="image/gif"))
+    file = io.BytesIO()
+    Image.new("RGB", (40, 40)).save(file, "MPO", save_all=True, append_images=[Image.new("RGB", (40, 40))])
+    double = await fetch_thumbnail(app, await app.store(file.getvalue(), contentType="image/jpeg"))
+    assert (moving.status_code, double.status_code) == (200, 200)
+
+
+async def test_what_is_no_picture_has_no_thumbnail(app: FilesApp) -> None:
+    for content_type in ("text/plain", "image/svg+xml", "application/pdf"):
+        file_id = await app.store(b"hello", contentType=content_type)
+        assert (await app.request("GET", f"/download/{file_id}")).json()["thumbnailUrl"] is None
+
+
+@pytest.mark.parametrize("content", [b"hello", build_bomb(), draw_picture("png")[:100], b"%!PS-Adobe-3.0 EPSF-3.0\n"])
+async def test_a_picture_that_cannot_be_drawn_has_none_and_is_tried_once(app: FilesApp, content: bytes) -> None:
+    file_id = await app.store(content, contentType="image/png")
+    for _ in range(2):
+        refused = await fetch_thumbnail(app, file_id)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "RESOURCE_NOT_FOUND")
+
+
+async def test_a_thumbnail_is_seen_by_those_who_may_download_the_file(app: FilesApp) -> None:
+    file_id = await app.store(draw_picture("png"), ANN, contentType="image/png")
+    assert (await app.request("GET", f"/download/{file_id}", BEN)).status_code == 404
+    url = (await app.request("GET", f"/download/{file_id}", ANN)).json()
+    forged = url["downloadUrl"].replace("?", "/thumbnail?")
+    assert (await app.baobab.client.get(forged)).status_code == 403
+    forged = url["thumbnailUrl"].replace("/thumbnail", "")
+    assert (await app.baobab.client.get(forged)).status_code == 403
+    app.clock.advance(3600)
+    assert (await app.baobab.client.get(url["thumbnailUrl"])).status_code == 403
+
+
+async def test_a_thumbnail_goes_with_its_file_and_is_not_counted(app: FilesApp) -> None:
+    content = draw_picture("png")
+    file_id = await app.store(content, contentType="image/png")
+    answers = await asyncio.gather(*(fetch_thumbnail(app, file_id) for _ in range(4)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert (await app.read_usage())["storage_used_bytes"] == len(content)
+    await app.request("DELETE", f"/{file_id}")
+    await run_due_jobs(app.baobab.application)
+    assert await app.read_keys() == []
