@@ -2,7 +2,19 @@
 
 from baobab.tools.substrate import jobs
 from baobab.tools.substrate.capabilities import MODULES as CAPABILITIES
-from baobab.tools.substrate.tools import actions, duplicates, entities, memory, outbox, policy, rules, settings, stream
+from baobab.tools.substrate.tools import (
+    actions,
+    duplicates,
+    entities,
+    memory,
+    outbox,
+    policy,
+    receipts,
+    rules,
+    settings,
+    stream,
+    transfer,
+)
 from baobab.tools.substrate.toolset import substrate
 
 TOOLSETS = (substrate,)
@@ -15,9 +27,11 @@ MODULES = (
     memory,
     outbox,
     policy,
+    receipts,
     rules,
     settings,
     stream,
+    transfer,
     *CAPABILITIES,
 )
 """Importing these registers the tools, jobs and capabilities."""

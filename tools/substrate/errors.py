@@ -34,6 +34,29 @@ class LearningNotFound(NotFound):
     remediation = "op:substrate_memory_list lists learnings with their ids."
 
 
+class MemoryNotFound(NotFound):
+    summary = "There is no such memory and no such entity, and the ledger has nothing of it."
+    remediation = "op:substrate_memory_list and op:substrate_entities list what there is, with ids."
+
+
+class InvalidImport(BadRequest):
+    summary = "The file cannot be imported; nothing was changed."
+    remediation = "Correct what the message names. op:substrate_export makes files of this form."
+
+
+class NotLines(BadRequest):
+    code = "VALIDATION_INVALID_TYPE"
+    status = 415
+    summary = "An import is a file of JSON lines."
+    remediation = "Send it with the header `Content-Type: application/x-ndjson`."
+
+
+class ProvenanceForged(BadRequest):
+    code = "provenance_forged"
+    summary = "The file says where rows come from, and its signature does not show it."
+    remediation = "Import the file as it was exported, with `trusted_key` if another substrate signed it."
+
+
 class CommitmentNotFound(NotFound):
     summary = "There is no such commitment."
     remediation = "op:substrate_memory_list lists commitments with their ids."
@@ -118,6 +141,7 @@ OF_CAPABILITIES = (
     DecisionNotFound,
     LearningNotFound,
     CommitmentNotFound,
+    MemoryNotFound,
     PrincipleNotFound,
     ArtifactNotFound,
     WrongStatus,

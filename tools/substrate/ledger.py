@@ -15,6 +15,7 @@ from baobab.storage.database import Unit
 from baobab.storage.tables import Instant
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
+from baobab.tools.substrate.receipts import FIRST, write_receipts
 from baobab.tools.substrate.search_index import index_rows
 from baobab.tools.substrate.tables import PREFIX
 
@@ -28,6 +29,9 @@ _TICK = timedelta(microseconds=1)
 _OURS = tables.settings.c.organisation_id == bindparam("of_organisation")
 _SETTINGS = select(tables.settings).where(_OURS)
 _ADVANCE = update(tables.settings).where(_OURS).values(last_seq=bindparam("to_seq"), last_at=bindparam("to_at"))
+_ADVANCE_WITH_RECEIPTS = _ADVANCE.values(
+    last_receipt=bindparam("to_receipt"), last_receipt_digest=bindparam("to_digest")
+)
 _AT_ONCE = 500
 
 
@@ -61,6 +65,7 @@ class Ledger:
     settings: Any
     _last_at: datetime
     _told: list[Row] = field(default_factory=list)
+    _decided: list[Mapping[str, Any]] = field(default_factory=list)
 
     def stamp(self) -> datetime:
         """The present, later than every moment that any row of this substrate has been given before."""
@@ -77,6 +82,17 @@ class Ledger:
     def _tell(self, table: Table, operation: Operation, row_id: str, action_id: str | None, before: Row | None) -> None:
         name = table.name.removeprefix(PREFIX)
         self._told.append({"tbl": name, "op": operation, "row_id": row_id, "action_id": action_id, "before": before})
+
+    def scrub(self, row_ids: Iterable[str], mark: Row) -> None:
+        """Puts a mark in the place of what the changes of this transaction would keep of some rows."""
+        forgotten = set(row_ids)
+        for told in self._told:
+            if told["row_id"] in forgotten and told["before"] is not None:
+                told["before"] = mark
+
+    def note_decided(self, action: Mapping[str, Any]) -> None:
+        """Has a receipt signed for an action that was executed, rejected or has failed; its row as it now is."""
+        self._decided.append(action)
 
     async def get(self, table: Table, row_id: str) -> Row | None:
         """A row by its id."""
@@ -143,7 +159,10 @@ class Ledger:
         ]
         await self.unit.execute(insert(tables.changes), rows)
         advanced = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
-        await self.unit.execute(_ADVANCE, advanced)
+        if self._decided:
+            receipt, digest = await write_receipts(self.unit, self.services.vault, self.settings, self._decided)
+            advanced |= {"to_receipt": receipt, "to_digest": digest}
+        await self.unit.execute(_ADVANCE_WITH_RECEIPTS if self._decided else _ADVANCE, advanced)
         await self.services.notices.publish(self.unit, NOTICE, self.organisation_id)
         self._told = []
 
@@ -175,11 +194,14 @@ async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> L
     return None if settings is None else Ledger(unit, services, organisation_id, settings, settings.last_at)
 
 
+_NOTHING_YET = {"last_seq": 0, "last_receipt": 0, "last_receipt_digest": FIRST}
+
+
 async def _provision(unit: Unit, services: Services, organisation_id: str) -> None:
     """Makes the substrate of an organisation, with the entity that stands for the organisation itself."""
     now, self_id = services.clock.now(), f"ent_{services.ids.ulid(services.clock.time())}"
     row = {"organisation_id": organisation_id, "yolo_mode": False, "self_entity_id": self_id, "provisioned_at": now}
-    await unit.execute(insert(tables.settings), {**row, "updated_at": now, "last_seq": 0, "last_at": now})
+    await unit.execute(insert(tables.settings), {**row, "updated_at": now, **_NOTHING_YET, "last_at": now})
     entity: Row = {"id": self_id, "organisation_id": organisation_id, "type": "self", "display_name": None}
     entity |= {"search_name": "", "canonical_keys": {}, "attrs": {}, "action_id": "", "from_strangers": False}
     await unit.execute(insert(tables.entities), {**entity, "created_at": now, "updated_at": now})

@@ -12,9 +12,10 @@ from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, find_capability
 from baobab.tools.substrate.errors import ActionNotFound, WrongStatus
+from baobab.tools.substrate.forgetting import erase_traces
 from baobab.tools.substrate.ledger import Ledger, Row, open_ledger
 from baobab.tools.substrate.outbox import deliver_executed
-from baobab.tools.substrate.policy import judge, record_conflicts, settle_conflicts
+from baobab.tools.substrate.policy import Verdict, judge, record_conflicts, settle_conflicts
 from baobab.tools.substrate.schemas import Proposal
 
 _ledger = tables.action_ledger
@@ -59,30 +60,62 @@ async def propose_in(
             return _replay(prior)
     found = find_capability(capability)
     validated = found.validate(payload)
-    at = ledger.stamp()
-    action = ActionContext(
+    action = build_context(ledger, proposer)
+    # Also where it will wait: what cannot be done is refused at once.
+    plan = await found.plan(ledger, validated, action)
+    sent = validated.model_dump(mode="json", exclude_unset=True)
+    verdict = await judge(ledger, found, sent, proposer, action.at, skip_approval=skip_approval)
+    return await _enter(ledger, proposer, action, found.name, sent, plan, verdict, found.is_reversible, idempotency_key)
+
+
+async def carry_out_directly(
+    ledger: Ledger,
+    proposer: Proposer,
+    action: ActionContext,
+    capability: str,
+    payload: Mapping[str, Any],
+    plan: Plan,
+) -> Proposal:
+    """Does what a person's own tool has planned, as an action of the ledger that can be undone."""
+    verdict = Verdict("auto_approved", "a person does it with a tool of its own")
+    return await _enter(ledger, proposer, action, capability, payload, plan, verdict, is_reversible=True)
+
+
+def build_context(ledger: Ledger, proposer: Proposer) -> ActionContext:
+    """A new action, whose plan is then made."""
+    return ActionContext(
         id=ledger.new_id("act"),
-        at=at,
+        at=ledger.stamp(),
         kind=proposer.kind,
         app_id=proposer.app_id,
         entity_id=proposer.entity_id or (ledger.settings.self_entity_id if proposer.kind == "human" else None),
         from_strangers=proposer.from_strangers,
     )
-    # Also where it will wait: what cannot be done is refused at once.
-    plan = await found.plan(ledger, validated, action)
-    sent = validated.model_dump(mode="json", exclude_unset=True)
-    verdict = await judge(ledger, found, sent, proposer, at, skip_approval=skip_approval)
+
+
+async def _enter(
+    ledger: Ledger,
+    proposer: Proposer,
+    action: ActionContext,
+    capability: str,
+    payload: Mapping[str, Any],
+    plan: Plan,
+    verdict: Verdict,
+    is_reversible: bool,
+    idempotency_key: str | None = None,
+) -> Proposal:
+    """Writes a new action into the ledger, and does it if the verdict says so."""
     row: Row = {
         "organisation_id": ledger.organisation_id,
         "id": action.id,
-        "capability": found.name,
+        "capability": capability,
         "status": "executed" if verdict.is_approved else "proposed",
-        "payload": sent,
+        "payload": payload,
         "result": plan.result if verdict.is_approved else None,
         "idempotency_key": idempotency_key,
         "verdict": verdict.result,
         "verdict_reason": verdict.reason,
-        "reversible": found.is_reversible,
+        "reversible": is_reversible,
         "reverted_by_action_id": None,
         "proposed_by_kind": proposer.kind,
         "proposed_by": proposer.name,
@@ -92,10 +125,10 @@ async def propose_in(
         "trigger_context": None if proposer.trigger_context is None else dict(proposer.trigger_context),
         "from_strangers": proposer.from_strangers,
         "links": plan.links or None,
-        "proposed_at": at,
-        "executed_at": at if verdict.is_approved else None,
-        "created_at": at,
-        "updated_at": at,
+        "proposed_at": action.at,
+        "executed_at": action.at if verdict.is_approved else None,
+        "created_at": action.at,
+        "updated_at": action.at,
     }
     await ledger.unit.execute(insert(_ledger), row)
     ledger.tell(_ledger, "insert", action.id)
@@ -125,6 +158,7 @@ async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
     except BaobabError as error:
         row |= {"status": "failed", "result": {"error": {"code": error.code, "message": error.message}}}
         await _update(ledger, row)
+        ledger.note_decided(row)
         return row
     row |= {"status": "executed", "result": plan.result, "executed_at": at, "links": plan.links or None}
     await _update(ledger, row)
@@ -138,6 +172,7 @@ async def reject(ledger: Ledger, action_id: str, decided_by: str, reason: str | 
     row |= {"status": "rejected", "decided_at": at, "decided_by": decided_by}
     row |= {"reject_reason": reason, "updated_at": at}
     await _update(ledger, row)
+    ledger.note_decided(row)
     await settle_conflicts(ledger, action_id, "rejected", decided_by)
     return row
 
@@ -145,6 +180,9 @@ async def reject(ledger: Ledger, action_id: str, decided_by: str, reason: str | 
 async def _carry_out(ledger: Ledger, row: Row, plan: Plan) -> None:
     await ledger.apply(row["id"], plan.changes)
     await _mark_reverted(ledger, row, plan.reverted)
+    if plan.forgotten is not None:
+        await erase_traces(ledger, plan.forgotten)
+    ledger.note_decided(row)
     await deliver_executed(ledger, row)
 
 

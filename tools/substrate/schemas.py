@@ -209,6 +209,19 @@ class MemoryResults(TypedDict):
     results: list[MemoryRow]
 
 
+class Receipt(TypedDict):
+    seq: int
+    body: str
+    signature: str
+    salt: str | None
+
+
+class Receipts(TypedDict):
+    public_key: str | None
+    receipts: list[Receipt]
+    next_after: int | None
+
+
 class MemoryName(TypedDict):
     id: str
     kind: str

@@ -85,6 +85,10 @@ settings = Table(
     # the one before, so that a page that ends at a moment leaves nothing out.
     Column("last_seq", BigInteger, nullable=False),
     Column("last_at", Instant, nullable=False),
+    # What signs receipts, made at the first; the number of the last one and its digest, which the next one names.
+    Column("receipt_key", Sealed),
+    Column("last_receipt", BigInteger, nullable=False),
+    Column("last_receipt_digest", String(64), nullable=False),
 )
 
 changes = Table(
@@ -145,6 +149,22 @@ Index(
     unique=True,
     sqlite_where=_HAS_KEY,
     postgresql_where=_HAS_KEY,
+)
+
+receipts = Table(
+    "substrate_receipts",
+    metadata,
+    Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    # Without gaps.
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("action_id", _ID, nullable=False),
+    # The text that is signed.
+    Column("body", Text, nullable=False),
+    Column("signature", String(100), nullable=False),
+    # What the digest of the payload was made with; null where the action was forgotten.
+    Column("salt", String(40)),
+    Column("created_at", Instant, nullable=False),
+    Index("ix_substrate_receipts_action_id", "organisation_id", "action_id"),
 )
 
 entities = substrate_table(

@@ -12,6 +12,7 @@ from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.invalid import invalid
 from baobab.tools.substrate.capabilities.schemas import Payload
 from baobab.tools.substrate.errors import UnknownCapability
+from baobab.tools.substrate.forgetting import Traces
 from baobab.tools.substrate.ledger import Ledger, RowChange
 
 
@@ -36,6 +37,8 @@ class Plan:
     links: list[dict[str, str]] = field(default_factory=list)
     reverted: list[str] = field(default_factory=list)
     """The actions that it undoes."""
+    forgotten: Traces | None = None
+    """What the ledger forgets with the rows that it deletes."""
 
 
 MakePlan = Callable[[Ledger, Any, ActionContext], Awaitable[Plan]]

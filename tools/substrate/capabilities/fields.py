@@ -55,5 +55,9 @@ ExternalId = Annotated[str, Text(300, min_length=1)]
 EntityIds = Annotated[list[EntityId], Field(max_length=200)]
 ActionIds = Annotated[list[ActionId], Field(min_length=1, max_length=200)]
 MemoryIds = Annotated[list[MemoryId], Field(min_length=1, max_length=50)]
+ForgottenIds = Annotated[
+    list[Annotated[str, StringConstraints(pattern=r"^(ent|dec|com|lrn|art)_[A-Za-z0-9_-]{1,60}$", max_length=64)]],
+    Field(min_length=1, max_length=100),
+]
 Tags = Annotated[list[Word], Field(max_length=100)]
 Most = Annotated[int, Field(ge=0, le=1_000_000)]

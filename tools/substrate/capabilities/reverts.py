@@ -211,7 +211,7 @@ class _Undo:
             for change in changes:
                 places[change.tbl].add(change.row_id)
                 if change.tbl == "entities" and change.before:
-                    emails.add(change.before["primary_email"])
+                    emails.add(change.before.get("primary_email"))
         for name, ids in places.items():
             rows = await self._ledger.load(_TABLES[name], ids)
             self._rows |= {(name, row_id): rows.get(row_id) for row_id in ids}

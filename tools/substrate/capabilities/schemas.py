@@ -77,6 +77,11 @@ class ConsolidateMemories(Payload):
     text: fields.Description | None = None
 
 
+class Forget(Payload):
+    ids: fields.ForgottenIds
+    reason: fields.Reason
+
+
 class UpsertEntity(Payload):
     type: fields.EntityType
     display_name: fields.DisplayName

@@ -1,0 +1,115 @@
+"""Actions have signed receipts, and what is forgotten is gone everywhere."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from baobab.storage.tables import metadata
+from baobab.tools.core.errors import BaobabError
+from tests.jobs import run_job
+from tests.tools.substrate.checker import find_faults
+from tests.tools.substrate.conftest import Substrate
+
+GUIDE = Path(__file__).parents[3] / "docs/substrate.md"
+
+
+async def read_everything(substrate: Substrate) -> str:
+    """All that the tables of substrates hold, as text."""
+    texts = []
+    async with substrate.harness.services.database.reading() as connection:
+        for table in metadata.sorted_tables:
+            if table.name.startswith("substrate_"):
+                texts += [repr(tuple(row)) for row in await connection.execute(select(table))]
+    return "\n".join(texts)
+
+
+async def require_consistency(substrate: Substrate) -> None:
+    assert await find_faults(substrate.harness.services.database, substrate.owner.organisation_id) == []
+
+
+def verify(told: Any, key: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the script of the guide, as somebody does who has only the file and the key."""
+    (script,) = re.findall(r"```python\n(# verify_receipts.py\n.*?)```", GUIDE.read_text(), re.DOTALL)
+    (folder / "verify_receipts.py").write_text(script)
+    (folder / "receipts.json").write_text(json.dumps(told))
+    command = [sys.executable, "verify_receipts.py", "receipts.json", key]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, tmp_path: Path) -> None:
+    await substrate.do("record_decision", title="Ship", kind="vision")
+    waits = await substrate.propose("place_call", to="Ada", purpose="Ask")
+    await substrate.call("reject", action_id=waits["action_id"])
+    made = await substrate.propose("record_learning", title="Ask", description="first")
+    await substrate.do("revert_action", action_id=made["action_id"])
+    told = await substrate.call("receipts")
+    bodies = [json.loads(receipt["body"]) for receipt in told["receipts"]]
+    assert [(body["capability"], body["status"]) for body in bodies] == [
+        ("record_decision", "executed"),
+        ("place_call", "rejected"),
+        ("record_learning", "executed"),
+        ("revert_action", "executed"),
+    ]
+    assert bodies[-1]["reverted"] == [made["action_id"]]
+    key = told["public_key"]
+    assert verify(told, key, tmp_path).stdout == "4 receipts are in order.\n"
+    changed = json.loads(json.dumps(told))
+    changed["receipts"][1]["body"] = changed["receipts"][1]["body"].replace("rejected", "executed")
+    left_out = {**told, "receipts": [told["receipts"][0], *told["receipts"][2:]]}
+    for forged in (changed, left_out):
+        assert verify(forged, key, tmp_path).returncode == 1
+
+
+async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold(
+    substrate: Substrate, tmp_path: Path
+) -> None:
+    secret = "Zyzzyva"
+    target = {"webhook_url": "https://told.invalid/", "signing_secret": "a secret of eight"}
+    await substrate.call("outbox_target_put", capability="upsert_entity", **target)
+    person: Any = {"type": "person", "display_name": secret, "attrs": {"note": secret}}
+    entity = (await substrate.do("upsert_entity", **person, primary_email="zyzzyva@example.com"))["entity_id"]
+    await substrate.do("patch_entity", id=entity, attrs_patch={"note": secret + " again"})
+    waiting = await substrate.propose("delete_entity", id=entity, reason=f"{secret} asked for it")
+    artifact = (await substrate.do("upsert_source_artifact", kind="note", title=secret))["artifact_id"]
+    told = {"title": secret, "description": secret, "source_artifact_id": artifact}
+    learning = (await substrate.do("record_learning", **told))["learning_id"]
+    kept = (await substrate.do("record_learning", **{**told, "title": "Other", "description": "x"}))["learning_id"]
+    made = await substrate.propose("record_learning", title=secret, description="twice")
+    await substrate.do("revert_action", action_id=made["action_id"])
+    undone = made["result"]["learning_id"]
+    await run_job(substrate.harness, "substrate_embed")
+    await substrate.call("search_memory", q="something", search_by="meaning")
+    assert secret in await read_everything(substrate)
+    receipt = await substrate.do("forget", ids=[entity, artifact, learning, undone], reason="They asked us to.")
+    assert {name: receipt[name] for name in ("rows", "deliveries", "embeddings")} == {
+        "rows": 3,
+        "deliveries": 1,
+        "embeddings": 2,
+    }
+    everything = await read_everything(substrate)
+    assert secret.casefold() not in everything.casefold()
+    assert (await substrate.call("action", action_id=waiting["action_id"]))["status"] == "rejected"
+    (row,) = (await substrate.call("memory_list"))["results"]
+    assert (row["id"], row["source_artifact_id"]) == (kept, None)
+    await require_consistency(substrate)
+    told = await substrate.call("receipts")
+    assert verify(told, told["public_key"], tmp_path).returncode == 0
+    with pytest.raises(BaobabError) as refused:
+        await substrate.do("revert_action", action_id=json.loads(told["receipts"][0]["body"])["action_id"])
+    assert refused.value.code == "not_reversible"
+
+
+async def test_what_must_stay_is_not_forgotten(substrate: Substrate) -> None:
+    own = (await substrate.call("provision"))["self_entity_id"]
+    principle = await substrate.do(
+        "record_principle", title="No", applies_to={"capability": "forget"}, constraint_spec={"type": "forbid"}
+    )
+    for each in (own, principle["principle_id"], "lrn_" + "0" * 26):
+        with pytest.raises(BaobabError):
+            await substrate.propose("forget", ids=[each], reason="x")

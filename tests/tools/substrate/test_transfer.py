@@ -1,0 +1,107 @@
+"""A substrate is exported and imported as JSON lines; nobody can make up where rows come from."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.stream import Body
+from tests.tools.substrate.checker import find_faults
+from tests.tools.substrate.conftest import Substrate
+
+
+async def fill(substrate: Substrate) -> None:
+    artifact = (await substrate.do("upsert_source_artifact", kind="note", title="Talk"))["artifact_id"]
+    await substrate.do("record_learning", title="Ask", description="first", source_artifact_id=artifact)
+    await substrate.do("record_decision", title="Ship", kind="vision", valid_from="2027-05-01T00:00:00Z")
+    await substrate.do("record_commitment", description="Send", status="confirmed", amount=3)
+    person = {"type": "person", "display_name": "Ada", "primary_email": "ada@example.com"}
+    await substrate.do("upsert_entity", **person, canonical_keys={"crm": "1"})
+
+
+async def export(substrate: Substrate) -> bytes:
+    context = RequestContext("test", "1")
+    stream = await substrate.harness.registry.call("substrate_export", {}, substrate.owner, context)
+    return b"".join([piece async for piece in stream.pieces])
+
+
+async def bring(substrate: Substrate, text: bytes, **further: Any) -> Any:
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(text), 1000):
+            yield text[start : start + 1000]
+
+    return await substrate.call("import", lines=Body(chunks(), None, "application/x-ndjson"), **further)
+
+
+async def list_titles(substrate: Substrate) -> list[tuple[str, bool]]:
+    rows = (await substrate.call("memory_list"))["results"]
+    return sorted((row["title"], row["from_strangers"]) for row in rows)
+
+
+async def test_another_substrate_imports_what_one_exported_and_can_undo_it(substrate: Substrate) -> None:
+    await fill(substrate)
+    text = await export(substrate)
+    other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
+    with pytest.raises(BaobabError) as refused:
+        await bring(other, text)
+    assert refused.value.code == "provenance_forged"
+    key = json.loads(text.splitlines()[0])["public_key"]
+    made = await bring(other, text, trusted_key=key)
+    assert made["result"]["imported"] == {
+        "entities": 1,
+        "source_artifacts": 1,
+        "decisions": 1,
+        "commitments": 1,
+        "learnings": 1,
+    }
+    assert await list_titles(other) == await list_titles(substrate)
+    assert (await bring(other, text, trusted_key=key))["result"]["skipped"] == 5
+    database, organisation = substrate.harness.services.database, other.owner.organisation_id
+    assert await find_faults(database, organisation) == []
+    await other.do("revert_action", action_id=made["action_id"])
+    assert [title for title, _ in await list_titles(other)] == ["Ship"]
+    assert await find_faults(database, organisation) == []
+
+
+async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
+    await fill(substrate)
+    lines = (await export(substrate)).splitlines(keepends=True)
+    title = b"".join(lines).replace(b'"title":"Ask"', b'"title":"Pay"')
+    row = {"table": "learnings", "row": {"id": "lrn_" + "1" * 26, "title": "x", "description": "y"}}
+    told = {**row, "row": {**row["row"], "from_strangers": False}}  # type: ignore[dict-item]
+    for forged in (title, b"".join(lines[:-1]), b"".join(lines[1:]), b"".join(lines[1:-1]), json.dumps(told).encode()):
+        with pytest.raises(BaobabError) as refused:
+            await bring(substrate, forged)
+        assert refused.value.code == "provenance_forged"
+    assert (await bring(substrate, json.dumps(row).encode()))["result"]["skipped"] == 0
+    assert ("x", True) in await list_titles(substrate)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        '{"table": "action_ledger", "row": {}}',
+        '{"table": "learnings", "row": {"id": "lrn_1"}}',
+        '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "title": "x"}}',
+        '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "title": 1, "description": "x"}}',
+        '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "title": "", "description": "x"}}',
+        '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "title": "\\u0000", "description": 1}}',
+        '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "sql": "x"}}',
+        '{"table": "decisions", "row": {"id": "dec_11111111111111111111111111", "title": "x", "kind": "law"}}',
+        '{"table": "entities", "row": {"id": "ent_1", "type": "self", "display_name": "x"}}',
+        '{"table": "entities", "row": {"id": "ent_1", "type": "person", "attrs": [1]}}',
+        '{"table": "entities", "row": {"id": "ent_1", "type": "person"}}\n' * 2,
+        '{"table": "entities", "row": {"id": "ent_1", "type": "person"}}\n' * 5003,
+    ],
+)
+async def test_a_file_that_cannot_be_imported_changes_nothing(substrate: Substrate, text: str) -> None:
+    with pytest.raises(BaobabError) as refused:
+        await bring(substrate, text.encode())
+    assert refused.value.status == 400
+    assert (await substrate.call("actions"))["actions"] == []

@@ -1,0 +1,84 @@
+"""Forgetting: rows go, and with them whatever the ledger keeps of them: images, payloads, deliveries, vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import String, cast, func, or_, select, update
+
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.ledger import Ledger
+from baobab.tools.substrate.meaning.index import FORGOTTEN
+
+ERASED = {"erased": True}
+"""What stands where something was forgotten."""
+_AT_ONCE = 400
+_SAY_NOTHING = frozenset(("revert_action", "bulk_revert_actions", "forget"))
+"""The capabilities whose payloads and results only name what they were about."""
+_actions, _changes, _outbox = tables.action_ledger.c, tables.changes.c, tables.outbox.c
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What the ledger keeps of some rows. actions: those that changed them, and those that name them and were never
+    done.
+    """
+
+    ids: list[str]
+    actions: list[str]
+    changes: list[int]
+    deliveries: list[str]
+    vectors: int
+
+
+async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
+    """Raises nothing: of rows that never were there are no traces."""
+    ours = _changes.organisation_id == ledger.organisation_id
+    query: Any = select(_changes.seq, _changes.action_id).where(ours, _changes.row_id.in_(ids))
+    found = (await ledger.unit.execute(query)).all()
+    action_ids = {row.action_id for row in found if row.action_id is not None}
+    payload, result = cast(_actions.payload, String), cast(_actions.result, String)
+    named = or_(*(text.contains(each, autoescape=True) for each in ids for text in (payload, result)))
+    undone = _actions.status.in_(("proposed", "rejected", "failed"))
+    query = select(_actions.id).where(_actions.organisation_id == ledger.organisation_id, undone, named)
+    action_ids |= set((await ledger.unit.execute(query)).scalars())
+    known = await ledger.load(tables.action_ledger, action_ids)
+    of_actions = sorted(each for each in action_ids if known[each]["capability"] not in _SAY_NOTHING)
+    deliveries: list[str] = []
+    for start in range(0, len(of_actions), _AT_ONCE):
+        some = of_actions[start : start + _AT_ONCE]
+        query = select(_outbox.id).where(_outbox.organisation_id == ledger.organisation_id, _outbox.action_id.in_(some))
+        deliveries += (await ledger.unit.execute(query)).scalars()
+    vectors = tables.embeddings.c
+    query = select(func.count()).where(vectors.organisation_id == ledger.organisation_id, vectors.id.in_(ids))
+    counted = (await ledger.unit.execute(query)).scalar_one()
+    return Traces(list(ids), of_actions, [row.seq for row in found], deliveries, counted)
+
+
+async def erase_traces(ledger: Ledger, traces: Traces) -> None:
+    """Forgets what is kept of rows that were deleted in this transaction. It can never be undone."""
+    unit, now = ledger.unit, ledger.services.clock.now()
+    ledger.scrub(traces.ids, ERASED)
+    for start in range(0, len(traces.changes), _AT_ONCE):
+        which = _changes.seq.in_(traces.changes[start : start + _AT_ONCE])
+        ours = _changes.organisation_id == ledger.organisation_id
+        await unit.execute(
+            update(tables.changes).where(ours, which, _changes.before.is_not(None)).values(before=ERASED)
+        )
+    gone: dict[str, Any] = {"payload": ERASED, "links": None, "trigger_context": None, "reversible": False}
+    for start in range(0, len(traces.actions), _AT_ONCE):
+        some = traces.actions[start : start + _AT_ONCE]
+        ours = _actions.organisation_id == ledger.organisation_id
+        statement = update(tables.action_ledger).where(ours, _actions.id.in_(some))
+        await unit.execute(statement.values(gone))
+        await unit.execute(statement.where(_actions.result.is_not(None)).values(result=ERASED))
+        waits = {"status": "rejected", "reject_reason": "What it is about was forgotten.", "decided_at": now}
+        await unit.execute(statement.where(_actions.status == "proposed").values(waits))
+        receipts = tables.receipts.c
+        ours = receipts.organisation_id == ledger.organisation_id
+        await unit.execute(update(tables.receipts).where(ours, receipts.action_id.in_(some)).values(salt=None))
+        ours = _outbox.organisation_id == ledger.organisation_id
+        pending = update(tables.outbox).where(ours, _outbox.action_id.in_(some), _outbox.state == "pending")
+        cancelled = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
+        await unit.execute(pending.values(cancelled))
+    await ledger.services.notices.publish(unit, FORGOTTEN, ledger.organisation_id)

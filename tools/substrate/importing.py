@@ -1,0 +1,180 @@
+"""Import: the rows of a file become one action of the ledger, which can be undone."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, get_args
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Column, Float, String, Table, Text, select
+
+from baobab.storage.tables import Instant
+from baobab.tools.core.types import Moment
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.capabilities import fields
+from baobab.tools.substrate.capabilities.capability import ActionContext, Plan
+from baobab.tools.substrate.errors import InvalidImport
+from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.search_index import normalise
+from baobab.tools.substrate.transfer import TABLES, Parcel
+
+CAPABILITY = "import_memories"
+_LONGEST_TEXT, _LONGEST_JSON = 500_000, 65_536
+_IDS = {
+    "entities": re.compile(r"ent_[A-Za-z0-9_-]{1,60}"),
+    "source_artifacts": re.compile(r"art_[A-Za-z0-9_-]{1,60}"),
+    "decisions": re.compile(r"dec_[0-9A-Z]{26}"),
+    "commitments": re.compile(r"com_[0-9A-Z]{26}"),
+    "learnings": re.compile(r"lrn_[0-9A-Z]{26}"),
+}
+_WORDS = {
+    ("entities", "type"): set(get_args(fields.EntityType)) - {"self"},
+    ("decisions", "kind"): set(get_args(fields.DecisionKind)),
+    ("decisions", "salience"): set(get_args(fields.Salience)),
+    ("decisions", "status"): {"active", "superseded", "reversed", "expired"},
+    ("commitments", "status"): set(get_args(fields.CommitmentStatus)),
+}
+_DEFAULTS: dict[tuple[str, str], Any] = {
+    ("decisions", "salience"): "normal",
+    ("decisions", "status"): "active",
+    ("entities", "attrs"): {},
+    ("commitments", "attrs"): {},
+    ("source_artifacts", "attrs"): {},
+}
+_SET_HERE = frozenset(
+    ("organisation_id", "search_name", "merged_into", "action_id", "from_strangers", "created_at", "updated_at")
+)
+_MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
+_KEYS: TypeAdapter[dict[str, str]] = TypeAdapter(fields.CanonicalKeys)
+_AT_ONCE = 400
+
+
+async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> Plan:
+    """Says which rows would be made: those whose ids, addresses and external ids are not there yet."""
+    built: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
+    for number, (name, sent) in enumerate(parcel.rows, 1):
+        row = _build_row(name, sent, action, is_signed=parcel.is_signed, number=number)
+        if row["id"] in built[name]:
+            raise InvalidImport(f"Row {number}: the id {row['id']} is there twice.")
+        built[name][row["id"]] = row
+    changes: list[RowChange] = []
+    for name, table in TABLES.items():
+        known = await ledger.load(table, built[name])
+        fresh = [row for row in built[name].values() if row["id"] not in known]
+        fresh = await _leave_out_taken(ledger, table, fresh)
+        changes += [RowChange(table, row["id"], None, row) for row in fresh]
+    await _clear_references(ledger, changes)
+    counts = {name: sum(1 for change in changes if change.table is table) for name, table in TABLES.items()}
+    return Plan({"imported": counts, "skipped": len(parcel.rows) - len(changes)}, changes)
+
+
+def _build_row(name: str, sent: dict[str, Any], action: ActionContext, *, is_signed: bool, number: int) -> Row:
+    table, row = TABLES[name], {}
+    unknown = sorted(sent.keys() - {column.name for column in table.c})
+    if unknown:
+        raise InvalidImport(f"Row {number}: {name} has no field `{unknown[0][:60]}`.")
+    for column in table.c:
+        if column.name not in _SET_HERE:
+            value = sent.get(column.name, _DEFAULTS.get((name, column.name)))
+            row[column.name] = _read_value(name, column, value, number)
+    if not _IDS[name].fullmatch(row["id"] or ""):
+        raise InvalidImport(f"Row {number}: the id is none of {name}.")
+    if row.get("constraint_spec") is not None and not is_signed:
+        raise InvalidImport(f"Row {number}: principles are proposed with record_principle.")
+    if name == "entities":
+        row |= {"merged_into": None, "search_name": normalise(row["display_name"] or "")[:500]}
+    created = _read_moment(sent["created_at"], number) if is_signed and "created_at" in sent else action.at
+    # Whoever wrote a file by hand may have taken it from anywhere.
+    marked = sent.get("from_strangers") is not False if is_signed else True
+    return {**row, "action_id": action.id, "from_strangers": marked, "created_at": created, "updated_at": action.at}
+
+
+def _read_value(name: str, column: Column[Any], value: Any, number: int) -> Any:
+    where = f"Row {number}: `{column.name}`"
+    if value is None:
+        if not column.nullable:
+            raise InvalidImport(f"{where} is missing.")
+        return None
+    words = _WORDS.get((name, column.name))
+    if words is not None and (not isinstance(value, str) or value not in words):
+        raise InvalidImport(f"{where} is one of {', '.join(sorted(words))}.")
+    if isinstance(column.type, Instant):
+        return _read_moment(value, number)
+    if isinstance(column.type, Float):
+        return float(_require(value, (int, float), where))
+    if isinstance(column.type, (String, Text)):
+        text: str = _require(value, str, where)
+        if not text or len(text) > (column.type.length or _LONGEST_TEXT) or "\0" in text:
+            raise InvalidImport(f"{where} is empty, too long or has a character that cannot be stored.")
+        return text
+    return _read_object(column, value, where)
+
+
+def _read_object(column: Column[Any], value: Any, where: str) -> Any:
+    if column.name == "canonical_keys":
+        try:
+            return _KEYS.validate_python(value)
+        except ValidationError as exc:
+            raise InvalidImport(f"{where} is an object of at most 20 short texts.") from exc
+    text = json.dumps(value)
+    if not isinstance(value, dict) or len(text) > _LONGEST_JSON or "\\u0000" in text:
+        raise InvalidImport(f"{where} is an object of at most {_LONGEST_JSON} bytes.")
+    return value
+
+
+def _require(value: Any, kinds: Any, where: str) -> Any:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        raise InvalidImport(f"{where} has another type.")
+    return value
+
+
+def _read_moment(value: Any, number: int) -> datetime:
+    try:
+        return _MOMENT.validate_python(value)
+    except ValidationError as exc:
+        raise InvalidImport(f"Row {number}: a moment is a text such as 2027-05-01T00:00:00Z.") from exc
+
+
+async def _leave_out_taken(ledger: Ledger, table: Table, rows: list[Row]) -> list[Row]:
+    """The rows whose address, or id elsewhere, no other row has."""
+    identify: Callable[[Any], Any]
+    if table is tables.entities:
+        columns, identify = [table.c.primary_email], _identify_entity
+    elif table is tables.source_artifacts:
+        columns, identify = [table.c.external_system, table.c.external_id], _identify_artifact
+    else:
+        return rows
+    held: set[Any] = set()
+    values = [row[columns[-1].name] for row in rows if identify(row) is not None]
+    for start in range(0, len(values), _AT_ONCE):
+        query = select(*columns).where(
+            table.c.organisation_id == ledger.organisation_id, columns[-1].in_(values[start : start + _AT_ONCE])
+        )
+        held |= {identify(found) for found in (await ledger.unit.execute(query)).mappings()}
+    kept = []
+    for row in rows:
+        identity = identify(row)
+        if identity is None or identity not in held:
+            kept.append(row)
+            held.add(identity)
+    return kept
+
+
+def _identify_entity(row: Any) -> Any:
+    return row["primary_email"]
+
+
+def _identify_artifact(row: Any) -> Any:
+    return None if row["external_id"] is None else (row["external_system"], row["external_id"])
+
+
+async def _clear_references(ledger: Ledger, changes: list[RowChange]) -> None:
+    """No row names a source artifact that is not there."""
+    fresh = {change.id for change in changes if change.table is tables.source_artifacts}
+    rows = [change.after for change in changes if change.after is not None]
+    named = {row["source_artifact_id"] for row in rows if row.get("source_artifact_id")} - fresh
+    there = fresh | (await ledger.load(tables.source_artifacts, named)).keys()
+    for row in rows:
+        if row.get("source_artifact_id") not in there and "source_artifact_id" in row:
+            row["source_artifact_id"] = None
