@@ -5,8 +5,8 @@ from alembic import op
 
 from baobab.storage.tables import Instant, Sealed
 
-revision = "0062"
-down_revision = "0061"
+revision = "0063"
+down_revision = "0062"
 
 _TABLE = "substrate_receipts"
 
