@@ -4,10 +4,11 @@ import json
 import re
 import sqlite3
 import uuid
-from decimal import Decimal
-from functools import lru_cache
+from decimal import Context, Decimal
+from functools import lru_cache, partial
 from typing import Any
 
+_EXACT = Context(prec=4000)
 _WORD = re.compile(r"[^\W_]+")
 # The words that Postgres's English search passes over.
 _STOP_WORDS = frozenset(
@@ -30,12 +31,51 @@ def add_to(connection: sqlite3.Connection) -> None:
         ("english_match", 2, _match_english),
     ):
         connection.create_function(name, arguments, function, deterministic=True)
+    for metric in ("cosine", "l2", "inner"):
+        connection.create_function(f"vector_{metric}", 2, partial(_measure_distance, metric), deterministic=True)
+    connection.create_aggregate("decimal_sum", 1, _DecimalSum)
     connection.create_function("gen_random_uuid", 0, lambda: str(uuid.uuid4()))
 
 
 def _compare_decimals(left: str, right: str) -> int:
     a, b = Decimal(left), Decimal(right)
     return (a > b) - (a < b)
+
+
+class _DecimalSum:
+    """The exact sum of numbers, of which those with a point are texts; None for none."""
+
+    def __init__(self) -> None:
+        self._sum: Decimal | None = None
+
+    def step(self, value: Any, /) -> None:
+        if value is not None:
+            self._sum = Decimal(value) if self._sum is None else _EXACT.add(self._sum, Decimal(value))
+
+    def finalize(self) -> Any:
+        return None if self._sum is None else format(self._sum, "f")
+
+
+def _measure_distance(metric: str, left: bytes | None, right: bytes | None) -> float | None:
+    """How far two vectors are from each other, as pgvector has it; None where that cannot be said."""
+    if left is None or right is None:
+        return None
+    np = _import_numpy()
+    a, b = (np.frombuffer(packed, dtype="<f4").astype("f8") for packed in (left, right))
+    if metric == "l2":
+        return float(np.linalg.norm(a - b))
+    product = float(a @ b)
+    if metric == "inner":
+        return -product
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return 1 - product / size if size else None
+
+
+@lru_cache(maxsize=1)
+def _import_numpy() -> Any:
+    import numpy as np  # noqa: PLC0415 - few need it, and not at the start
+
+    return np
 
 
 def _fold(text: str | None) -> str | None:

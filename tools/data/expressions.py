@@ -12,6 +12,8 @@ A tree is JSON: a list of a name and its parts.
     ["exists", {table, alias, column, where}] ["in_rows", a, {...}]
     ["column", alias, name] ["value", type, canonical] ["number", text] ["user"] ["user_uuid"] ["role"] ["now"]
     ["json", a, [step, ...], whether as text] ["cast", a, type] ["call", name, a, ...]
+    ["aggregate", "count" | "sum" | "avg" | "min" | "max", a or null, type of a]
+    ["distance", "cosine" | "l2" | "inner", a, b]
 
 The alias of a column is empty for the table that the condition is about.
 """
@@ -215,6 +217,25 @@ class SqlWriter:
             return f"CAST({inner} AS TEXT)" if tree[2] == "text" else inner
         return f"({inner})::{parse_type(tree[2]).cast_name}"
 
+    def _write_aggregate(self, tree: Expression, scope: Scope) -> str:
+        function = tree[1]
+        if tree[2] is None:
+            return "count(*)"
+        operand = self.write(tree[2], scope)
+        if function == "avg":
+            real = f"CAST({operand} AS REAL)" if self.dialect == "sqlite" else f"({operand})::double precision"
+            return f"avg({real})"
+        if function == "sum" and self.dialect == "sqlite" and parse_type(tree[3]).name in ("bigint", "numeric"):
+            return f"decimal_sum({operand})"
+        return f"{function}({operand})"
+
+    def _write_distance(self, tree: Expression, scope: Scope) -> str:
+        left, right = self.write(tree[2], scope), self.write(tree[3], scope)
+        if self.dialect == "sqlite":
+            return f"vector_{tree[1]}({left}, {right})"
+        operator = {"cosine": "<=>", "l2": "<->", "inner": "<#>"}[tree[1]]
+        return f"({left} {operator} {right})"
+
     def _write_call(self, tree: Expression, scope: Scope) -> str:
         name = self._fold if tree[1] == "lower" else tree[1]
         return f"{name}({', '.join(self.write(part, scope) for part in tree[2:])})"
@@ -246,4 +267,6 @@ class SqlWriter:
         "json": _write_json,
         "cast": _write_cast,
         "call": _write_call,
+        "aggregate": _write_aggregate,
+        "distance": _write_distance,
     }

@@ -16,7 +16,8 @@ from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter, NotNullViola
 from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.schemas import Row
-from baobab.tools.data.selection import Embed, Item, Order, Selection, read_order
+from baobab.tools.data.selection import Embed, Order, Selection, read_order
+from baobab.tools.data.selection_items import Item
 
 _MOST_RELATED = 10_000
 """Rows of one embedded table in one answer."""
@@ -70,6 +71,10 @@ class Rows:
         where = self._where(writer, selection, [])
         table = selection.table.name
         text = f"SELECT count(*) FROM {writer.name_table(table)} AS {quote(table)} WHERE {where}"  # noqa: S608
+        if selection.groups is not None:
+            grouped = f"FROM {writer.name_table(table)} AS {quote(table)} WHERE {where}"
+            group = self._group(writer, selection)
+            text = f"SELECT count(*) FROM (SELECT count(*) {grouped}{group}) AS _g"  # noqa: S608
         return int(self._statements.rows(text, *writer.values)[0][0])
 
     def _read(
@@ -90,7 +95,10 @@ class Rows:
             text = self._number_related(writer, selection, further, related_by, shown, orders)
         else:
             where = self._where(writer, selection, further)
-            order = self._order(writer, table, orders)
+            if selection.groups is None:
+                order = self._order(writer, table, orders)
+            else:
+                order = self._group(writer, selection) + self._order_groups(writer, selection, orders)
             limit = _MOST_RELATED + 1 if related_by is not None else selection.limit
             text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"  # noqa: S608
             if limit is not None:
@@ -195,6 +203,32 @@ class Rows:
         ]
         parts += [f"{scope['']}.{quote(name)} ASC" for name in table.key]
         return f" ORDER BY {', '.join(parts)}" if parts else ""
+
+    def _group(self, writer: SqlWriter, selection: Selection) -> str:
+        groups = self._name_groups(writer, selection)
+        return f" GROUP BY {', '.join(groups)}" if groups else ""
+
+    def _order_groups(self, writer: SqlWriter, selection: Selection, orders: list[Order]) -> str:
+        """Groups that are alike in the order, or that have none, have that of what they are grouped by."""
+        names = self._name_groups(writer, selection)
+        by = dict(zip((str(item.tree) for item in selection.groups or ()), names, strict=True))
+        parts: list[str] = []
+        for order in orders:
+            if str(order.tree) not in by:
+                raise InvalidFilter("Groups are ordered by what `select` names beside the aggregates.")
+            direction = "DESC" if order.descending else "ASC"
+            parts.append(f"{by[str(order.tree)]} {direction} NULLS {'FIRST' if order.nulls_first else 'LAST'}")
+        parts += [f"{name} ASC NULLS LAST" for name in names]
+        return f" ORDER BY {', '.join(parts)}" if parts else ""
+
+    def _name_groups(self, writer: SqlWriter, selection: Selection) -> list[str]:
+        """What rows are grouped by: an expression, or its place among the columns where it has values of its own."""
+        scope = {"": quote(selection.table.name)}
+        return [
+            str(position) if item.tree[0] == "json" else writer.write(item.tree, scope)
+            for position, item in enumerate(selection.items, 1)
+            if item.tree[0] != "aggregate"
+        ]
 
     # Writing.
 

@@ -5,27 +5,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.aggregates import find_groups, read_aggregate
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
-from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import InvalidFilter
 from baobab.tools.data.filters import TEXT, Where, as_list, read_json_path, split_outside
+from baobab.tools.data.selection_items import Item
 
 _ITEM = re.compile(r"(?:([^:(),\"!]+?):(?!:))?\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-:]+)*)(?:::([a-z0-9 ]+))?", re.DOTALL)
 _EMBED = re.compile(r"(?:([^:(),\"!]+?):)?([a-z_][a-z0-9_]*)((?:![a-z_][a-z0-9_]*)*)\((.*)\)", re.DOTALL)
 _ORDER = re.compile(r"\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-.]+)*)((?:\.(?:asc|desc|nullsfirst|nullslast))*)")
+_DISTANCE = re.compile(r"([a-z_][a-z0-9_]*)\.(cosine|l2|inner)\.\{([^{}]*)\}")
 _MOST_COLUMNS = 200
 _MOST_EMBEDS = 20
 """Related tables of one query, those in related ones counted: each is a statement of its own."""
 _DEEPEST = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One value of each row: a column, or a place in its JSON."""
-
-    name: str
-    tree: Expression
-    type: ColumnType
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +49,8 @@ class Selection:
     table: TableInfo
     items: list[Item] = field(default_factory=list)
     embeds: list[Embed] = field(default_factory=list)
+    groups: list[Item] | None = None
+    """By what rows are grouped, if the items are aggregates of groups."""
     where: dict[str, list[str]] = field(default_factory=dict)
     order: str = ""
     limit: int | None = None
@@ -81,7 +76,9 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
     if len(parts) > _MOST_COLUMNS:
         raise BadRequest(f"A query selects at most {_MOST_COLUMNS} columns.")
     for part in map(str.strip, parts):
-        if "(" in part:
+        if aggregate := read_aggregate(table, part):
+            selection.items.append(aggregate)
+        elif "(" in part:
             selection.embeds.append(_read_embed(catalogue, table, part, depth))
         elif part == "*":
             selection.items += [_item(column) for column in table.columns.values()]
@@ -91,6 +88,9 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
         raise BadRequest(f"A query embeds at most {_MOST_EMBEDS} related tables.")
     if not selection.items and not selection.embeds:
         selection.items = [_item(column) for column in table.columns.values()]
+    selection.groups = find_groups(selection.items)
+    if selection.groups is not None and (selection.embeds or depth):
+        raise InvalidFilter("Aggregates and related tables are not selected together.")
     return selection
 
 
@@ -121,6 +121,9 @@ def read_order(table: TableInfo, text: str) -> list[Order]:
     """Reads `created_at.desc,name.asc.nullsfirst`. Nulls come last, or first where the order is descending."""
     orders: list[Order] = []
     for part in split_outside(text):
+        if near := _read_distance(table, part.strip()):
+            orders.append(near)
+            continue
         found = _ORDER.fullmatch(part.strip())
         column = table.columns.get(found[1]) if found else None
         if found is None or column is None:
@@ -138,6 +141,19 @@ def read_order(table: TableInfo, text: str) -> list[Order]:
         descending = "desc" in words
         orders.append(Order(tree, descending, "nullsfirst" in words or (descending and "nullslast" not in words)))
     return orders
+
+
+def _read_distance(table: TableInfo, text: str) -> Order | None:
+    """The order by how near vectors are to one: `embedding.cosine.{0.1,0.2,0.3}`."""
+    found = _DISTANCE.fullmatch(text)
+    column = table.columns.get(found[1]) if found else None
+    if found is None or column is None:
+        return None
+    if column.type.name != "vector":
+        raise InvalidFilter(f"`{column.name}` is {column.type}, and `{found[2]}` compares vectors.")
+    wanted = column.type.parse(f"[{found[3]}]", column.name)
+    tree: Expression = ["distance", found[2], ["column", "", column.name], ["value", str(column.type), wanted]]
+    return Order(tree, descending=False, nulls_first=False)
 
 
 def _item(column: Column, name: str | None = None) -> Item:

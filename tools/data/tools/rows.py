@@ -63,7 +63,7 @@ Filters = Annotated[
     Field(max_length=100, examples=[{"status": "eq.open", "or": "(price.lt.10,name.ilike.*sale*)"}]),
 ]
 SelectText = Annotated[str, Text(10_000), Field(examples=["id,title,author(name)"])]
-OrderText = Annotated[str, Text(1000), Field(examples=["created_at.desc,id"])]
+OrderText = Annotated[str, Text(100_000), Field(examples=["created_at.desc,id"])]
 Limit = Annotated[int, Field(ge=0, le=1000)]
 Offset = Annotated[int, Field(ge=0, le=10_000_000)]
 Prefer = Annotated[str, Text(500), Field(examples=["count=exact"])]
@@ -132,10 +132,11 @@ async def data_list(
 ) -> list[Row] | Row:
     """List rows of a table that the caller may see.
 
-    select: columns, and related tables in parentheses; left out, all columns.
+    select: columns, and related tables in parentheses; left out, all columns. Or aggregates, of rows that are alike in
+      the columns beside them: `kind,count(),price.sum()`, and avg, min, max.
     where: filters by column, `operator.value` each: eq, neq, gt, gte, lt, lte, like, ilike, in.(a,b), is.null, fts, cs,
       cd, ov, each also after `not.`; beside them `or` and `and` with conditions in parentheses.
-    order: columns, each with `.asc` or `.desc`.
+    order: columns, each with `.asc` or `.desc`; `embedding.cosine.{0.1,0.2}` for vectors nearest to one, or l2, inner.
     limit: rows of one answer.
     offset: rows to pass over.
     prefer: `count=exact` counts all rows that fulfil the filters, in the header Content-Range.

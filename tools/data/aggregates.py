@@ -1,0 +1,53 @@
+"""Reads the aggregates of a query, as PostgREST writes them: `count()`, `price.sum()`, `oldest:born.min()`."""
+
+import re
+
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.catalogue import TableInfo
+from baobab.tools.data.column_types import ColumnType
+from baobab.tools.data.errors import InvalidFilter
+from baobab.tools.data.filters import FilterReader
+from baobab.tools.data.selection_items import Item
+
+_AGGREGATE = re.compile(r"(?:([^:(),\"!]+?):(?!:))?(?:([^.():]+)\.)?(count|sum|avg|min|max)\(\)")
+_NUMBER, _DECIMAL, _FLOAT = ColumnType("integer"), ColumnType("numeric"), ColumnType("double precision")
+
+
+def read_aggregate(table: TableInfo, text: str) -> Item | None:
+    """The aggregate that a part of `select` is; None if it is none. InvalidFilter for one of another type."""
+    found = _AGGREGATE.fullmatch(text)
+    if found is None:
+        return None
+    alias, name, function = found.groups()
+    if name is None:
+        if function != "count":
+            raise InvalidFilter(f"`{text[:60]}` needs a column: `price.{function}()`.")
+        return Item(alias or "count", ["aggregate", "count", None, ""], _NUMBER)
+    operand, kind = FilterReader(table).operand(name)
+    return Item(alias or function, ["aggregate", function, operand, str(kind)], _find_type(function, kind, name))
+
+
+def _find_type(function: str, kind: ColumnType, name: str) -> ColumnType:
+    """The type of an aggregate. A sum of integers is a number, one of bigints or numerics is exact, as a text."""
+    if function == "count":
+        return _NUMBER
+    if function in ("sum", "avg"):
+        if not kind.is_number:
+            raise InvalidFilter(f"`{name}` is {kind}, and `{function}` takes numbers.")
+        if function == "avg" or kind.name in ("real", "double precision"):
+            return _FLOAT
+        return _NUMBER if kind.name in ("smallint", "integer") else _DECIMAL
+    if not kind.is_ordered or kind.name in ("uuid", "boolean"):
+        raise InvalidFilter(f"`{name}` is {kind}, which has no {function}.")
+    return kind
+
+
+def find_groups(items: list[Item]) -> list[Item] | None:
+    """The items by which rows are grouped; None for a query without aggregates."""
+    groups = [item for item in items if item.tree[0] != "aggregate"]
+    if len(groups) == len(items):
+        return None
+    for item in groups:
+        if not item.type.is_ordered:
+            raise BadRequest(f"Rows are not grouped by `{item.name}`, which is {item.type}.")
+    return groups

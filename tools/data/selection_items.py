@@ -1,0 +1,15 @@
+"""One value of each row of an answer."""
+
+from dataclasses import dataclass
+
+from baobab.tools.data.catalogue import Expression
+from baobab.tools.data.column_types import ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value of each row: a column, a place in its JSON, or an aggregate of a group of rows."""
+
+    name: str
+    tree: Expression
+    type: ColumnType
