@@ -38,6 +38,11 @@ class Ids:
     def uuid(self) -> str:
         return str(uuid.uuid4())
 
+    def uuid_at(self, now: datetime) -> str:
+        """Builds a UUID of version 7: milliseconds since 1970, so that it sorts by the time, then random bits."""
+        moment = f"{int(now.timestamp() * 1000):012x}"
+        return f"{moment[:8]}-{moment[8:]}-7{self.uuid()[15:]}"
+
     def app(self) -> str:
         return "app_" + self.base36(12)
 

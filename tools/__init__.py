@@ -25,6 +25,7 @@ DOMAINS = (
     "mail",
     "substrate",
     "files",
+    "rag",
     "repo",
     "users",
 )

@@ -89,6 +89,15 @@ class FileText(TypedDict):
     next_offset: Annotated[int | None, Field(description="The offset of the text that follows; null at the end.")]
 
 
+class LocatedFile(TypedDict):
+    id: str
+    filename: str
+    content_type: str
+    size_bytes: int
+    sha256: str
+    store_key: Annotated[str, Field(description="Where its bytes are in the object store of the app's region.")]
+
+
 class Progress(TypedDict):
     id: str
     received_bytes: int

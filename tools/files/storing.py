@@ -24,7 +24,7 @@ from baobab.tools.files.errors import AlreadyStored, FileNotFound, LengthDiffers
 from baobab.tools.files.quota import Usage
 from baobab.tools.files.schemas import StoredFile
 from baobab.tools.files.signed_urls import UPLOAD_SECONDS
-from baobab.tools.files.tables import FREEZES, build_file_id, build_folder, file_parts, files_table
+from baobab.tools.files.tables import FREEZES, build_folder, file_parts, files_table
 
 STORED = "file.stored"
 """The event of a file whose bytes have arrived."""
@@ -61,7 +61,7 @@ async def reserve(
     usage = await quota.require_room(unit.execute, app, size, now)
     row = {
         "app_id": app.id,
-        "id": build_file_id(call.services.ids, now),
+        "id": call.services.ids.uuid_at(now),
         "user_id": user_id,
         "filename": filename,
         "content_type": content_type,

@@ -1,10 +1,7 @@
 """The rows of files, in the database of the app's region. Their bytes are in the region's object store."""
 
-from datetime import datetime
-
 from sqlalchemy import BigInteger, Boolean, Column, Index, String, Table
 
-from baobab.storage.clock import Ids
 from baobab.storage.tables import Instant, metadata
 from baobab.tools.core.app_data import AppTable
 from baobab.tools.core.app_freezes import Freezes
@@ -61,13 +58,6 @@ file_usage = Table(
 )
 
 APP_TABLES = (AppTable(files_table), AppTable(file_parts), AppTable(file_usage))
-
-
-def build_file_id(ids: Ids, now: datetime) -> str:
-    """Builds a UUID of version 7: milliseconds since 1970, then random bits."""
-    random = ids.uuid()
-    moment = f"{int(now.timestamp() * 1000):012x}"
-    return f"{moment[:8]}-{moment[8:]}-7{random[15:]}"
 
 
 THUMBNAIL = "thumbnail"

@@ -1,4 +1,4 @@
-"""Full-text search of memories, in both databases alike: both index the words that `search_index.split_words` makes."""
+"""Full-text search of memories, in both databases alike: both index the words that `full_text.split_words` makes."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -7,10 +7,11 @@ from sqlalchemy import ColumnElement, Float, Integer, String, column, func, lite
 from sqlalchemy.sql import Select
 
 from baobab.storage.database import Execute
+from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.tables import metadata
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import decode_row
-from baobab.tools.substrate.search_index import remember, split_words, tag_words
+from baobab.tools.substrate.search_index import remember
 
 Match = Literal["and", "or", "phrase"]
 _MOST_WORDS = 32

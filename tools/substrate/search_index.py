@@ -3,8 +3,6 @@
 Both are made from the rows of the other tables, whenever the ledger writes one of these.
 """
 
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -12,38 +10,12 @@ from typing import Any
 from sqlalchemy import Table, delete, insert
 
 from baobab.storage.database import Unit
+from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.tables import build_upsert
 from baobab.tools.substrate import tables
 
 Row = Mapping[str, Any]
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-"""A word; of scripts without spaces, each character is one."""
-_MOST_WORDS = 16_000
-"""Postgres counts the positions of a text's words no further."""
-_MOST_CHARACTERS = 200_000
-_WORD_LENGTH = 100
 _AT_ONCE = 500
-
-
-def normalise(text: str) -> str:
-    """A text without case, accents and look-alike forms of letters (Unicode's NFKD)."""
-    decomposed = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(character for character in decomposed if not unicodedata.combining(character))
-
-
-def split_words(text: str) -> list[str]:
-    """The words of a text as searches compare them. Both databases index these, so that both find the same."""
-    return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text[:_MOST_CHARACTERS]))[:_MOST_WORDS]]
-
-
-def tag_words(organisation_id: str, words: list[str]) -> list[str]:
-    """The words as the index has them: marked with their organisation, so that a search touches no other's."""
-    tag = organisation_id[:8].translate(_LETTERS)
-    return [tag + word for word in words]
-
-
-# Letters only: a word that began with digits might be read as a number.
-_LETTERS = str.maketrans("0123456789-", "ghijklmnopq")
 
 
 async def index_rows(unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]) -> None:

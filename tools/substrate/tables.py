@@ -298,7 +298,7 @@ memory = Table(
     Column("kind", String(20), nullable=False),
     Column("title", String(500), nullable=False),
     Column("body_text", Text, nullable=False),
-    # The words of title, text and content as the full-text index has them (search_index.py), separated by spaces.
+    # The words of title, text and content as the full-text index has them (storage/full_text.py), separated by spaces.
     Column("words", Text, nullable=False),
     Column("status", String(20)),
     Column("supersedes", _ID),

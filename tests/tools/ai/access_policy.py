@@ -27,6 +27,7 @@ POLICY = {
     "gateway_responses": GATEWAY,
     "ai_chat": AI,
     "ai_embeddings": AI,
+    "ai_embed": AI,
     "ai_messages": AI,
     "ai_messages_count": AI,
     "ai_model": AI,

@@ -28,6 +28,7 @@ POLICY = {
     "files_store": PUBLIC,
     "files_content": PUBLIC,
     "files_thumbnail": PUBLIC,
+    "files_locate": USERS,
 }
 
 
@@ -39,7 +40,7 @@ async def _make_file(world: World, caller: Caller) -> dict[str, Any]:
     return {"app_id": world.app, "object_id": made["id"]}
 
 
-for_files_download = for_files_delete = for_files_read = _make_file
+for_files_download = for_files_delete = for_files_read = for_files_locate = _make_file
 
 
 async def for_files_upload_begin(world: World, caller: Caller) -> dict[str, Any]:

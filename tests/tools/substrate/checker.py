@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import select
 
 from baobab.storage.database import Database
+from baobab.storage.full_text import split_words, tag_words
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.reverts import UNDOING
-from baobab.tools.substrate.search_index import split_words, tag_words
 
 UNDOABLE = {
     "entities": tables.entities,

@@ -178,7 +178,7 @@ async def gateway_embeddings(
     cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
     baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
-    return await _embed(call, await settings.get_call_settings(call, baobab_timeout), input, model, further, cache)
+    return await embed(call, await settings.get_call_settings(call, baobab_timeout), input, model, further, cache)
 
 
 @ai.tool(
@@ -212,7 +212,7 @@ async def ai_embeddings(
     cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
     baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
-    return await _embed(
+    return await embed(
         call, await settings.get_app_settings(call, app_id, baobab_timeout), input, model, further, cache
     )
 
@@ -285,7 +285,7 @@ async def _replay_stream(answer: Mapping[str, Any], body: Mapping[str, Any]) -> 
         yield event
 
 
-async def _embed(
+async def embed(
     call: Call, own: AiSettings, given: Any, name: str | None, further: Mapping[str, Any], cache: CacheOptions | None
 ) -> dict[str, Any]:
     if not call.nested:

@@ -23,6 +23,7 @@ from baobab.tools.files.schemas import (
     FileId,
     Filename,
     FileText,
+    LocatedFile,
     StoredFile,
 )
 from baobab.tools.files.serving import read_bytes
@@ -131,6 +132,23 @@ async def files_read(
         "size_bytes": row.size_bytes,
         "text": text,
         "next_offset": following if following < row.size_bytes else None,
+    }
+
+
+@files.tool(access=OF_RUNNING_APP, effect="read", raises=(FileNotFound,), limit=None, mcp=Mcp(offered=False))
+async def files_locate(call: Call, app_id: AppId, object_id: FileId) -> LocatedFile:
+    """Tell other domains where the bytes of a file are, if the caller may read it."""
+    async with call.reading() as execute:
+        row = await find_row(execute, app_id, object_id, ~PENDING, *is_readable(call))
+    if row is None:
+        raise FileNotFound
+    return {
+        "id": row.id,
+        "filename": row.filename,
+        "content_type": row.content_type,
+        "size_bytes": row.size_bytes,
+        "sha256": row.sha256,
+        "store_key": build_folder(row.app_id, row.id) + row.stored_as,
     }
 
 

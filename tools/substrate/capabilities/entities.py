@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import and_, func, literal, or_, select
 
+from baobab.storage.full_text import normalise
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability, changed_row, new_row
 from baobab.tools.substrate.capabilities.schemas import (
@@ -24,7 +25,6 @@ from baobab.tools.substrate.errors import (
     WrongStatus,
 )
 from baobab.tools.substrate.ledger import Ledger, Row, RowChange, encode_row
-from baobab.tools.substrate.search_index import normalise
 
 _entities, _keys = tables.entities, tables.entity_keys
 _SHOWN_BEFORE = ("id", "type", "display_name", "primary_email", "canonical_keys", "attrs", "updated_at")

@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from sqlalchemy import func, select
 
+from baobab.storage.full_text import normalise
 from baobab.tools.core.call import Call
 from baobab.tools.core.pagination import Cursor, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Mcp
@@ -16,7 +17,6 @@ from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.entities import select_resolved
 from baobab.tools.substrate.errors import EmailTaken, EntityNotFound, InvalidPayload, PreconditionFailed
 from baobab.tools.substrate.schemas import Entities, Entity, Proposal
-from baobab.tools.substrate.search_index import normalise
 from baobab.tools.substrate.toolset import substrate
 
 _rows = tables.entities.c

@@ -1,0 +1,40 @@
+"""Puts rankings together, and chooses results that differ from each other."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
+_K = 60
+"""Of reciprocal rank fusion: how much a place near the top counts more than one further down."""
+
+
+def fuse_rankings(rankings: Sequence[Sequence[T]]) -> dict[T, float]:
+    """Reciprocal rank fusion: returns what was ranked, the best first, each with the sum of 1 / (60 + its rank)."""
+    scores: dict[T, float] = {}
+    for ranking in rankings:
+        for rank, item in enumerate(ranking, 1):
+            scores[item] = scores.get(item, 0.0) + 1 / (_K + rank)
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
+
+
+def choose_diverse(
+    relevance: Mapping[T, float], similarity: Mapping[T, Mapping[T, float]], count: int, diversity: float
+) -> list[T]:
+    """Maximal marginal relevance: returns the chosen, the first the most relevant.
+
+    relevance: of each candidate, in any unit. similarity: of each pair, up to 1. diversity: 0 orders by relevance
+    alone; 1 takes whatever is least like what was taken before.
+    """
+    left = list(relevance)
+    highest = max(relevance.values(), default=1.0) or 1.0
+    chosen: list[T] = []
+    while left and len(chosen) < count:
+
+        def weigh(item: T) -> float:
+            likeness = max((similarity[item][other] for other in chosen), default=0.0)
+            return (1 - diversity) * relevance[item] / highest - diversity * likeness
+
+        best = max(left, key=weigh)
+        left.remove(best)
+        chosen.append(best)
+    return chosen

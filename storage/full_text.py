@@ -1,0 +1,35 @@
+"""The words of a text, as full-text indexes have them: made here, so that SQLite and Postgres find the same."""
+
+import re
+import unicodedata
+
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+"""A word; of scripts without spaces, each character is one."""
+_MOST_WORDS = 16_000
+"""Postgres counts the positions of a text's words no further."""
+_MOST_CHARACTERS = 200_000
+_WORD_LENGTH = 100
+
+
+def normalise(text: str) -> str:
+    """A text without case, accents and look-alike forms of letters (Unicode's NFKD)."""
+    decomposed = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text as searches compare them. Both databases index these, so that both find the same."""
+    return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text[:_MOST_CHARACTERS]))[:_MOST_WORDS]]
+
+
+def tag_words(owner_id: str, words: list[str]) -> list[str]:
+    """The words as the index has them: marked with whom they belong to, so that a search touches no other's.
+
+    owner_id: a UUID, of an organisation or a collection.
+    """
+    tag = owner_id[:8].translate(_LETTERS)
+    return [tag + word for word in words]
+
+
+# Letters only: a word that began with digits might be read as a number.
+_LETTERS = str.maketrans("0123456789-", "ghijklmnopq")

@@ -1,0 +1,195 @@
+"""The vectors of one collection in a file that is mapped into memory, for exact search.
+
+The file is a copy that can be made again: the rows of the database are what counts. Versions of documents are appended,
+and never changed; a journal beside the file says which rows are whose. Several processes may use it at once.
+
+    vectors.find_missing(keys)            # of which versions the file has no vectors yet
+    vectors.append({key: vectors_of_it})
+    vectors.search(query, keys, 10)
+"""
+
+import fcntl
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Key = tuple[str, int]
+"""A document and its version."""
+_MOST_GATHERED = 0.3
+"""The part of all rows up to which they are collected one by one instead of multiplying all."""
+_FEWEST_DEAD = 1000
+
+
+class Neighbour(NamedTuple):
+    """A vector near the query: whose, which one of them, and the cosine of both."""
+
+    key: Key
+    position: int
+    score: float
+
+
+class _Files(NamedTuple):
+    journal: Path
+    vectors: Path
+
+
+class VectorFile:
+    """Call its methods in threads, one at a time."""
+
+    def __init__(self, folder: Path, dimensions: int) -> None:
+        self._folder = folder
+        self._dimensions = dimensions
+        self._forget()
+
+    def find_missing(self, keys: Collection[Key]) -> list[Key]:
+        """Returns the versions that the file has no vectors of. Removes those of others when they are the most."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._read_journal()
+        missing = [key for key in keys if key not in self._ordinals]
+        dead = self._rows - sum(int(self._counts[self._ordinals[key]]) for key in keys if key in self._ordinals)
+        if dead > max(_FEWEST_DEAD, self._rows // 2):
+            self._compact(keys)
+        return missing
+
+    def append(self, fresh: Mapping[Key, Sequence[bytes]]) -> None:
+        """Adds the vectors of versions, each vector as little-endian 16-bit floats of length 1."""
+        with self._locked():
+            self._read_journal()
+            mine = {key: vectors for key, vectors in fresh.items() if key not in self._ordinals}
+            files = self._name_files(self._generation)
+            with files.vectors.open("ab") as file:
+                # Behind the last row of the journal may be what a killed process has left.
+                file.truncate(self._rows * self._dimensions * 4)
+                for vectors in mine.values():
+                    file.write(np.frombuffer(b"".join(vectors), "<f2").astype("<f4").tobytes())
+                file.flush()
+                os.fdatasync(file.fileno())
+            with files.journal.open("ab") as file:
+                file.truncate(self._journal_bytes)
+                for (document, version), vectors in mine.items():
+                    file.write(f"{document} {version} {len(vectors)}\n".encode())
+                file.flush()
+                os.fdatasync(file.fileno())
+            self._read_journal()
+
+    def search(self, query: bytes, keys: Collection[Key], limit: int) -> list[Neighbour]:
+        """Returns the nearest of the vectors of these versions, the nearest first."""
+        matrix = self._matrix
+        vector = np.frombuffer(query, "<f2").astype("f4")
+        wanted = np.zeros(len(self._keys), bool)
+        wanted[[self._ordinals[key] for key in keys if key in self._ordinals]] = True
+        selected = int(self._counts[wanted].sum())
+        if not selected:
+            return []
+        if selected <= self._rows * _MOST_GATHERED:
+            rows = np.flatnonzero(wanted[self._owners])
+            scores = matrix[rows] @ vector
+        else:
+            rows = None
+            scores = matrix @ vector
+            if selected < self._rows:
+                scores[~wanted[self._owners]] = -np.inf
+        best = _find_largest(scores, min(limit, selected))
+        found = best if rows is None else rows[best]
+        return [self._describe(int(row), float(scores[at])) for row, at in zip(found, best, strict=True)]
+
+    def _describe(self, row: int, score: float) -> Neighbour:
+        ordinal = int(self._owners[row])
+        return Neighbour(self._keys[ordinal], row - int(self._firsts[ordinal]), score)
+
+    def _forget(self) -> None:
+        self._generation = 0
+        self._journal_bytes = 0
+        self._rows = 0
+        self._keys: list[Key] = []
+        self._ordinals: dict[Key, int] = {}
+        self._counts = np.zeros(0, np.int64)
+        self._firsts = np.zeros(0, np.int64)
+        self._owners = np.zeros(0, np.int32)
+        self._matrix: Any = None
+
+    def _read_journal(self) -> None:
+        """Reads what has been added since the last time, by this process or another."""
+        newest = max((int(path.stem) for path in self._folder.glob("*.journal")), default=0)
+        if newest != self._generation:
+            self._forget()
+            self._generation = newest
+        try:
+            with self._name_files(newest).journal.open("rb") as file:
+                file.seek(self._journal_bytes)
+                text = file.read()
+        except FileNotFoundError:
+            return
+        whole = text[: text.rfind(b"\n") + 1]
+        counts = []
+        for line in whole.decode().splitlines():
+            document, version, count = line.split(" ")
+            self._ordinals[document, int(version)] = len(self._keys)
+            self._keys.append((document, int(version)))
+            counts.append(int(count))
+        if counts:
+            self._journal_bytes += len(whole)
+            self._counts = np.append(self._counts, counts)
+            self._firsts = np.cumsum(self._counts) - self._counts
+            self._rows = int(self._counts.sum())
+            self._owners = np.repeat(np.arange(len(self._keys), dtype=np.int32), self._counts)
+        self._map_rows()
+
+    def _map_rows(self) -> None:
+        shape = (self._rows, self._dimensions)
+        if self._matrix is None or self._matrix.shape != shape:
+            files = self._name_files(self._generation)
+            try:
+                self._matrix = (
+                    np.memmap(files.vectors, "<f4", "r", shape=shape) if self._rows else np.zeros(shape, "f4")
+                )
+            except (ValueError, FileNotFoundError):
+                # It holds less than the journal says: made again from the rows of the database.
+                files.journal.unlink(missing_ok=True)
+                self._forget()
+                self._matrix = np.zeros((0, self._dimensions), "f4")
+
+    def _compact(self, keys: Collection[Key]) -> None:
+        """Writes the rows that are still wanted into the files of a new generation."""
+        with self._locked():
+            self._read_journal()
+            matrix, kept = self._matrix, [key for key in keys if key in self._ordinals]
+            old, new = self._name_files(self._generation), self._name_files(self._generation + 1)
+            with new.vectors.open("wb") as file:
+                for key in kept:
+                    ordinal = self._ordinals[key]
+                    first = int(self._firsts[ordinal])
+                    file.write(matrix[first : first + int(self._counts[ordinal])].tobytes())
+                file.flush()
+                os.fdatasync(file.fileno())
+            draft = new.journal.with_suffix(".draft")
+            lines = [
+                f"{document} {version} {self._counts[self._ordinals[document, version]]}\n"
+                for document, version in kept
+            ]
+            draft.write_text("".join(lines))
+            # From here on the new generation counts; who has mapped the old one keeps it.
+            draft.replace(new.journal)
+            old.journal.unlink(missing_ok=True)
+            old.vectors.unlink(missing_ok=True)
+            self._read_journal()
+
+    def _name_files(self, generation: int) -> _Files:
+        return _Files(self._folder / f"{generation}.journal", self._folder / f"{generation}.vectors")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Only one process writes at a time."""
+        with (self._folder / "lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _find_largest(scores: Any, count: int) -> Any:
+    """Returns the places of the largest numbers, the largest first; of equal ones, the first."""
+    chosen = np.argpartition(-scores, count - 1)[:count] if count < len(scores) else np.arange(len(scores))
+    return chosen[np.lexsort((chosen, -scores[chosen]))]

@@ -1,0 +1,89 @@
+"""Queries: found by meaning and by words, filtered, bounded, answered."""
+
+import pytest
+
+from tests.tools.rag.conftest import RagApp
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector", "text"])
+async def test_the_chunk_that_answers_comes_first(app: RagApp, mode: str) -> None:
+    ids = await app.ingest_facts()
+    assert (await app.find("wild yeast in bread", mode=mode))[0] == ids["bread"]
+    assert (await app.find("cranes unload cargo from a ship", mode=mode))[0] == ids["ships"]
+
+
+async def test_a_chunk_tells_where_it_stands(app: RagApp) -> None:
+    await app.create(chunkSize=120, chunkOverlap=0)
+    text = (
+        "# Trees\n\nOaks are tall, and many live in parks.\n\n"
+        "## Baobabs\n\nBaobabs store water in their trunks. They live for a thousand years."
+    )
+    document_id = await app.ingest(text, filename="trees.md", metadata={"lang": "en"})
+    chunk = (await app.query("baobabs store water", topK=1))[0]
+    assert text[chunk["start"] : chunk["end"]] == chunk["text"]
+    assert (chunk["documentId"], chunk["metadata"], chunk["filename"]) == (document_id, {"lang": "en"}, "trees.md")
+    assert chunk["headings"] == ["Trees", "Baobabs"]
+    assert 0.3 < chunk["score"] <= 1
+
+
+async def test_top_k_and_threshold_bound_what_is_answered(app: RagApp) -> None:
+    ids = await app.ingest_facts()
+    assert len(await app.find("water", topK=2, mode="vector")) == 2
+    found = await app.query("Baobabs store water in their trunks.", threshold=0.5)
+    assert [chunk["documentId"] for chunk in found] == [ids["trees"]]
+    assert await app.query("water", threshold=1) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"query": ""},
+        {"query": "x" * 10_001},
+        {"query": "x", "topK": 0},
+        {"query": "x", "topK": 51},
+        {"query": "x", "threshold": 1.1},
+        {"query": "x", "threshold": -0.1},
+        {"query": "x", "filter": []},
+        {"query": "x", "filter": {"$gt": 1}},
+        {"query": "x", "filter": {"a": {"$like": "b"}}},
+        {"query": "x", "filter": {"a": {"$gt": [1]}}},
+        {"query": "x", "filter": {"a": {"$in": "b"}}},
+        {"query": "x", "filter": {"$or": {}}},
+        {"query": "x", "filter": {"a": {"$exists": 1}}},
+    ],
+)
+async def test_a_query_that_is_not_valid_is_refused(app: RagApp, body: dict[str, object]) -> None:
+    await app.create()
+    refused = await app.request("POST", "/facts/query", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"][:10]) == (400, "VALIDATION"), refused.text
+
+
+async def test_only_documents_that_match_the_filter_are_found(app: RagApp) -> None:
+    ids = await app.ingest_facts()
+    assert set(await app.find("water", filter={"topic": "ships"}, topK=10)) == {ids["ships"]}
+    assert set(await app.find("water", filter={"topic": {"$in": ["ships", "bread"]}}, topK=10)) == {
+        ids["ships"],
+        ids["bread"],
+    }
+    assert await app.find("water", filter={"topic": "planes"}) == []
+    assert len(set(await app.find("water", filter={"topic": {"$exists": True}}, topK=10))) == 3
+
+
+async def test_an_empty_collection_answers_nothing(app: RagApp) -> None:
+    await app.create()
+    assert await app.query("anything") == []
+
+
+async def test_an_answer_is_written_and_names_its_model(app: RagApp) -> None:
+    await app.ingest_facts()
+    body = {"query": "How long do baobabs live?", "synthesize": True, "topK": 2}
+    answer = await app.request("POST", "/facts/query", json=body)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["answer"]
+    assert found["model"].startswith("baobab/")
+    assert len(found["chunks"]) == 2
+    assert all(set(sentence["sources"]) <= {0, 1} for sentence in found["sentences"])

@@ -1,0 +1,73 @@
+"""Who may do what in collections.
+
+Accounts of the app's organisation and keys of the app see and manage everything. The users of the app make and delete
+no collections; what they see of the documents is the collection's access mode. What a caller may not see is answered as
+if it were not there.
+"""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, select
+
+from baobab.storage.database import Execute
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.auth.callers import Caller, EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.rag.errors import CollectionNotFound, DocumentNotFound, NotForUsers
+from baobab.tools.rag.tables import collections, documents
+
+OF_COLLECTION = OF_APP
+Row = Any
+
+
+def require_manager(call: Call) -> None:
+    """Raises NotForUsers for the users of the app."""
+    if isinstance(call.caller, EndUser):
+        raise NotForUsers
+
+
+def owner_of(caller: Caller) -> str | None:
+    """Returns the user whose document a caller adds; None for a document of the app itself."""
+    return caller.user_id if isinstance(caller, EndUser) else None
+
+
+def is_open_to(caller: Caller) -> list[ColumnElement[bool]]:
+    """The conditions for collections that a caller may know of."""
+    return [collections.c.access_mode != "custom"] if isinstance(caller, EndUser) else []
+
+
+def is_visible_to(caller: Caller, collection: Row) -> list[ColumnElement[bool]]:
+    """The conditions for documents of a collection that a caller may see."""
+    if isinstance(caller, EndUser) and collection.access_mode != "shared":
+        return [documents.c.user_id == caller.user_id]
+    return []
+
+
+def require_changeable(caller: Caller, collection: Row) -> None:
+    """Raises NotForUsers where users see documents that are not theirs to change or delete."""
+    if isinstance(caller, EndUser) and collection.access_mode == "shared":
+        raise NotForUsers("Users of the app may add documents to a shared collection, and not delete or replace any.")
+
+
+async def load_collection(execute: Execute, call: Call, name: str) -> Row:
+    """Raises CollectionNotFound."""
+    app_id = call.require_app().id
+    which = (collections.c.app_id == app_id, collections.c.name == name, *is_open_to(call.caller))
+    row = (await execute(select(collections).where(*which))).first()
+    if row is None:
+        raise CollectionNotFound
+    return row
+
+
+async def load_document(execute: Execute, call: Call, collection: Row, document_id: str) -> Row:
+    """Raises DocumentNotFound."""
+    which = (
+        documents.c.app_id == collection.app_id,
+        documents.c.id == document_id,
+        documents.c.collection_id == collection.id,
+        *is_visible_to(call.caller, collection),
+    )
+    row = (await execute(select(documents).where(*which))).first()
+    if row is None:
+        raise DocumentNotFound
+    return row

@@ -1,0 +1,85 @@
+"""The errors of retrieval, in the contract's codes."""
+
+from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, Forbidden, InvalidType, NotFound, UnknownField
+
+
+class CollectionNotFound(NotFound):
+    """Also answered for a collection that the caller may not see."""
+
+    summary = "There is no such collection."
+    remediation = "op:rag_collections_list lists the collections that you may see."
+
+
+class DocumentNotFound(NotFound):
+    """Also answered for a document that the caller may not see."""
+
+    summary = "There is no such document in this collection."
+    remediation = "op:rag_documents_list lists the documents that you may see."
+
+
+class CollectionExists(Conflict):
+    summary = "The app has a collection of this name already."
+    remediation = "Choose another name, or use the collection that is there."
+
+
+class NotForUsers(Forbidden):
+    code = "AUTH_FORBIDDEN"
+    summary = "The users of an app may not do this."
+    remediation = "Call it with a key of the app, or as a member of its organisation."
+
+
+class SourceMissing(BadRequest):
+    code = "VALIDATION_INVALID_SCHEMA"
+    summary = "A document comes from exactly one source."
+    remediation = "Send either `text`, or the `storage_object_id` of a file."
+
+
+class OverlapTooLarge(BadRequest):
+    code = "VALIDATION_INVALID_SCHEMA"
+    summary = "chunkOverlap must be smaller than chunkSize."
+    remediation = "Leave chunkOverlap out, or choose a smaller one."
+
+
+class FileRefused(InvalidType):
+    summary = "Files of this type cannot be read as documents."
+    remediation = "Ingest one of the types in details.supported, or send the text itself."
+
+
+class TooManyCollections(BaobabError):
+    code = "RAG_COLLECTIONS_LIMIT"
+    status = 402
+    summary = "The app has as many collections as it may have."
+    remediation = "Delete a collection, or tell documents of one collection apart by their metadata."
+
+
+class TooManyDocuments(BaobabError):
+    code = "RAG_DOCUMENTS_LIMIT"
+    status = 402
+    summary = "The collection has as many documents as it may have."
+    remediation = "Delete documents, or make another collection."
+
+
+class FilterInvalid(UnknownField):
+    summary = "The filter is not valid."
+    remediation = (
+        'Send pairs of a name and a value, such as {"lang": "en"}, or conditions with $eq, $ne, $in, $nin, $gt, $gte,'
+        " $lt, $lte and $exists; $and, $or and $not combine filters."
+    )
+
+
+class FilterTypeInvalid(InvalidType):
+    summary = "A value in the filter has the wrong type."
+    remediation = "Compare with a number or a text; $in and $nin take a list, $exists true or false."
+
+
+class ModelChanged(Conflict):
+    code = "RAG_MODEL_UNAVAILABLE"
+    summary = "The model that made the vectors of this collection cannot be called now."
+    remediation = "Make the model callable again, or make the vectors anew with op:rag_reindex."
+
+
+class StorageFull(BaobabError):
+    code = "QUOTA_STORAGE_EXCEEDED"
+    status = 402
+    summary = "The document does not fit into what the app may keep."
+    remediation = "Delete documents with op:rag_documents_delete, or have the operator give another plan."

@@ -1,0 +1,169 @@
+"""How a document gets its next version: a row says what is wanted, and a job prepares it (ingest_job.py)."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+
+from baobab.storage.database import Unit
+from baobab.tools.core.auth.callers import Account, AppKey, EndUser
+from baobab.tools.core.auth.directory import App
+from baobab.tools.core.call import Call
+from baobab.tools.core.services import Services
+from baobab.tools.rag.access import Row, owner_of
+from baobab.tools.rag.errors import SourceMissing, StorageFull, TooManyDocuments
+from baobab.tools.rag.schemas import MOST_DOCUMENTS, IngestResult
+from baobab.tools.rag.tables import collections, documents, texts
+
+PART = 64 * 1024
+"""The characters of one part of a text, but for the last."""
+_JOB = "rag_prepare"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a document comes from: a text, or a file of the app. digest: SHA-256 of its content, in hexadecimal."""
+
+    text: str | None
+    object_id: str | None
+    filename: str | None
+    media_type: str | None
+    digest: str
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its text; 0 while it has not been read from a file."""
+        return 0 if self.text is None else len(self.text.encode())
+
+
+async def find_source(call: Call, text: str | None, object_id: str | None, filename: str | None) -> Source:
+    """Raises SourceMissing, and the errors of `files_locate` for a file that the caller may not read."""
+    if (text is None) == (object_id is None):
+        raise SourceMissing
+    if text is not None:
+        return Source(text, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
+    found = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
+    return Source(None, object_id, filename or found["filename"], found["content_type"], found["sha256"])
+
+
+async def add_document(
+    call: Call, unit: Unit, collection: Row, source: Source, metadata: dict[str, Any]
+) -> tuple[str, IngestResult]:
+    """Inserts a document and asks for its first version; answers the one that is there if it has the same content.
+
+    Returns the id of the document too. Raises TooManyDocuments, StorageFull. unit: holds the app's lock.
+    """
+    user_id = owner_of(call.caller)
+    of_it = (documents.c.app_id == collection.app_id, documents.c.collection_id == collection.id)
+    same = (documents.c.sha256 == source.digest, documents.c.user_id.is_not_distinct_from(user_id))
+    for row in (await unit.execute(select(documents).where(*of_it, *same))).all():
+        if row.metadata == metadata and row.status != "failed":
+            message = "The collection has a document with this content and metadata already."
+            return row.id, {"documentId": row.id, "status": row.status, "message": message}
+    if (await unit.execute(select(func.count()).where(*of_it))).scalar_one() >= MOST_DOCUMENTS:
+        raise TooManyDocuments(details={"limit": MOST_DOCUMENTS})
+    document_id = call.services.ids.uuid_at(call.now)
+    values = {
+        "app_id": collection.app_id,
+        "id": document_id,
+        "collection_id": collection.id,
+        "user_id": user_id,
+        "metadata": metadata,
+        "status": "pending",
+        "chunk_count": 0,
+        "chunks_done": 0,
+        "chunks_total": 0,
+        "attempts": 0,
+        "size_bytes": 0,
+        "sha256": source.digest,
+        "created_at": call.now,
+        "updated_at": call.now,
+    }
+    created = (await unit.execute(insert(documents).values(values).returning(documents))).one()
+    await begin_version(call, unit, created, source, metadata)
+    return document_id, {"documentId": document_id, "status": "pending", "message": "The document will be read soon."}
+
+
+async def begin_version(call: Call, unit: Unit, document: Row, source: Source, metadata: dict[str, Any]) -> None:
+    """Asks for the next version of a document. What another job prepares of it is given up.
+
+    Raises StorageFull. unit: holds the app's lock.
+    """
+    app = call.require_app()
+    version = max(document.version or 0, document.next_version or 0) + 1
+    await count_bytes(unit, app, document, source.size_bytes)
+    if source.text is not None:
+        await insert_text(unit, document, version, source.text, [])
+    values = {
+        "filename": source.filename,
+        "object_id": source.object_id,
+        "media_type": source.media_type,
+        "sha256": source.digest,
+        "metadata": metadata,
+        "status": "pending",
+        "error_message": None,
+        "next_version": version,
+        "chunks_done": 0,
+        "chunks_total": 0,
+        "attempts": 0,
+        "key_id": _find_paying_key(call),
+        "updated_at": call.now,
+    }
+    await unit.execute(update(documents).where(*is_document(document)).values(values))
+    await enqueue_preparation(call.services, unit, document.app_id, document.id, app.organisation_id)
+
+
+async def enqueue_preparation(services: Services, unit: Unit, app_id: str, document_id: str, tenant: str) -> None:
+    """Asks for the job that prepares a document's next version, in place of any other."""
+    ingest_id = services.ids.uuid()
+    which = (documents.c.app_id == app_id, documents.c.id == document_id)
+    await unit.execute(update(documents).where(*which).values(ingest_id=ingest_id))
+    arguments = {"app_id": app_id, "document_id": document_id}
+    await services.jobs.enqueue(unit, _JOB, arguments, job_id=ingest_id, tenant=tenant)
+
+
+async def count_bytes(unit: Unit, app: App, document: Row, size: int) -> None:
+    """Counts the bytes of a document's text anew. Raises StorageFull if they are more than the app may keep.
+
+    unit: holds the app's lock.
+    """
+    more = size - document.size_bytes
+    of_app = select(func.coalesce(func.sum(collections.c.size_bytes), 0)).where(collections.c.app_id == app.id)
+    used, limit = int((await unit.execute(of_app)).scalar_one()), app.plan.file_bytes
+    if limit is not None and more > 0 and used + more > limit:
+        raise StorageFull(
+            f"The documents of the app have {used} of {limit} bytes; {more} more do not fit.",
+            details={"current_usage_bytes": used, "limit_bytes": limit},
+        )
+    await unit.execute(update(documents).where(*is_document(document)).values(size_bytes=size))
+    of_it = (collections.c.app_id == app.id, collections.c.id == document.collection_id)
+    await unit.execute(update(collections).where(*of_it).values(size_bytes=collections.c.size_bytes + more))
+
+
+async def insert_text(unit: Unit, document: Row, version: int, text: str, blocks: list[list[Any]]) -> None:
+    """Inserts the text of a version. blocks: kind, level, page, start and end of each, in their order."""
+    rows = [
+        {
+            "app_id": document.app_id,
+            "document_id": document.id,
+            "version": version,
+            "part": start // PART,
+            "collection_id": document.collection_id,
+            "text": text[start : start + PART],
+            "blocks": [block for block in blocks if start <= block[3] < start + PART],
+        }
+        for start in range(0, len(text), PART)
+    ]
+    if rows:
+        await unit.execute(insert(texts), rows)
+
+
+def is_document(document: Row) -> tuple[Any, Any]:
+    """The conditions for one row."""
+    return documents.c.app_id == document.app_id, documents.c.id == document.id
+
+
+def _find_paying_key(call: Call) -> str | None:
+    caller = call.caller
+    return caller.key_id if isinstance(caller, (Account, AppKey, EndUser)) else None

@@ -1,0 +1,81 @@
+"""The jobs of retrieval: one prepares a document, one deletes what is left over, the sweep finds what was forgotten."""
+
+from datetime import timedelta
+
+from sqlalchemy import exists, select, update
+
+from baobab.runtime.job_tables import jobs
+from baobab.storage.database import Database
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core.services import Services
+from baobab.tools.rag.cleaning import clean
+from baobab.tools.rag.ingest import enqueue_preparation
+from baobab.tools.rag.preparation import prepare
+from baobab.tools.rag.tables import FREEZES, documents
+from baobab.tools.rag.toolset import rag
+
+_MOVING_SECONDS = 10.0
+_FORGOTTEN = timedelta(seconds=60)
+_MOST_SWEPT = 5
+"""How often a document is taken up again whose jobs ended without saying how."""
+_ROUND = 200
+_GIVEN_UP = "Reading the document ended the server's work again and again."
+
+
+@rag.job(at_once=4)
+async def rag_prepare(job: Job, app_id: str, document_id: str) -> None:
+    """Prepares the next version of a document."""
+    try:
+        app = await job.services.directory.app(app_id)
+    except AppNotFound:
+        return
+    if job.services.stores_of(app.region).database is job.database:
+        await prepare(job, app, document_id)
+    # Otherwise the app has moved, and the sweep of its new region takes the document up.
+
+
+@rag.job()
+async def rag_clean(job: Job, app_id: str, collection_id: str, document_id: str = "") -> None:
+    """Deletes what no document has any more."""
+    if not await clean(job, app_id, collection_id, document_id):
+        raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+
+
+@rag.job(every=60.0)
+async def rag_sweep(job: Job) -> None:
+    """Takes up documents whose job is gone: it gave up, or stayed behind when the app was moved."""
+    services = job.services
+    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
+        await _sweep(services, database)
+
+
+async def _sweep(services: Services, database: Database) -> None:
+    before = services.clock.now() - _FORGOTTEN
+    has_job = exists().where(jobs.c.id == documents.c.ingest_id, jobs.c.finished_at.is_(None))
+    is_forgotten = (
+        documents.c.status.in_(("pending", "processing")),
+        documents.c.updated_at < before,
+        ~has_job,
+        FREEZES.is_thawed(documents.c.app_id),
+    )
+    async with database.reading() as connection:
+        rows = (await connection.execute(select(documents).where(*is_forgotten).limit(_ROUND))).all()
+    for row in rows:
+        try:
+            app = await services.directory.app(row.app_id)
+        except AppNotFound:
+            continue
+        if services.stores_of(app.region).database is not database:
+            continue
+        which = (documents.c.app_id == row.app_id, documents.c.id == row.id)
+        async with database.writing_unit(lock=row.app_id) as unit:
+            if (await unit.execute(select(documents.c.id).where(*which, *is_forgotten))).first() is None:
+                continue
+            values = {"attempts": row.attempts + 1, "updated_at": services.clock.now()}
+            if row.attempts >= _MOST_SWEPT:
+                values |= {"status": "failed", "error_message": _GIVEN_UP, "next_version": None, "ingest_id": None}
+            await unit.execute(update(documents).where(*which).values(values))
+            if row.attempts < _MOST_SWEPT:
+                await enqueue_preparation(services, unit, row.app_id, row.id, app.organisation_id)

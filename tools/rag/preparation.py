@@ -1,0 +1,304 @@
+"""Prepares the next version of a document: reads it, splits it, makes its vectors, and puts it in the old one's place.
+
+Each step is a transaction that only the latest attempt of the document's latest job can make, so a process that is
+killed anywhere leaves a document that the next attempt goes on with where this one was.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from baobab.runtime.documents.document import ParsedDocument, UnreadableDocument
+from baobab.runtime.documents.parsing import parse_document
+from baobab.runtime.job_slots import network_wait
+from baobab.runtime.retrieval.chunks import Chunk, TooManyChunks, split_text
+from baobab.storage.database import Unit
+from baobab.storage.full_text import split_words, tag_words
+from baobab.tools.core.auth.callers import AppKey
+from baobab.tools.core.auth.directory import App
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.errors import BaobabError, Internal, NotFound, RateLimited, Unavailable
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core.services import Services
+from baobab.tools.rag.cleaning import enqueue_cleaning
+from baobab.tools.rag.embedding import Embedded, embed_texts
+from baobab.tools.rag.ingest import count_bytes, insert_text
+from baobab.tools.rag.schemas import MOST_CHUNKS
+from baobab.tools.rag.tables import FREEZES, chunks, collections, documents, texts, vectors
+
+READY, FAILED = "rag.document.ready", "rag.document.failed"
+"""The events of a document whose version is searched, and of one that could not be prepared."""
+_EMBEDDED_AT_ONCE = 32
+_ROWS_AT_ONCE = 500
+_MOVING_SECONDS = 10.0
+_RETRIES = 5
+_LONGEST_MESSAGE = 500
+_FILE_GONE = "The file was deleted before it was read."
+
+
+class _Superseded(Exception):
+    """Another job prepares the document, or it is gone."""
+
+
+class _Refused(Exception):
+    """The document cannot be prepared. `reason` is a sentence for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+async def prepare(job: Job, app: App, document_id: str) -> None:
+    """Makes one attempt. Raises JobLost, RetryLater."""
+    preparation = _Preparation(job, app, document_id)
+    try:
+        await preparation.run()
+    except _Superseded:
+        return
+    except (UnreadableDocument, _Refused) as exc:
+        await preparation.fail(exc.reason)
+    except BaobabError as exc:
+        await preparation.fail_or_retry(exc)
+
+
+class _Preparation:
+    def __init__(self, job: Job, app: App, document_id: str) -> None:
+        self._job, self._app, self._document_id = job, app, document_id
+        self._services: Services = job.services
+        self._document: Any = None
+        self._collection: Any = None
+
+    async def run(self) -> None:
+        async with self._writing() as unit:
+            await self._set(unit, status="processing")
+        if not self._document.chunks_total:
+            await self._split()
+        await self._embed()
+        await self._publish()
+
+    @asynccontextmanager
+    async def _writing(self, *, last: bool = False, bulk: bool = False) -> AsyncIterator[Unit]:
+        """A transaction of this attempt, with the rows of the document and its collection as they are now."""
+        async with self._job.writing(lock=self._app.id, last=last, bulk=bulk) as unit:
+            if await FREEZES.is_frozen(unit.execute, self._app.id):
+                raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+            which = (documents.c.app_id == self._app.id, documents.c.id == self._document_id)
+            document = (await unit.execute(select(documents).where(*which))).first()
+            if document is None or document.ingest_id != self._job.id:
+                raise _Superseded
+            its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
+            self._document, self._collection = document, (await unit.execute(select(collections).where(*its))).one()
+            yield unit
+
+    async def _set(self, unit: Unit, **values: Any) -> None:
+        which = (documents.c.app_id == self._app.id, documents.c.id == self._document_id)
+        values["updated_at"] = self._services.clock.now()
+        query = update(documents).where(*which).values(values).returning(documents)
+        self._document = (await unit.execute(query)).one()
+
+    def _of_version(self, table: Any) -> tuple[Any, ...]:
+        """The conditions for the rows of the version that is being prepared."""
+        document = self._document
+        return (
+            table.c.app_id == document.app_id,
+            table.c.document_id == document.id,
+            table.c.version == document.next_version,
+        )
+
+    async def _split(self) -> None:
+        """Reads the document and inserts its chunks; the blocks that were found, too."""
+        parsed = await self._parse()
+        text = parsed.text
+        size, overlap = self._collection.chunk_size, self._collection.chunk_overlap
+        try:
+            found = split_text(text, parsed.blocks, size=size, overlap=overlap, most=MOST_CHUNKS)
+        except TooManyChunks as exc:
+            raise _Refused(f"The document has more than {MOST_CHUNKS} chunks: use a larger chunkSize.") from exc
+        if not found:
+            raise _Refused("There is no text in the document.")
+        async with self._writing(bulk=True) as unit:
+            for table in (texts, chunks, vectors):
+                await unit.execute(delete(table).where(*self._of_version(table)))
+            await count_bytes(unit, self._app, self._document, len(text.encode()))
+            blocks = [[block.kind, block.level, block.page, block.start, block.end] for block in parsed.blocks]
+            await insert_text(unit, self._document, self._document.next_version, text, blocks)
+            await self._set(
+                unit, title=parsed.title, pages=parsed.pages, media_type=parsed.media_type[:255], chunks_done=0
+            )
+        # Random, so that the numbers of documents do not meet; in a row, which is how an index likes them.
+        first_number = int(self._services.ids.hex(12)[:11], 16) << 16
+        for start in range(0, len(found), _ROWS_AT_ONCE):
+            rows = [
+                self._build_chunk(first_number, position, text, found[position])
+                for position in range(start, min(start + _ROWS_AT_ONCE, len(found)))
+            ]
+            async with self._writing(bulk=True) as unit:
+                await unit.execute(insert(chunks), rows)
+                is_last = start + _ROWS_AT_ONCE >= len(found)
+                await self._set(unit, **({"chunks_total": len(found)} if is_last else {}))
+
+    def _build_chunk(self, first_number: int, position: int, text: str, chunk: Chunk) -> dict[str, Any]:
+        document, content = self._document, text[chunk.start : chunk.end]
+        words = split_words("\n".join((*chunk.headings, content)))
+        return {
+            "app_id": document.app_id,
+            "document_id": document.id,
+            "version": document.next_version,
+            "position": position,
+            "number": first_number + position,
+            "collection_id": document.collection_id,
+            "start_char": chunk.start,
+            "end_char": chunk.end,
+            "page": chunk.page,
+            "headings": list(chunk.headings),
+            "text": content,
+            "words": " ".join(tag_words(document.collection_id, words)),
+        }
+
+    async def _parse(self) -> ParsedDocument:
+        """Raises UnreadableDocument, _Refused."""
+        document = self._document
+        with tempfile.TemporaryDirectory(prefix="baobab-rag-") as folder:
+            source = Path(folder) / "document"
+            if document.object_id is None:
+                query = select(texts.c.text).where(*self._of_version(texts)).order_by(texts.c.part)
+                async with self._job.database.reading() as connection:
+                    source.write_text("".join((await connection.execute(query)).scalars()))
+                name, media_type = document.filename or "text.md", None
+            else:
+                name, media_type = await self._fetch(document.object_id, source), document.media_type
+            async with network_wait():
+                return await parse_document(source, name=document.filename or name, media_type=media_type)
+
+    async def _fetch(self, object_id: str, target: Path) -> str:
+        """Writes the bytes of a file to a path and returns the file's name. Raises _Refused."""
+        try:
+            located, _ = await self._job.registry.run(
+                self._job.registry.find("files_locate"),
+                {"app_id": self._app.id, "object_id": object_id},
+                AppKey(self._app.id, self._document.id),
+                RequestContext("job", self._job.id),
+            )
+        except NotFound as exc:
+            raise _Refused(_FILE_GONE) from exc
+        reader = await self._services.stores_of(self._app.region).objects.get(located["store_key"])
+        if reader is None:
+            raise _Refused(_FILE_GONE)
+        async with aclosing(reader):
+            with target.open("wb") as file:
+                async for piece in reader:
+                    file.write(piece)
+        return str(located["filename"])
+
+    async def _embed(self) -> None:
+        """Makes the vectors of the chunks that have none yet."""
+        while self._document.chunks_done < self._document.chunks_total:
+            done = self._document.chunks_done
+            wanted = chunks.c.position.between(done, done + _EMBEDDED_AT_ONCE - 1)
+            query = select(chunks.c.position, chunks.c.headings, chunks.c.text).where(*self._of_version(chunks), wanted)
+            async with self._job.database.reading() as connection:
+                rows = (await connection.execute(query.order_by(chunks.c.position))).all()
+            contents = ["\n".join((*row.headings, row.text)) for row in rows]
+            # What is paid for is asked for by the app itself, whoever has added the document.
+            payer = AppKey(self._app.id, self._document.key_id or "rag")
+            context = RequestContext("job", self._job.id)
+            async with network_wait():
+                embedded = await embed_texts(
+                    self._job.registry, payer, context, self._app.id, contents, self._collection.embedding_model
+                )
+            await self._insert_vectors([row.position for row in rows], embedded)
+
+    async def _insert_vectors(self, positions: Sequence[int], embedded: Embedded) -> None:
+        document = self._document
+        rows = [
+            {
+                "app_id": document.app_id,
+                "document_id": document.id,
+                "version": document.next_version,
+                "position": position,
+                "collection_id": document.collection_id,
+                "dimensions": embedded.dimensions,
+                "vector": vector,
+            }
+            for position, vector in zip(positions, embedded.vectors, strict=True)
+        ]
+        async with self._writing(bulk=True) as unit:
+            if self._collection.embedding_model is None:
+                its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
+                changes = {"embedding_model": embedded.model, "dimensions": embedded.dimensions}
+                await unit.execute(update(collections).where(*its).values(changes))
+            await unit.execute(insert(vectors), rows)
+            await self._set(unit, chunks_done=positions[-1] + 1, attempts=0)
+
+    async def _publish(self) -> None:
+        """Puts the version in the place of the one before."""
+        async with self._writing(last=True) as unit:
+            document = self._document
+            dimensions = (
+                await unit.execute(select(vectors.c.dimensions).where(*self._of_version(vectors)).limit(1))
+            ).scalar_one()
+            await self._set(
+                unit,
+                status="ready",
+                error_message=None,
+                version=document.next_version,
+                next_version=None,
+                ingest_id=None,
+                chunk_count=document.chunks_total,
+                embedding_model=self._collection.embedding_model,
+                dimensions=dimensions,
+            )
+            its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
+            await unit.execute(update(collections).where(*its).values(revision=collections.c.revision + 1))
+            if document.version is not None:
+                await self._clean(unit)
+            await self._emit(unit, READY, chunk_count=document.chunks_total)
+
+    async def fail_or_retry(self, error: BaobabError) -> None:
+        """Leaves the document to a later attempt if the error may end by itself, otherwise says that it failed."""
+        if not isinstance(error, (Unavailable, RateLimited, Internal)) and error.status < 500:
+            await self.fail(error.message)
+            return
+        try:
+            async with self._writing() as unit:
+                attempts = self._document.attempts + 1
+                await self._set(unit, attempts=attempts)
+        except _Superseded:
+            return
+        if attempts > _RETRIES:
+            await self.fail(error.message)
+            return
+        raise RetryLater(2.0**attempts, error.message) from error
+
+    async def fail(self, reason: str) -> None:
+        """Says why there is no next version. The one that searches see stays."""
+        try:
+            async with self._writing(last=True) as unit:
+                await self._set(
+                    unit, status="failed", error_message=reason[:_LONGEST_MESSAGE], next_version=None, ingest_id=None
+                )
+                await self._clean(unit)
+                await self._emit(unit, FAILED, reason=reason[:_LONGEST_MESSAGE])
+        except _Superseded:
+            return
+
+    async def _clean(self, unit: Unit) -> None:
+        app = self._app
+        arguments = (app.id, self._document.collection_id, self._document.id, app.organisation_id)
+        await enqueue_cleaning(self._services, unit, *arguments)
+
+    async def _emit(self, unit: Unit, event: str, **data: Any) -> None:
+        document = self._document
+        data |= {
+            "document_id": document.id,
+            "collection_id": document.collection_id,
+            "collection": self._collection.name,
+            "filename": document.filename,
+            "user_id": document.user_id,
+        }
+        await self._services.jobs.emit(unit, event, app_id=self._app.id, data=data, tenant=self._app.organisation_id)

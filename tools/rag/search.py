@@ -1,0 +1,165 @@
+"""Finds the chunks that answer a query: by meaning, by words, or by both."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import and_, select, tuple_
+
+from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings
+from baobab.storage.database import Execute
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.call import Call
+from baobab.tools.core.context import RequestContext
+from baobab.tools.rag.access import Row, is_visible_to
+from baobab.tools.rag.embedding import MATRICES, embed_texts
+from baobab.tools.rag.filters import compile_filter
+from baobab.tools.rag.schemas import FoundChunk
+from baobab.tools.rag.tables import chunks, documents
+from baobab.tools.rag.text_search import find_by_words
+from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, read_vectors_of
+
+_FEWEST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked for. threshold: the least cosine similarity; 0 for any."""
+
+    query: str
+    top_k: int
+    threshold: float
+    mode: str
+    diversity: float
+    filter: dict[str, Any] | None
+
+
+async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk]:
+    """Returns the chunks of documents that the caller may see, the best first.
+
+    Raises FilterInvalid, FilterTypeInvalid, and the errors of the model that makes the query's vector.
+    """
+    scope = await _choose_documents(call, collection, wanted.filter)
+    if scope.ids == ():
+        return []
+    models = await _list_models(call, scope)
+    queries = {model: await _embed_query(call, wanted.query, model) for model in models}
+    count = max(_FEWEST_CANDIDATES, wanted.top_k * _CANDIDATES_OF_EACH)
+    database = call.stores.database
+    rankings: list[Sequence[Place]] = []
+    if wanted.mode != "text":
+        nearest = call.services.of(VectorSearch)
+        for model, vector in queries.items():
+            rankings.append(await nearest.find_nearest(call, scope, model, vector, count))
+    async with call.reading() as execute:
+        if wanted.mode != "vector":
+            rankings.append(await find_by_words(execute, database.dialect, scope, wanted.query, count))
+        ranked = fuse_rankings(rankings)
+        rows = await _load_chunks(execute, scope, list(ranked))
+        vectors = await read_vectors_of(execute, scope.app_id, list(rows))
+    scores = await _compute_scores(queries, rows, vectors)
+    found = [place for place in ranked if place in rows and scores[place] >= wanted.threshold]
+    if not wanted.threshold:
+        found = [place for place in ranked if place in rows]
+    if wanted.diversity:
+        found = await _diversify(found, ranked, vectors, wanted)
+    return [_describe(rows[place], place, scores[place]) for place in found[: wanted.top_k]]
+
+
+async def _choose_documents(call: Call, collection: Row, given: dict[str, Any] | None) -> Scope:
+    scope = Scope(collection.app_id, collection.id, tuple(is_visible_to(call.caller, collection)))
+    if not given:
+        return scope
+    matches = compile_filter(given)
+    query = select(documents.c.id, documents.c.metadata).where(*scope.list_conditions(call.stores.database.dialect))
+    async with call.reading() as execute:
+        rows = (await execute(query)).all()
+    ids = await asyncio.to_thread(lambda: tuple(row.id for row in rows if matches(row.metadata)))
+    return replace(scope, ids=ids)
+
+
+async def _list_models(call: Call, scope: Scope) -> list[str]:
+    """The models that made the vectors in the scope: one, except while the vectors are made anew with another."""
+    dialect = call.stores.database.dialect
+    query = select(documents.c.embedding_model).where(*scope.list_conditions(dialect)).distinct()
+    async with call.reading() as execute:
+        return [row.embedding_model for row in await execute(query)]
+
+
+async def _embed_query(call: Call, query: str, model: str) -> bytes:
+    # The transaction ends here: none stays open while the model works.
+    await call.unit.commit()
+    context = nested_context(call)
+    payer = paying_caller(call)
+    embedded = await embed_texts(call.registry, payer, context, call.require_app().id, [query], model)
+    return embedded.vectors[0]
+
+
+def nested_context(call: Call) -> RequestContext:
+    """The context of a call to a model that this call makes: no approval is asked for it, and nothing is streamed."""
+    return replace(call.context, step=None, streams=False, report=None, follow_text=None)
+
+
+def paying_caller(call: Call) -> Caller:
+    """The caller, whose key pays. What the key may call was decided before this call."""
+    caller: Any = call.caller
+    paying: Caller = replace(caller, limits=None)
+    return paying
+
+
+async def _load_chunks(execute: Execute, scope: Scope, places: Sequence[Place]) -> dict[Place, Any]:
+    """The rows of chunks that their documents still have."""
+    if not places:
+        return {}
+    has_version = and_(
+        documents.c.app_id == chunks.c.app_id,
+        documents.c.id == chunks.c.document_id,
+        documents.c.version == chunks.c.version,
+    )
+    key = tuple_(chunks.c.document_id, chunks.c.version, chunks.c.position)
+    query = select(chunks, documents.c.filename, documents.c.metadata, documents.c.embedding_model)
+    query = query.select_from(chunks.join(documents, has_version))
+    query = query.where(chunks.c.app_id == scope.app_id, key.in_([tuple(place) for place in places]), *scope.conditions)
+    return {Place(row.document_id, row.version, row.position): row for row in await execute(query)}
+
+
+async def _compute_scores(
+    queries: dict[str, bytes], rows: dict[Place, Any], vectors: dict[Place, bytes]
+) -> dict[Place, float]:
+    matrices = await MATRICES.get()
+    scores = dict.fromkeys(rows, 0.0)
+    for model, query in queries.items():
+        places = [place for place, row in rows.items() if row.embedding_model == model and place in vectors]
+        computed = matrices.compute_scores(query, [vectors[place] for place in places])
+        scores |= {place: min(score, 1.0) for place, score in zip(places, computed, strict=True)}
+    return scores
+
+
+async def _diversify(
+    found: list[Place], ranked: dict[Place, float], vectors: dict[Place, bytes], wanted: Wanted
+) -> list[Place]:
+    matrices = await MATRICES.get()
+    sizes = {len(vectors[place]) for place in found if place in vectors}
+    if len(sizes) != 1:
+        # Vectors of two models cannot be compared.
+        return found
+    compared = [place for place in found if place in vectors]
+    table = matrices.compute_similarities([vectors[place] for place in compared])
+    likeness = {one: dict(zip(compared, row, strict=True)) for one, row in zip(compared, table, strict=True)}
+    return choose_diverse({place: ranked[place] for place in compared}, likeness, wanted.top_k, wanted.diversity)
+
+
+def _describe(row: Any, place: Place, score: float) -> FoundChunk:
+    return {
+        "text": row.text,
+        "score": round(score, 6),
+        "documentId": row.document_id,
+        "metadata": row.metadata,
+        "id": f"{place.document_id}:{place.position}",
+        "filename": row.filename,
+        "page": row.page,
+        "headings": row.headings,
+        "start": row.start_char,
+        "end": row.end_char,
+    }

@@ -1,0 +1,60 @@
+"""Search by words, in both databases alike: both index the words that `full_text.split_words` makes."""
+
+from typing import Any
+
+from sqlalchemy import Integer, and_, column, func, literal_column, select, table, text
+
+from baobab.storage.database import Execute
+from baobab.storage.full_text import split_words, tag_words
+from baobab.tools.rag.tables import chunks, documents
+from baobab.tools.rag.vector_search import Place, Scope
+
+_MOST_WORDS = 24
+_fts = table("rag_chunks_fts", column("rowid", Integer))
+_COMMON_WORDS = """
+a about an and are as at be been but by can do does for from had has have how i if in into is it its me my no not of
+on or our s shall should so t than that the their them then there these they this those to was we were what when where
+which who whom why will with would you your aber als am an auch auf aus bei bin bis das dass dem den der des die ein
+eine einem einen einer eines er es fur hat ich ihr im in ist mit nach nicht oder sich sie sind um und uns von vor war
+was wer wie wir wird wo zu zum zur al como con cual cuando de del donde el en es esta este la las lo los mas no o para
+pero por que quien se si sin son su sus un una y
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+"""Words that say nothing about what a text is about, as they are without accents."""
+
+
+def choose_words(query: str) -> list[str]:
+    """Returns the words of a query by which to search: each once, and common ones only if there are no others."""
+    words = list(dict.fromkeys(split_words(query)))
+    return ([word for word in words if word not in _COMMON] or words)[:_MOST_WORDS]
+
+
+async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str, limit: int) -> list[Place]:
+    """Returns the chunks that have any of the words, the best first: those that have more of them, and rarer ones."""
+    words = tag_words(scope.collection_id, choose_words(query))
+    if not words:
+        return []
+    place = (chunks.c.document_id, chunks.c.version, chunks.c.position)
+    has_version = and_(
+        documents.c.app_id == chunks.c.app_id,
+        documents.c.id == chunks.c.document_id,
+        documents.c.version == chunks.c.version,
+    )
+    ranked: Any
+    order: Any
+    if dialect == "postgresql":
+        vector: Any = literal_column("rag_chunks.words_vector")
+        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), " | ".join(f"'{word}'" for word in words))
+        ranked = select(*place).select_from(chunks.join(documents, has_version))
+        ranked = ranked.where(chunks.c.app_id == scope.app_id, vector.op("@@")(wanted))
+        # 1: longer chunks count less, as they do in BM25.
+        order = func.ts_rank(vector, wanted, 1).desc()
+    else:
+        # Words are letters and digits only, so that nothing in them means anything to FTS5.
+        expression = " OR ".join(f'"{word}"' for word in words)
+        source = _fts.join(chunks, chunks.c.number == _fts.c.rowid).join(documents, has_version)
+        ranked = select(*place).select_from(source)
+        ranked = ranked.where(text("rag_chunks_fts MATCH :expression").bindparams(expression=expression))
+        order = text("rag_chunks_fts.rank")
+    ranked = ranked.where(*scope.list_conditions(dialect)).order_by(order, *place).limit(limit)
+    return [Place(row.document_id, row.version, row.position) for row in await execute(ranked)]

@@ -1,0 +1,1 @@
+"""The tools of retrieval, one noun a file."""

@@ -1,0 +1,250 @@
+"""/v1/{app_id}/rag/collections: make, list, change and delete collections."""
+
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import OMITTED, AppId
+from baobab.tools.core.widening import one_of
+from baobab.tools.rag.access import OF_COLLECTION, is_open_to, is_visible_to, load_collection, require_manager
+from baobab.tools.rag.cleaning import request_cleaning
+from baobab.tools.rag.errors import (
+    CollectionExists,
+    CollectionNotFound,
+    NotForUsers,
+    OverlapTooLarge,
+    TooManyCollections,
+)
+from baobab.tools.rag.schemas import (
+    MOST_COLLECTIONS,
+    AccessMode,
+    ChunkOverlap,
+    ChunkSize,
+    Collection,
+    CollectionDetails,
+    CollectionName,
+    Description,
+    EmbeddingModel,
+)
+from baobab.tools.rag.tables import FREEZES, collections, documents
+from baobab.tools.rag.toolset import rag
+
+_columns = collections.c
+_WIDENS = Guard(widens={"accessMode": one_of(["shared"])})
+_AUDIT = Audit("rag.collection.create", category="rag", action="create", resource="collection")
+
+
+@rag.tool(
+    "POST /collections",
+    access=OF_COLLECTION,
+    effect="write",
+    raises=(NotForUsers, CollectionExists, OverlapTooLarge, TooManyCollections),
+    audit=_AUDIT,
+    rest=Rest(status=201, examples={"name": "handbook", "description": "How we work."}),
+    guard=_WIDENS,
+    mcp=Mcp(
+        keywords=(
+            "create knowledge base, collection, corpus, vector index, RAG, semantic search, document store; "
+            "Wissensbasis anlegen, Sammlung; "
+            "crear base de conocimiento, colección"
+        )
+    ),
+)
+async def rag_collections_create(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    description: Description | None = None,
+    accessMode: AccessMode = "private",
+    chunkSize: ChunkSize = 512,
+    chunkOverlap: ChunkOverlap = 64,
+    embeddingModel: EmbeddingModel | None = None,
+) -> Collection:
+    """Make a collection, to which documents are then added with op:rag_ingest.
+
+    description: what it is for; null is none.
+    embeddingModel: left out or null, the built-in embeddings, which need no key.
+    """
+    require_manager(call)
+    _require_overlap(chunkSize, chunkOverlap)
+    row: dict[str, Any] = {
+        "app_id": app_id,
+        "id": call.services.ids.uuid(),
+        "name": name,
+        "description": description,
+        "access_mode": accessMode,
+        "chunk_size": chunkSize,
+        "chunk_overlap": chunkOverlap,
+        "embedding_model": embeddingModel,
+        "size_bytes": 0,
+        "revision": 0,
+        "created_at": call.now,
+        "updated_at": call.now,
+    }
+    async with FREEZES.writing(call) as unit:
+        names = set((await unit.execute(select(_columns.name).where(_columns.app_id == app_id))).scalars())
+        if name in names:
+            raise CollectionExists(details={"name": name})
+        if len(names) >= MOST_COLLECTIONS:
+            raise TooManyCollections(details={"limit": MOST_COLLECTIONS})
+        created = (await unit.execute(insert(collections).values(row).returning(collections))).one()
+    call.audit.resource_id = created.id
+    call.audit.data |= {"name": name, "access_mode": accessMode}
+    return _describe(created)
+
+
+@rag.tool(
+    "GET /collections",
+    access=OF_COLLECTION,
+    effect="read",
+    mcp=Mcp(keywords=("list, show knowledge bases, collections, RAG; Sammlungen auflisten; listar colecciones")),
+)
+async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
+    """List the collections of an app that you may see, by name."""
+    query = select(collections).where(_columns.app_id == app_id, *is_open_to(call.caller)).order_by(_columns.name)
+    async with call.reading() as execute:
+        return [_describe(row) for row in await execute(query)]
+
+
+@rag.tool(
+    "GET /collections/{name}",
+    access=OF_COLLECTION,
+    effect="read",
+    raises=(CollectionNotFound,),
+    mcp=Mcp(
+        keywords=(
+            "knowledge base status, how many documents, chunks, ingest progress; "
+            "Zustand einer Sammlung; "
+            "estado de la colección"
+        )
+    ),
+)
+async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -> CollectionDetails:
+    """Read a collection, and how many documents and chunks it has for you."""
+    del app_id
+    async with call.reading() as execute:
+        row = await load_collection(execute, call, name)
+        of_it = (
+            documents.c.app_id == row.app_id,
+            documents.c.collection_id == row.id,
+            *is_visible_to(call.caller, row),
+        )
+        counting = select(documents.c.status, func.count(), func.coalesce(func.sum(documents.c.chunk_count), 0))
+        counted = (await execute(counting.where(*of_it).group_by(documents.c.status))).all()
+    counts = {status: count for status, count, _ in counted}
+    total = sum(counts.values())
+    return {
+        **_describe(row),
+        "documentCount": total,
+        "chunkCount": int(sum(in_chunks for _, _, in_chunks in counted)),
+        "documentCounts": {
+            "total": total,
+            "pending": counts.get("pending", 0),
+            "processing": counts.get("processing", 0),
+            "ready": counts.get("ready", 0),
+            "failed": counts.get("failed", 0),
+        },
+    }
+
+
+@rag.tool(
+    "PATCH /collections/{name}",
+    access=OF_COLLECTION,
+    effect="write",
+    raises=(NotForUsers, CollectionNotFound),
+    audit=Audit("rag.collection.update", category="rag", action="update", resource="collection"),
+    rest=Rest(examples={"description": "How we work, since 2026."}),
+    guard=_WIDENS,
+    mcp=Mcp(
+        keywords=(
+            "share knowledge base with users, change access, describe collection; "
+            "Sammlung freigeben, ändern; "
+            "compartir colección, cambiar acceso"
+        )
+    ),
+)
+async def rag_collections_update(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    description: Description | None = OMITTED,
+    accessMode: AccessMode | None = None,
+) -> Collection:
+    """Change what a collection says of itself, or what the users of the app may do with it.
+
+    description: null removes it.
+    accessMode: left out or null, it stays as it is.
+    """
+    require_manager(call)
+    values: dict[str, Any] = {"updated_at": call.now}
+    if description is not OMITTED:
+        values["description"] = description
+    if accessMode is not None:
+        values["access_mode"] = accessMode
+    async with FREEZES.writing(call) as unit:
+        row = await load_collection(unit.execute, call, name)
+        which = (_columns.app_id == app_id, _columns.id == row.id)
+        changed = (await unit.execute(update(collections).where(*which).values(values).returning(collections))).one()
+    call.audit.resource_id = row.id
+    call.audit.data |= {"name": name, "access_mode": changed.access_mode}
+    return _describe(changed)
+
+
+async def _preview_deletion(call: Call, app_id: str, name: str) -> str:
+    del app_id
+    require_manager(call)
+    async with call.reading() as execute:
+        row = await load_collection(execute, call, name)
+        of_it = (documents.c.app_id == row.app_id, documents.c.collection_id == row.id)
+        count = (await execute(select(func.count()).where(*of_it))).scalar_one()
+    return f"Deletes the collection {escape_name(name)} with its {count} documents for ever."
+
+
+@rag.tool(
+    "DELETE /collections/{name}",
+    access=OF_COLLECTION,
+    effect="destructive",
+    raises=(NotForUsers, CollectionNotFound),
+    audit=Audit("rag.collection.delete", category="rag", action="delete", resource="collection"),
+    rest=Rest(status=204),
+    guard=Guard(preview=_preview_deletion),
+    mcp=Mcp(
+        keywords=(
+            "delete, drop, remove knowledge base, collection, index; Sammlung löschen; eliminar colección, borrar"
+        )
+    ),
+)
+async def rag_collections_delete(call: Call, app_id: AppId, name: CollectionName) -> None:
+    """Delete a collection for ever, with all its documents, chunks and vectors."""
+    require_manager(call)
+    async with FREEZES.writing(call) as unit:
+        row = await load_collection(unit.execute, call, name)
+        of_it = (documents.c.app_id == app_id, documents.c.collection_id == row.id)
+        await unit.execute(delete(documents).where(*of_it))
+        await unit.execute(delete(collections).where(_columns.app_id == app_id, _columns.id == row.id))
+        await request_cleaning(call, unit, row.id)
+    call.audit.resource_id = row.id
+    call.audit.data |= {"name": name}
+
+
+def _require_overlap(size: int, overlap: int) -> None:
+    if overlap >= size:
+        raise OverlapTooLarge(details={"chunkSize": size, "chunkOverlap": overlap})
+
+
+def _describe(row: Any) -> Collection:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "accessMode": row.access_mode,
+        "chunkSize": row.chunk_size,
+        "chunkOverlap": row.chunk_overlap,
+        "embeddingModel": row.embedding_model,
+        "createdAt": row.created_at,
+        "updatedAt": row.updated_at,
+    }

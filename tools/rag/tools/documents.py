@@ -1,0 +1,309 @@
+"""/v1/{app_id}/rag/collections/{name}/documents: add, list, read, replace and delete documents."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import delete, select, update
+
+from baobab.storage.database import Unit
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId
+from baobab.tools.rag.access import (
+    OF_COLLECTION,
+    Row,
+    is_visible_to,
+    load_collection,
+    load_document,
+    require_changeable,
+)
+from baobab.tools.rag.cleaning import request_cleaning
+from baobab.tools.rag.errors import (
+    CollectionNotFound,
+    DocumentNotFound,
+    FileRefused,
+    NotForUsers,
+    SourceMissing,
+    StorageFull,
+    TooManyDocuments,
+)
+from baobab.tools.rag.ingest import PART, add_document, begin_version, find_source, is_document
+from baobab.tools.rag.schemas import (
+    MOST_BODY,
+    MOST_READ,
+    CollectionName,
+    DocumentId,
+    DocumentName,
+    DocumentPart,
+    DocumentText,
+    IngestResult,
+    Metadata,
+    ObjectId,
+    RagDocument,
+    Status,
+)
+from baobab.tools.rag.tables import FREEZES, collections, documents, texts
+from baobab.tools.rag.toolset import rag
+
+_INGESTING = (CollectionNotFound, SourceMissing, FileRefused, TooManyDocuments, StorageFull)
+
+
+@rag.tool(
+    "POST /collections/{name}/ingest",
+    access=OF_COLLECTION,
+    effect="write",
+    raises=_INGESTING,
+    audit=Audit("rag.ingest", category="rag", action="create", resource="document"),
+    rest=Rest(
+        status=202,
+        max_body=MOST_BODY,
+        examples={"text": "# Holidays\n\nEverybody has 30 days.", "metadata": {"lang": "en"}},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "add, ingest, index a document, text, file, PDF to a knowledge base, RAG, embed, remember; "
+            "Dokument hinzufügen, einlesen, indizieren; "
+            "añadir documento, indexar"
+        )
+    ),
+)
+async def rag_ingest(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    text: DocumentText | None = None,
+    storage_object_id: ObjectId | None = None,
+    filename: DocumentName | None = None,
+    metadata: Metadata | None = None,
+) -> IngestResult:
+    """Add a document to a collection: a text, or a file that was uploaded. It is read soon; see op:rag_documents_get.
+
+    A document with the same content and metadata is not added twice: the one that is there is answered.
+
+    text: the text; null where it is a file.
+    storage_object_id: the file; null where the text is in the call.
+    filename: what the document is called; null takes the file's own name. Its ending says what type a text is.
+    metadata: what filters of op:rag_query can ask for; null is none.
+    """
+    source = await find_source(call, text, storage_object_id, filename)
+    async with FREEZES.writing(call) as unit:
+        collection = await load_collection(unit.execute, call, name)
+        call.audit.resource_id, result = await add_document(call, unit, collection, source, metadata or {})
+    call.audit.data |= {"collection": name, "filename": source.filename}
+    del app_id
+    return result
+
+
+@rag.tool(
+    "GET /collections/{name}/documents",
+    access=OF_COLLECTION,
+    effect="read",
+    raises=(CollectionNotFound,),
+    taints=True,
+    mcp=Mcp(keywords="list documents of a knowledge base, RAG; Dokumente auflisten; listar documentos"),
+)
+async def rag_documents_list(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    status: Annotated[Status, Field(description="Only documents in this state.")] | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    cursor: DocumentId | None = None,
+) -> list[RagDocument]:
+    """List the documents of a collection that you may see, newest first.
+
+    status: left out or null, in any state.
+    limit: how many at most.
+    cursor: the id of the last document of the page before, to go on after it; null begins with the newest.
+    """
+    del app_id
+    async with call.reading() as execute:
+        collection = await load_collection(execute, call, name)
+        which = [
+            documents.c.app_id == collection.app_id,
+            documents.c.collection_id == collection.id,
+            *is_visible_to(call.caller, collection),
+        ]
+        if status is not None:
+            which.append(documents.c.status == status)
+        if cursor is not None:
+            which.append(documents.c.id < cursor)
+        query = select(documents).where(*which).order_by(documents.c.id.desc()).limit(limit)
+        return [_describe(row) for row in await execute(query)]
+
+
+@rag.tool(
+    "GET /collections/{name}/documents/{document_id}",
+    access=OF_COLLECTION,
+    effect="read",
+    raises=(CollectionNotFound, DocumentNotFound),
+    taints=True,
+    mcp=Mcp(keywords="status, progress of ingest, why a document failed; Stand des Einlesens; estado del documento"),
+)
+async def rag_documents_get(call: Call, app_id: AppId, name: CollectionName, document_id: DocumentId) -> RagDocument:
+    """Read how far a document is: `pending`, `processing`, `ready` or `failed`, and then why."""
+    del app_id
+    async with call.reading() as execute:
+        collection = await load_collection(execute, call, name)
+        return _describe(await load_document(execute, call, collection, document_id))
+
+
+@rag.tool(
+    "GET /collections/{name}/documents/{document_id}/text",
+    access=OF_COLLECTION,
+    effect="read",
+    raises=(CollectionNotFound, DocumentNotFound),
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "read, open more of a document, context around a found chunk; "
+            "Dokument lesen, mehr Text; "
+            "leer documento, contexto"
+        )
+    ),
+)
+async def rag_read(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    document_id: DocumentId,
+    offset: Annotated[int, Field(ge=0, le=2**30)] = 0,
+    limit: Annotated[int, Field(ge=1, le=MOST_READ)] = 4000,
+) -> DocumentPart:
+    """Read a part of a document's text, such as what stands around a chunk that op:rag_query has found.
+
+    offset: the character at which to begin, such as a chunk's `start`; go on with the nextOffset of the part before.
+    limit: the most characters to read.
+    """
+    del app_id
+    async with call.reading() as execute:
+        collection = await load_collection(execute, call, name)
+        document = await load_document(execute, call, collection, document_id)
+        which = (
+            texts.c.app_id == document.app_id,
+            texts.c.document_id == document.id,
+            texts.c.version == document.version,
+            texts.c.part.between(offset // PART, (offset + limit) // PART),
+        )
+        rows = (await execute(select(texts.c.part, texts.c.text).where(*which).order_by(texts.c.part))).all()
+    begin = rows[0].part * PART if rows else 0
+    joined = "".join(row.text for row in rows)
+    found = joined[max(offset - begin, 0) : offset - begin + limit] if rows else ""
+    end = offset + len(found)
+    return {
+        "documentId": document.id,
+        "filename": document.filename,
+        "text": found,
+        "start": offset,
+        "end": end,
+        "nextOffset": end if end < begin + len(joined) else None,
+    }
+
+
+@rag.tool(
+    "PUT /collections/{name}/documents/{document_id}",
+    access=OF_COLLECTION,
+    effect="write",
+    raises=(DocumentNotFound, NotForUsers, *_INGESTING),
+    audit=Audit("rag.replace", category="rag", action="update", resource="document"),
+    rest=Rest(status=202, max_body=MOST_BODY, examples={"text": "# Holidays\n\nEverybody has 31 days."}),
+    mcp=Mcp(
+        keywords=(
+            "update, replace, refresh a document in a knowledge base; Dokument ersetzen, aktualisieren; "
+            "reemplazar, actualizar documento"
+        )
+    ),
+)
+async def rag_documents_replace(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    document_id: DocumentId,
+    text: DocumentText | None = None,
+    storage_object_id: ObjectId | None = None,
+    filename: DocumentName | None = None,
+    metadata: Metadata | None = None,
+) -> IngestResult:
+    """Replace a document. Searches find the old one until the new one is ready, and never both.
+
+    text: the text; null where it is a file.
+    storage_object_id: the file; null where the text is in the call.
+    filename: null keeps the name.
+    metadata: null keeps what there is.
+    """
+    source = await find_source(call, text, storage_object_id, filename)
+    async with FREEZES.writing(call) as unit:
+        collection = await load_collection(unit.execute, call, name)
+        document = await load_document(unit.execute, call, collection, document_id)
+        require_changeable(call.caller, collection)
+        if filename is None and text is not None:
+            source = await find_source(call, text, None, document.filename)
+        kept = document.metadata if metadata is None else metadata
+        await begin_version(call, unit, document, source, kept)
+        if kept != document.metadata:
+            await count_revision(unit, collection)
+    call.audit.resource_id = document_id
+    call.audit.data |= {"collection": name, "filename": source.filename}
+    del app_id
+    return {"documentId": document_id, "status": "pending", "message": "The new content will be read soon."}
+
+
+async def _preview_deletion(call: Call, app_id: str, name: str, document_id: str) -> str:
+    del app_id
+    async with call.reading() as execute:
+        collection = await load_collection(execute, call, name)
+        document = await load_document(execute, call, collection, document_id)
+    require_changeable(call.caller, collection)
+    called = escape_name(document.filename or document.id)
+    return f"Deletes the document {called} with its {document.chunk_count} chunks for ever."
+
+
+@rag.tool(
+    "DELETE /collections/{name}/documents/{document_id}",
+    access=OF_COLLECTION,
+    effect="destructive",
+    raises=(CollectionNotFound, DocumentNotFound, NotForUsers),
+    audit=Audit("rag.delete", category="rag", action="delete", resource="document"),
+    rest=Rest(status=204),
+    guard=Guard(preview=_preview_deletion),
+    mcp=Mcp(keywords="remove a document from a knowledge base; Dokument löschen; eliminar documento"),
+)
+async def rag_documents_delete(call: Call, app_id: AppId, name: CollectionName, document_id: DocumentId) -> None:
+    """Delete a document for ever, with its chunks. No search finds it from now on."""
+    del app_id
+    async with FREEZES.writing(call) as unit:
+        collection = await load_collection(unit.execute, call, name)
+        document = await load_document(unit.execute, call, collection, document_id)
+        require_changeable(call.caller, collection)
+        await unit.execute(delete(documents).where(*is_document(document)))
+        await count_revision(unit, collection, -document.size_bytes)
+        await request_cleaning(call, unit, collection.id, document_id)
+    call.audit.resource_id = document_id
+    call.audit.data |= {"collection": name, "filename": document.filename}
+
+
+async def count_revision(unit: Unit, collection: Row, more_bytes: int = 0) -> None:
+    """Says that searches see something else from now on."""
+    which = (collections.c.app_id == collection.app_id, collections.c.id == collection.id)
+    values = {"revision": collections.c.revision + 1, "size_bytes": collections.c.size_bytes + more_bytes}
+    await unit.execute(update(collections).where(*which).values(values))
+
+
+def _describe(row: Any) -> RagDocument:
+    return {
+        "id": row.id,
+        "collectionId": row.collection_id,
+        "filename": row.filename,
+        "status": row.status,
+        "chunkCount": row.chunk_count,
+        "metadata": row.metadata,
+        "errorMessage": row.error_message,
+        "title": row.title,
+        "mediaType": row.media_type,
+        "pages": row.pages,
+        "progress": {"chunksDone": row.chunks_done, "chunksTotal": row.chunks_total},
+        "createdAt": row.created_at,
+        "updatedAt": row.updated_at,
+    }

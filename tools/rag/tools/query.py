@@ -1,0 +1,67 @@
+"""/v1/{app_id}/rag/collections/{name}/query: find chunks, and have a model answer from them."""
+
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId
+from baobab.tools.rag.access import OF_COLLECTION, load_collection
+from baobab.tools.rag.answers import split_sentences, write_answer
+from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid
+from baobab.tools.rag.schemas import (
+    CollectionName,
+    Diversity,
+    MetadataFilter,
+    Mode,
+    ModelId,
+    QueryResult,
+    QueryText,
+    Threshold,
+    TopK,
+)
+from baobab.tools.rag.search import Wanted, search
+from baobab.tools.rag.toolset import rag
+
+
+@rag.tool(
+    "POST /collections/{name}/query",
+    access=OF_COLLECTION,
+    effect="read",
+    raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, CreditsExhausted, BudgetExhausted),
+    taints=True,
+    rest=Rest(examples={"query": "How many holidays are there?", "topK": 3}),
+    mcp=Mcp(
+        long_running=True,
+        keywords=(
+            "search knowledge base, RAG, semantic search, ask documents, retrieve, find passages, citations; "
+            "Dokumente durchsuchen, Fragen beantworten, Wissensbasis; "
+            "buscar en documentos, preguntar, base de conocimiento"
+        ),
+    ),
+)
+async def rag_query(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    query: QueryText,
+    topK: TopK = 5,
+    threshold: Threshold = 0.0,
+    filter: MetadataFilter | None = None,
+    mode: Mode = "hybrid",
+    diversity: Diversity = 0.0,
+    synthesize: bool = False,
+    model: ModelId | None = None,
+) -> QueryResult:
+    """Find the parts of documents that answer a question, the best first; op:rag_read shows more of their text.
+
+    filter: only documents whose metadata match; null for all.
+    synthesize: have a model write an answer from the chunks, which cites them as [1], [2].
+    model: the model that writes the answer; null for the app's default.
+    """
+    del app_id
+    async with call.reading() as execute:
+        collection = await load_collection(execute, call, name)
+    found = await search(call, collection, Wanted(query, topK, threshold, mode, diversity, filter))
+    if not synthesize:
+        return {"chunks": found}
+    answer, used = await write_answer(call, query, found, model)
+    return {"chunks": found, "answer": answer, "model": used, "sentences": split_sentences(answer, len(found))}
