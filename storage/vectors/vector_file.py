@@ -57,7 +57,7 @@ class VectorFile:
 
     def append(self, fresh: Mapping[Key, Sequence[bytes]]) -> None:
         """Adds the vectors of versions, each vector as little-endian 16-bit floats of length 1."""
-        with self._locked():
+        with self._lock_writers():
             self._read_journal()
             mine = {key: vectors for key, vectors in fresh.items() if key not in self._ordinals}
             files = self._name_files(self._generation)
@@ -155,7 +155,7 @@ class VectorFile:
 
     def _compact(self, keys: Collection[Key]) -> None:
         """Writes the rows that are still wanted into the files of a new generation."""
-        with self._locked():
+        with self._lock_writers():
             self._read_journal()
             matrix, kept = self._matrix, [key for key in keys if key in self._ordinals]
             old, new = self._name_files(self._generation), self._name_files(self._generation + 1)
@@ -182,7 +182,7 @@ class VectorFile:
         return _Files(self._folder / f"{generation}.journal", self._folder / f"{generation}.vectors")
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_writers(self) -> Iterator[None]:
         """Only one process writes at a time."""
         with (self._folder / "lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

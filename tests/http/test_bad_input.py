@@ -226,14 +226,15 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
         if tool.toolset.name in MODELS and name in {"input", "system"}:
             # What is said to a model may hold NUL.
             texts = [text for text in texts if not text.startswith('"') or "u0000" not in text]
-        if tool.name == "files_put" and name == "content":
-            # A file may be as long as that.
+        if (tool.name, name) in LONG_TEXTS:
+            # A file or a document may be as long as that.
             texts = [text for text in texts if MILLION not in text]
         for text in texts:
             members = [*(f"{json.dumps(k)}:{json.dumps(v)}" for k, v in rest.items()), f"{json.dumps(name)}:{text}"]
             yield BadRequest(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
 
 
+LONG_TEXTS = {("files_put", "content"), ("rag_ingest", "text"), ("rag_documents_replace", "text")}
 SAID_AS_ERROR = {"KvError", "MoveError", "AgentsError"}
 """Families whose `error` is the code."""
 FLAT = {"MediaError", "AuthError"}

@@ -207,6 +207,10 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
     await baobab.client.post(f"/v1/{app}/posts", json=row, headers=baobab.owner)
     places |= {"table": "posts", "row_id": home, "table_name": "posts", "policy_name": "read_own"}
     places |= {"key_id": made.json()["key_id"], "tool_name": "kv_delete"}
+    collections = f"/v1/{app}/rag/collections"
+    await baobab.client.post(collections, json={"name": "greeter"}, headers=baobab.owner)
+    added = await baobab.client.post(f"{collections}/greeter/ingest", json={"text": "Hello."}, headers=baobab.owner)
+    places["document_id"] = added.json()["documentId"]
     by_account = ("platform_", "organisations_", "substrate_")
     tried = 0
     for method, path, operation in iterate_operations(document):

@@ -5,6 +5,8 @@ no collections; what they see of the documents is the collection's access mode. 
 if it were not there.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, select
@@ -13,17 +15,32 @@ from baobab.storage.database import Execute
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import Caller, EndUser
 from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
 from baobab.tools.rag.errors import CollectionNotFound, DocumentNotFound, NotForUsers
 from baobab.tools.rag.tables import collections, documents
 
-OF_COLLECTION = OF_APP
 Row = Any
 
 
-def require_manager(call: Call) -> None:
-    """Raises NotForUsers for the users of the app."""
-    if isinstance(call.caller, EndUser):
-        raise NotForUsers
+@dataclass(frozen=True, slots=True)
+class Managers:
+    """Those who run the app. Its users are refused in the words of the contract."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A member of the app's organisation, or a key of the app; not a user of the app."
+    raises: tuple[type[BaobabError], ...] = (*OF_APP.raises, NotForUsers)
+
+    def admits(self, caller: Caller) -> bool:
+        return OF_APP.admits(caller) and not isinstance(caller, EndUser)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        await OF_APP.authorise(call, arguments)
+        if isinstance(call.caller, EndUser):
+            raise NotForUsers
+
+
+MANAGERS, OF_COLLECTION = Managers(), OF_APP
 
 
 def owner_of(caller: Caller) -> str | None:

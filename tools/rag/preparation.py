@@ -120,7 +120,7 @@ class _Preparation:
         except TooManyChunks as exc:
             raise _Refused(f"The document has more than {MOST_CHUNKS} chunks: use a larger chunkSize.") from exc
         if not found:
-            raise _Refused("There is no text in the document.")
+            raise _Refused("The document has no text.")
         async with self._writing(bulk=True) as unit:
             for table in (texts, chunks, vectors):
                 await unit.execute(delete(table).where(*self._of_version(table)))

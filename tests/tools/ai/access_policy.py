@@ -122,3 +122,7 @@ async def start_generation(world: World, kind: str, model: str, caller: Caller) 
     path, asked = f"/v1/{world.app}/{kind}/completions", {"model": model, "prompt": "A tree"}
     begun = await caller.client.post(path, json=asked, headers=caller.headers)
     return {"app_id": world.app, "job_id": begun.json().get("job_id", "none")}
+
+
+async def for_ai_embed(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "texts": ["hello"]}

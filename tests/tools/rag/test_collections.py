@@ -116,7 +116,7 @@ async def test_what_is_not_there_is_not_found(app: RagApp) -> None:
 async def test_a_text_without_words_fails_in_words(app: RagApp) -> None:
     await app.create()
     document = await app.get(await app.ingest("  \n \n"))
-    assert (document["status"], document["errorMessage"]) == ("failed", "There is no text in the document.")
+    assert (document["status"], document["errorMessage"]) == ("failed", "The document has no text.")
 
 
 async def test_the_same_content_is_kept_once(app: RagApp) -> None:

@@ -10,12 +10,11 @@ from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import one_of
-from baobab.tools.rag.access import OF_COLLECTION, is_open_to, is_visible_to, load_collection, require_manager
+from baobab.tools.rag.access import MANAGERS, OF_COLLECTION, is_open_to, is_visible_to, load_collection
 from baobab.tools.rag.cleaning import request_cleaning
 from baobab.tools.rag.errors import (
     CollectionExists,
     CollectionNotFound,
-    NotForUsers,
     OverlapTooLarge,
     TooManyCollections,
 )
@@ -40,9 +39,9 @@ _AUDIT = Audit("rag.collection.create", category="rag", action="create", resourc
 
 @rag.tool(
     "POST /collections",
-    access=OF_COLLECTION,
+    access=MANAGERS,
     effect="write",
-    raises=(NotForUsers, CollectionExists, OverlapTooLarge, TooManyCollections),
+    raises=(CollectionExists, OverlapTooLarge, TooManyCollections),
     audit=_AUDIT,
     rest=Rest(status=201, examples={"name": "handbook", "description": "How we work."}),
     guard=_WIDENS,
@@ -69,7 +68,6 @@ async def rag_collections_create(
     description: what it is for; null is none.
     embeddingModel: left out or null, the built-in embeddings, which need no key.
     """
-    require_manager(call)
     _require_overlap(chunkSize, chunkOverlap)
     row: dict[str, Any] = {
         "app_id": app_id,
@@ -153,9 +151,9 @@ async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -
 
 @rag.tool(
     "PATCH /collections/{name}",
-    access=OF_COLLECTION,
+    access=MANAGERS,
     effect="write",
-    raises=(NotForUsers, CollectionNotFound),
+    raises=(CollectionNotFound,),
     audit=Audit("rag.collection.update", category="rag", action="update", resource="collection"),
     rest=Rest(examples={"description": "How we work, since 2026."}),
     guard=_WIDENS,
@@ -179,7 +177,6 @@ async def rag_collections_update(
     description: null removes it.
     accessMode: left out or null, it stays as it is.
     """
-    require_manager(call)
     values: dict[str, Any] = {"updated_at": call.now}
     if description is not OMITTED:
         values["description"] = description
@@ -196,7 +193,6 @@ async def rag_collections_update(
 
 async def _preview_deletion(call: Call, app_id: str, name: str) -> str:
     del app_id
-    require_manager(call)
     async with call.reading() as execute:
         row = await load_collection(execute, call, name)
         of_it = (documents.c.app_id == row.app_id, documents.c.collection_id == row.id)
@@ -206,9 +202,9 @@ async def _preview_deletion(call: Call, app_id: str, name: str) -> str:
 
 @rag.tool(
     "DELETE /collections/{name}",
-    access=OF_COLLECTION,
+    access=MANAGERS,
     effect="destructive",
-    raises=(NotForUsers, CollectionNotFound),
+    raises=(CollectionNotFound,),
     audit=Audit("rag.collection.delete", category="rag", action="delete", resource="collection"),
     rest=Rest(status=204),
     guard=Guard(preview=_preview_deletion),
@@ -220,7 +216,6 @@ async def _preview_deletion(call: Call, app_id: str, name: str) -> str:
 )
 async def rag_collections_delete(call: Call, app_id: AppId, name: CollectionName) -> None:
     """Delete a collection for ever, with all its documents, chunks and vectors."""
-    require_manager(call)
     async with FREEZES.writing(call) as unit:
         row = await load_collection(unit.execute, call, name)
         of_it = (documents.c.app_id == app_id, documents.c.collection_id == row.id)

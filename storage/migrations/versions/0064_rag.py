@@ -6,8 +6,8 @@ from alembic import op
 from baobab.storage.tables import Instant, Json
 from baobab.storage.vectors.halves import HalfVector
 
-revision = "0062"
-down_revision = "0061"
+revision = "0064"
+down_revision = "0063"
 
 _SQLITE = (
     # It keeps the index and no copy of the words.
