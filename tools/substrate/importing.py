@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Column, Float, String, Table, Text, select
 
+from baobab.storage.full_text import normalise
 from baobab.storage.tables import Instant
 from baobab.tools.core.types import Moment
 from baobab.tools.substrate import tables
@@ -16,7 +17,6 @@ from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan
 from baobab.tools.substrate.errors import InvalidImport
 from baobab.tools.substrate.ledger import Ledger, Row, RowChange
-from baobab.tools.substrate.search_index import normalise
 from baobab.tools.substrate.transfer import TABLES, Parcel
 
 CAPABILITY = "import_memories"
