@@ -100,7 +100,8 @@ class Endpoint:
         if call.headers is not None:
             headers += call.headers
         if isinstance(result, Stream):
-            with self._streams.hold_place(caller, request.ip, result.subject) if result.subject else nullcontext():
+            places = self._streams.hold_place(caller, request.ip, result.subject, result.places)
+            with places if result.subject else nullcontext():
                 await send_stream(self._guard_stream(result, request, call), status, headers, receive, respond)
             return status
         content = b""
@@ -140,7 +141,7 @@ class Endpoint:
         caller, arguments = await self._read_request(request)
         result, call = await self._registry.run(self.tool, arguments, caller, self._build_context(request, base_url))
         assert isinstance(result, Stream)
-        with self._streams.hold_place(caller, request.ip, result.subject):
+        with self._streams.hold_place(caller, request.ip, result.subject, result.places):
             yield self._guard_stream(result, request, call)
 
     def _guard_stream(self, stream: Stream, request: Request, call: Call) -> Stream:
@@ -153,17 +154,22 @@ class Endpoint:
                 raise Forbidden
             await self._registry.recheck(call)
 
-        return replace(stream, pieces=self._streams.stream_while_allowed(stream.pieces, call.caller, check))
+        app_id = call.require_app().id if stream.follows_app else None
+        return replace(stream, pieces=self._streams.stream_while_allowed(stream.pieces, call.caller, check, app_id))
 
     async def _read_request(self, request: Request) -> tuple[Caller, dict[str, Any]]:
         """Returns the caller, and the arguments from the path, the query string and the headers."""
         if self._key_header is not None and request.authorization is None:
             key = request.header(self._key_header)
             request.authorization = None if key is None else b"Bearer " + key
+        arguments = self._read_query(request.query) if request.query else {}
+        if self._rest.credential is not None:
+            token = arguments.pop(self._rest.credential, "")
+            if token and request.authorization is None:
+                request.authorization = b"Bearer " + str(token).encode()
         caller = self._credentials.find_cached(request.authorization) if request.plain else None
         if caller is None:
             caller = await self._authenticate(request)
-        arguments = self._read_query(request.query) if request.query else {}
         for name, header in self._from_headers:
             if name not in arguments and (value := request.header(header)) is not None:
                 arguments[name] = value.decode("latin-1")

@@ -12,9 +12,12 @@ from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
 from baobab.tools.core.errors import BaobabError, TooManyStreams
 from baobab.tools.core.rate_limits import network
+from baobab.tools.core.stream import Places, StreamEnded
 
 RECHECK_SECONDS = 14.0
 """Streams send something every 15 seconds, so that access is checked again within 30."""
+REFUSED, TRY_LATER = 1008, 1013
+"""Close codes of a WebSocket: its reader has lost access, or should come back later."""
 Check = Callable[[], Awaitable[None]]
 """Raises if the reader of a stream has lost access."""
 
@@ -31,23 +34,29 @@ class StreamLimits:
 
 
 class OpenStreams:
-    """Counts the open streams of one worker, and knows which of them are read by users of apps."""
+    """Counts the open streams of one worker, and knows whose access a change of a user or an app may end."""
 
     def __init__(self, notices: Notices, limits: StreamLimits | None = None) -> None:
         self._limits = limits or StreamLimits()
         self._open: Counter[tuple[str, str]] = Counter()
-        self._of_users: dict[str, set[asyncio.Event]] = {}
+        self._watched: dict[str, set[asyncio.Event]] = {}
         notices.subscribe(USER_TOPIC, self._note_change)
+        notices.subscribe("app", lambda app_id: self._note_change(_app_subject(app_id)))
 
     @contextlib.contextmanager
-    def hold_place(self, caller: Caller, address: str, subject: str) -> Iterator[None]:
-        """Counts a stream while it is open. Raises TooManyStreams."""
-        limits = self._limits
+    def hold_place(self, caller: Caller, address: str, subject: str, given: Places | None = None) -> Iterator[None]:
+        """Counts a stream while it is open. Raises TooManyStreams, or what the given places name."""
+        limits = given or self._limits
+        refusal = TooManyStreams if given is None else given.refusal
         owner = network(address) if isinstance(caller, Anonymous) else caller.actor_id or ""
-        places = {("all", ""): limits.in_all, ("run", subject): limits.of_subject, ("caller", owner): limits.of_caller}
+        places = {
+            ("all", ""): self._limits.in_all,
+            ("run", subject): limits.of_subject,
+            ("caller", owner): limits.of_caller,
+        }
         for key, limit in places.items():
             if self._open[key] >= limit:
-                raise TooManyStreams(details={"limit": limit, "of": key[0]})
+                raise refusal(details={"limit": limit, "of": key[0]})
         self._open.update(places.keys())
         try:
             yield
@@ -58,31 +67,56 @@ class OpenStreams:
                     del self._open[key]
 
     async def stream_while_allowed(
-        self, pieces: AsyncGenerator[bytes, None], caller: Caller, check: Check
+        self, pieces: AsyncGenerator[bytes, None], caller: Caller, check: Check, app_id: str | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yields the pieces until `check` raises. It is called now and then; for a user of an app also as soon as a
-        session of theirs ends, anywhere.
+        """Yields the pieces until `check` raises, then raises StreamEnded. It is called now and then; for a user of an
+        app also as soon as a session of theirs ends, anywhere.
+
+        app_id: the app of which any change is a reason to check.
         """
-        if not isinstance(caller, EndUser):
+        subjects = [user_subject(caller.app_id, caller.user_id)] if isinstance(caller, EndUser) else []
+        subjects += [] if app_id is None else [_app_subject(app_id)]
+        if not subjects:
             async with contextlib.aclosing(stream_while_allowed(pieces, check)) as checked_pieces:
                 async for piece in checked_pieces:
                     yield piece
             return
-        subject, changed = user_subject(caller.app_id, caller.user_id), asyncio.Event()
-        self._of_users.setdefault(subject, set()).add(changed)
+        changed = asyncio.Event()
+        for subject in subjects:
+            self._watched.setdefault(subject, set()).add(changed)
         try:
             interrupted = _stream_until_refused(stream_while_allowed(pieces, check), changed, check)
             async with contextlib.aclosing(interrupted) as checked_pieces:
                 async for piece in checked_pieces:
                     yield piece
         finally:
-            self._of_users[subject].discard(changed)
-            if not self._of_users[subject]:
-                del self._of_users[subject]
+            for subject in subjects:
+                self._watched[subject].discard(changed)
+                if not self._watched[subject]:
+                    del self._watched[subject]
 
     def _note_change(self, subject: str) -> None:
-        for changed in self._of_users.get(subject, ()):
+        for changed in self._watched.get(subject, ()):
             changed.set()
+
+
+def _app_subject(app_id: str) -> str:
+    return f"app:{app_id}"
+
+
+async def _check_access(check: Check) -> None:
+    """Raises StreamEnded where the check fails, also by itself: the client can connect again."""
+    try:
+        await check()
+    except BaobabError as exc:
+        raise StreamEnded(close_code(exc), exc.code) from exc
+    except DatabaseUnavailable as exc:
+        raise StreamEnded(TRY_LATER, "the database does not answer") from exc
+
+
+def close_code(error: BaobabError) -> int:
+    """With which code a WebSocket is closed that is refused with an error."""
+    return TRY_LATER if error.status in (429, 503) else REFUSED
 
 
 async def stream_while_allowed(pieces: AsyncGenerator[bytes, None], check: Check) -> AsyncGenerator[bytes, None]:
@@ -92,11 +126,7 @@ async def stream_while_allowed(pieces: AsyncGenerator[bytes, None], check: Check
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
             if loop.time() - checked_at >= RECHECK_SECONDS:
-                try:
-                    await check()
-                except (BaobabError, DatabaseUnavailable):
-                    # Also end it if the check itself fails: the client can connect again.
-                    return
+                await _check_access(check)
                 checked_at = loop.time()
             yield piece
 
@@ -114,10 +144,7 @@ async def _stream_until_refused(
             if change.done():
                 changed.clear()
                 change = asyncio.create_task(changed.wait())
-                try:
-                    await check()
-                except (BaobabError, DatabaseUnavailable):
-                    return
+                await _check_access(check)
             if reading.done():
                 piece = reading.result()
                 if piece is None:

@@ -12,12 +12,14 @@ from pydantic_core import to_json
 
 from baobab.http.answer import Send
 from baobab.http.endpoint import Endpoint
+from baobab.http.open_streams import close_code
 from baobab.http.request import Request
 from baobab.tools.core.errors import BaobabError, Internal
-from baobab.tools.core.stream import Stream
+from baobab.tools.core.stream import Stream, StreamEnded
 
-_REFUSED, _FAILED, _ENDED = 1008, 1011, 1000
+_FAILED, _ENDED = 1011, 1000
 _STALLED_SECONDS = 60.0
+_CLOSING_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +34,8 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
         except BaobabError as error:
             payload = endpoint.tool.toolset.envelope.render(error, f"{base_url}/docs")
             await respond({"type": "websocket.send", "text": to_json(payload).decode()})
-            await respond({"type": "websocket.close", "code": _REFUSED if error.status < Internal.status else _FAILED})
+            code = _FAILED if isinstance(error, Internal) else close_code(error)
+            await respond({"type": "websocket.close", "code": code})
             return
         except Exception:
             await respond({"type": "websocket.close", "code": _FAILED})
@@ -41,32 +44,45 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
 
 
 async def _serve_stream(stream: Stream, receive: Any, respond: Send) -> None:
-    disconnected = asyncio.create_task(_wait_for_disconnect(receive))
+    disconnected = asyncio.create_task(_read_messages(stream, receive))
     sending = asyncio.create_task(_send_pieces(stream, respond))
     try:
         await asyncio.wait((disconnected, sending), return_when=asyncio.FIRST_COMPLETED)
         if sending.done():
-            await respond({"type": "websocket.close", "code": _FAILED if sending.exception() else _ENDED})
+            code, reason = (_FAILED, "") if sending.exception() else sending.result()
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await respond({"type": "websocket.close", "code": code, "reason": reason})
+    except TimeoutError:
+        # The client reads nothing, so it cannot be told.
+        return
     finally:
         for task in (disconnected, sending):
             task.cancel()
         await asyncio.gather(disconnected, sending, return_exceptions=True)
 
 
-async def _send_pieces(stream: Any, respond: Send) -> None:
+async def _send_pieces(stream: Any, respond: Send) -> tuple[int, str]:
+    """Returns with which code the socket is to be closed, and why."""
     async with contextlib.aclosing(stream.pieces) as pieces:
         try:
             async for piece in pieces:
+                if not piece:
+                    continue
                 async with asyncio.timeout(_STALLED_SECONDS):
                     await respond({"type": "websocket.send", "text": piece.decode()})
         except TimeoutError:
-            # The client reads nothing, so it cannot be told.
-            return
+            return _ENDED, "the client reads nothing"
+        except StreamEnded as end:
+            return end.code, end.reason
         except Exception:
             _log.exception("a stream failed")
             raise
+    return _ENDED, ""
 
 
-async def _wait_for_disconnect(receive: Any) -> None:
-    while (await receive())["type"] != "websocket.disconnect":
-        pass
+async def _read_messages(stream: Stream, receive: Any) -> None:
+    """Hands what the client sends on, one after the other, until it is gone."""
+    while (message := await receive())["type"] != "websocket.disconnect":
+        text = message.get("text")
+        if stream.on_message is not None and text is not None:
+            await stream.on_message(text)

@@ -5,7 +5,7 @@ import contextlib
 from typing import Any
 
 from baobab.http.answer import Headers, Send
-from baobab.tools.core.stream import Stream
+from baobab.tools.core.stream import Stream, StreamEnded
 
 _STALLED_SECONDS = 60.0
 _UNBUFFERED = (b"x-accel-buffering", b"no")
@@ -57,6 +57,11 @@ async def send_stream(
                 await respond(head)
             await respond({"type": "http.response.body", "body": b""})
             timer.cancel()
+    except StreamEnded:
+        # Over HTTP, a stream itself says what it ends for.
+        if head is not None:
+            await respond(head)
+        await respond({"type": "http.response.body", "body": b""})
     except TimeoutError:
         # The client is gone or reads nothing, so it cannot be told.
         return

@@ -1,10 +1,10 @@
-"""The WebSocket protocol of the server. Sockets only send events, so an incoming message may have few bytes."""
+"""The WebSocket protocol of the server. What clients send is short, so an incoming message may have few bytes."""
 
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-MOST_BYTES = 1024
+MOST_BYTES = 8192
 """The most bytes of an incoming message, whole or in fragments; a larger one closes the socket with 1009."""
 
 

@@ -264,6 +264,9 @@ def build_options(settings: Settings) -> Options:
         ai_drop_params=settings.ai_drop_params,
         ai_web_search=settings.ai_web_search,
         run_retention_days=settings.run_retention_days,
+        realtime_connections=settings.realtime_connections,
+        undo_days=settings.undo_days,
+        undo_bytes=settings.undo_megabytes * 2**20,
     )
 
 

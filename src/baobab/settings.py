@@ -117,6 +117,13 @@ class Settings(BaseSettings):
     run_retention_days: int = Field(
         90, ge=0, le=3650, description="Days that ended runs are kept, unless their agent says otherwise; 0 for ever."
     )
+    realtime_connections: int = Field(
+        1000, ge=1, le=100_000, description="Most connections that may follow one app's changes, in each worker."
+    )
+    undo_days: int = Field(7, ge=1, le=365, description="Days in which changes of rows in apps' tables can be undone.")
+    undo_megabytes: int = Field(
+        64, ge=1, le=100_000, description="Most megabytes that each app's log of changed rows may hold."
+    )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup creates accounts.")
     smtp_url: str = Field(

@@ -33,6 +33,8 @@ class RestBinding:
     """Whether browsers come here from other sites: with a form for a body, or unknown parameters in the query."""
     socket: bool = False
     """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
+    credential: str | None = None
+    """The query parameter that may hold the caller's credential, for browsers, which send no header here."""
     repeats: frozenset[str] = frozenset()
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     raw_body: str | None = None

@@ -255,6 +255,7 @@ class Registry:
             if call.app is not None:
                 again.app = await self.services.directory.app(call.app.id)
             await call.tool.access.authorise(again, arguments)
+            require_sign_in(again)
             key_limits.check_limits(call.caller, call.tool, None if call.app is None else call.app.id)
         finally:
             if not again.unit.is_untouched:

@@ -52,6 +52,12 @@ class Options:
     ai_web_search: Literal["drop", "refuse", "allow"] = "drop"
     run_retention_days: int = 90
     """How many days ended runs of agents are kept; 0 keeps them for ever."""
+    undo_days: int = 7
+    """How many days it is kept what rows of apps' tables were before they were changed."""
+    undo_bytes: int = 64 * 2**20
+    """The most bytes of that in each app."""
+    realtime_connections: int = 1000
+    """The most connections that may follow one app's changes, in each worker."""
     allowed_hosts: tuple[str, ...] = ()
     """Further host names by which clients may reach the server."""
 

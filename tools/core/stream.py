@@ -1,12 +1,30 @@
 """Streams: results that go out piece by piece, and bodies that come in so, over doors that can pass them on."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
+
+
+class StreamEnded(Exception):
+    """Ends a stream for a reason that its reader is told: `code` is that of the WebSocket's close frame."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How many streams of one subject and of one caller may be open in a worker, and the error of one too many."""
+
+    of_subject: int
+    of_caller: int
+    refusal: Callable[..., Exception]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +37,12 @@ class Stream:
     """What it tells about, such as a run, where it may stay open for long: then there are bounds of how many are open,
     and whoever reads it is asked for the right to it again and again.
     """
+    places: Places | None = None
+    """How many of its kind may be open; left out, what holds for all streams."""
+    on_message: Callable[[str], Awaitable[None]] | None = None
+    """Takes each text that the client sends over a WebSocket; left out, they are ignored."""
+    follows_app: bool = False
+    """Whether its reader is asked for the right to it as soon as anything about the app changes."""
     on_stop: Callable[[], None] | None = None
     """Ends it where the server is stopped; without one, it is closed as any answer that takes too long."""
     is_part: bool = False

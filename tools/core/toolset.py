@@ -51,6 +51,7 @@ class Rest:
     out, and the origin of the page is not looked at.
     raw_body: the parameter of the type `Body` that gets the body as it arrives, of any type and length.
     socket: its result is a Stream, whose pieces are the frames of a WebSocket.
+    credential: the query parameter that may hold the caller's credential, for what browsers open without headers.
     examples: of fields of the body, by name.
     """
 
@@ -68,6 +69,7 @@ class Rest:
     form: bool = False
     raw_body: str | None = None
     socket: bool = False
+    credential: str | None = None
     examples: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -408,6 +410,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         from_headers=rest.from_headers,
         form=rest.form,
         socket=rest.socket,
+        credential=rest.credential,
         repeats=frozenset(rest.repeats),
         raw_body=rest.raw_body,
         whole_body=rest.body,

@@ -1,7 +1,7 @@
 """The app's own tables: rows, schema, policies."""
 
-from baobab.tools.data.tools import policies, rows, schema
+from baobab.tools.data.tools import policies, realtime, rows, schema
 from baobab.tools.data.toolset import data
 
 TOOLSETS = (data,)
-MODULES = (rows, schema, policies)
+MODULES = (rows, schema, policies, realtime)

@@ -8,6 +8,7 @@ from baobab.tools.core.auth.access import owner_role
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.errors import (
     AppNotFound,
+    AppPaused,
     BadRequest,
     BaobabError,
     Forbidden,
@@ -27,7 +28,7 @@ class OpenToPolicies:
     anonymous: bool = True
     credential: bool = True
     description: str = "Those who run the app; its users and visitors, for the rows that policies open to them."
-    raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, Forbidden, AppNotFound)
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, Forbidden, AppNotFound, AppPaused)
 
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, Account | AppKey | EndUser | Anonymous)
@@ -44,6 +45,8 @@ class OpenToPolicies:
             raise Forbidden("This key does not open the app's tables.")
         if not isinstance(caller, Account | AppKey) and (arguments.get("as_role") or arguments.get("as_user")):
             raise Forbidden("Only those who run the app see it as somebody else.")
+        if call.require_app().paused:
+            raise AppPaused(call.require_app().paused_reason)
 
 
 def find_actor(call: "Call", as_role: Role | None = None, as_user: str | None = None) -> Actor:

@@ -78,6 +78,8 @@ class TableInfo:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     fill_user: str | None = None
     """The column that a user's insert fills with the user's id where the row does not name it."""
+    live_since: str | None = None
+    """Since when changes of its rows are told to those who follow them; None where they are not."""
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -177,6 +179,7 @@ def _encode_table(table: TableInfo) -> dict[str, Any]:
         "secured": table.secured,
         "policies": [_as_dict(policy) for policy in table.policies.values()],
         "fill_user": table.fill_user,
+        "live_since": table.live_since,
     }
 
 
@@ -205,4 +208,5 @@ def _decode_table(name: str, text: Mapping[str, Any]) -> TableInfo:
         text["secured"],
         {policy.name: policy for policy in policies},
         text["fill_user"],
+        text.get("live_since"),
     )

@@ -1,6 +1,7 @@
 """Changes an app's catalogue, in one transaction with the tables that it describes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlalchemy.exc import IntegrityError
 
@@ -86,3 +87,19 @@ def count_rows(
     source = f"{writer.name_table(table.name)} AS {quote(table.name)}"
     text = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT {limit}) AS _n"  # noqa: S608
     return int(statements.rows(text, *writer.values)[0][0])
+
+
+async def change_tables(call: Call, names: Sequence[str], find_since: Callable[[TableInfo], str | None]) -> None:
+    """Turns the telling of changes on or off.
+
+    find_since: since when they are told, of a table; None if they are not.
+    """
+
+    def change(statements: Statements, catalogue: Catalogue) -> Catalogue:
+        del statements
+        for name in names:
+            table = catalogue.table(name)
+            catalogue = catalogue.with_table(replace(table, live_since=find_since(table)))
+        return catalogue
+
+    await change_catalogue(call, change)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
@@ -17,6 +18,7 @@ from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import read_selection
 
 _AT_ONCE = 500
+_LOG_AT_ONCE = 50
 
 
 async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
@@ -40,8 +42,9 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
             await dest.write(app_id, _Load(dest, app_id, catalogue, table, rows))
     for name, columns in OWN_TABLES.items():
         # What is there is counted while it is written.
-        if name not in ("_catalogue", "_usage"):
+        if name not in ("_catalogue", "_usage", "_changes"):
             await _copy_own(source, dest, app_id, name, [column.split()[0] for column in columns.split(", ")])
+    await _copy_log(source, dest, app_id)
 
 
 async def survey_tables(store: DataStore, app_ids: Iterable[str]) -> dict[str, Digest]:
@@ -128,3 +131,23 @@ async def _copy_own(source: DataStore, dest: DataStore, app_id: str, name: str, 
     text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
     if rows:
         await dest.write(app_id, lambda statements: statements.execute_many(text, rows))
+
+
+async def _copy_log(source: DataStore, dest: DataStore, app_id: str) -> None:
+    """Copies the log of changes in pages: it may hold many bytes."""
+    columns = [column.split()[0] for column in OWN_TABLES["_changes"].split(", ")]
+    named, old, new = ", ".join(columns), source.name_table(app_id, "_changes"), dest.name_table(app_id, "_changes")
+    page = f"SELECT {named} FROM {old} WHERE id > ? ORDER BY id LIMIT {_LOG_AT_ONCE}"  # noqa: S608
+    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    after = 0
+    while rows := await source.read(app_id, partial(_read_rows, text=page, after=after)):
+        await dest.write(app_id, partial(_write_rows, text=text, rows=rows))
+        after = rows[-1][0]
+
+
+def _read_rows(statements: Statements, text: str, after: int) -> list[tuple[Any, ...]]:
+    return statements.rows(text, after)
+
+
+def _write_rows(statements: Statements, text: str, rows: list[tuple[Any, ...]]) -> None:
+    statements.execute_many(text, rows)

@@ -289,4 +289,5 @@ def keep_policies(table: TableInfo, older: TableInfo | None) -> TableInfo:
         secured=older.secured,
         policies=older.policies,
         fill_user=older.fill_user if older.fill_user in table.columns else None,
+        live_since=older.live_since,
     )

@@ -45,6 +45,25 @@ class InvalidFilter(BadRequest):
     remediation = "Write `column=operator.value`; details.invalidFilters names what is wrong."
 
 
+class RealtimeNotConfigured(BadRequest):
+    code = "REALTIME_NOT_CONFIGURED"
+    summary = "Changes of this table are not told to anybody."
+    remediation = "Turn them on with op:realtime_configure."
+
+
+class RealtimeConnectionLimit(BaobabError):
+    code = "REALTIME_CONNECTION_LIMIT"
+    status = 429
+    summary = "As many connections follow the app's changes as may be open."
+    remediation = "Close one, or come back later."
+
+
+class TooManyPresent(Conflict):
+    code = "REALTIME_PRESENCE_LIMIT"
+    summary = "As many clients are present in the app as may be."
+    remediation = "Come back when some have left; changes and broadcasts can be followed without being present."
+
+
 class Violation(BadRequest):
     """A row breaks a rule of its table."""
 

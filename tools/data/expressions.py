@@ -100,7 +100,7 @@ class SqlWriter:
         kind = tree[0]
         if kind in COMPARISONS:
             return f"({self.write(tree[1], scope)} {kind} {self.write(tree[2], scope)})"
-        written: str = self._WRITERS[kind](self, tree, scope)
+        written: str = self.writers[kind](self, tree, scope)
         return written
 
     def value(self, value: Any, placeholder: str = "?") -> str:
@@ -240,7 +240,7 @@ class SqlWriter:
         name = self._fold if tree[1] == "lower" else tree[1]
         return f"{name}({', '.join(self.write(part, scope) for part in tree[2:])})"
 
-    _WRITERS: Mapping[str, Callable[["SqlWriter", Expression, Scope], str]] = {
+    writers: Mapping[str, Callable[["SqlWriter", Expression, Scope], str]] = {
         "and": _write_joined,
         "or": _write_joined,
         "not": _write_not,

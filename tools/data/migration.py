@@ -7,6 +7,7 @@ from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Column, Index, TableInfo
+from baobab.tools.data.change_log import COLUMNS, INDEX
 from baobab.tools.data.defaults import evaluate
 from baobab.tools.data.document import MOST_TABLES, Wanted, check_references, keep_policies, order_by_reference
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
@@ -22,6 +23,11 @@ OWN_TABLES = {
     "_sequences": "name text PRIMARY KEY, last bigint NOT NULL",
     "_idempotency_keys": "key text PRIMARY KEY, result text NOT NULL",
     "_usage": "name text PRIMARY KEY, bytes bigint NOT NULL",
+    "_changes": COLUMNS,
+    "_presence": (
+        "client_id text PRIMARY KEY, process text NOT NULL, user_id text, metadata text NOT NULL, seen_at text NOT NULL"
+    ),
+    "_messages": "id bigint PRIMARY KEY, kind text NOT NULL, fields text NOT NULL, at text NOT NULL",
 }
 """The tables of our own in each app's database."""
 
@@ -305,6 +311,7 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
     """Creates the tables of our own, where they are not there yet."""
     for name, columns in OWN_TABLES.items():
         statements.rows(f"CREATE TABLE IF NOT EXISTS {store.name_table(app_id, name)} ({columns})")
+    statements.rows(f'CREATE INDEX IF NOT EXISTS "_changes_run" ON {store.name_table(app_id, "_changes")} {INDEX}')
     if store.dialect == "postgresql":
         _create_fold(statements, store.name_table(app_id, "_fold"))
     Counter(statements, store, app_id).create_function()

@@ -1,7 +1,7 @@
 """Reads and writes the rows of one app, in one transaction, as one actor. What policies do not open does not exist."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,17 +10,20 @@ from baobab.storage.statements import ByteBudget, RowsTooLarge, Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
+from baobab.tools.data.change_log import ChangeLog
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.defaults import find_default
 from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter, NotNullViolation, PolicyViolation
 from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
 from baobab.tools.data.filters import FilterReader
+from baobab.tools.data.images import Images, decode_row
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import Embed, Order, Selection, read_order
 from baobab.tools.data.selection_items import Item
 
 _MOST_RELATED = 10_000
 """Rows of one embedded table in one answer."""
+_SMALL_CHANGE = 10_000
 MOST_BYTES = 16 * 2**20
 """Of the rows of one answer, as the database gives them."""
 _MOST_BUFFERED = 32
@@ -47,8 +50,11 @@ class Rows:
         actor: Actor,
         now: str,
         most_bytes: int = MOST_BYTES,
+        log: ChangeLog | None = None,
     ) -> None:
-        """most_bytes: of all rows that are read and answered."""
+        """most_bytes: of all rows that are read and answered.
+        log: where each change is written down; None for copies.
+        """
         self._statements = statements
         self._budget = ByteBudget(most_bytes)
         self._store = store
@@ -56,6 +62,7 @@ class Rows:
         self._catalogue = catalogue
         self.actor = actor
         self._now = now
+        self._log = log
 
     # Reading.
 
@@ -111,7 +118,7 @@ class Rows:
                 remediation=f"Limit them, as in `{table.name}.limit=10`, or ask for fewer rows.",
             )
         decoders = [(item.name, item.type.decoder(self._store.dialect)) for item in items]
-        rows = [_decode(decoders, values) for values in found]
+        rows = [decode_row(decoders, values) for values in found]
         start = len(items) + (1 if related_by else 0)
         for position, embed in enumerate(selection.embeds):
             keys = [values[start + position] for values in found]
@@ -304,7 +311,7 @@ class Rows:
             text += self._write_upsert(writer, table, upsert, scope)
             if upsert.merge:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
-        inserted = self._write_returning(writer, table, text, both(*command), answer)
+        inserted = self._write_inserted(writer, table, text, both(*command), rows, upsert, answer)
         if upsert is not None and upsert.merge and len(inserted) < len(rows):
             raise PolicyViolation(
                 f"A row of `{table.name}` that this would change is not one that the caller may change."
@@ -341,16 +348,75 @@ class Rows:
         reachable = self._reachable(table, "UPDATE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
         text = f"UPDATE {writer.name_table(table.name)} AS {quote(table.name)} SET {', '.join(sets)} WHERE {where}"  # noqa: S608
-        return self._write_returning(writer, table, text, allowed_after(table, "UPDATE", self.actor), answer)
+        check = allowed_after(table, "UPDATE", self.actor)
+        changes_size = len(json.dumps({column.name: changes[column.name] for column in columns}))
+        if self._log is None or not self._fits_log(table, reachable, changes_size):
+            return self._write_returning(writer, table, text, check, answer)
+        names = {column.name for column in columns}
+        older = self._images.read(table, reachable)
+        led = self._images.follow_update(table, older, names)
+        changed = self._write_returning(writer, table, text, check, None, is_bounded=True)
+        self._images.write_followers(self._log, led)
+        for old_row, row in self._images.pair(table, older, changed, names):
+            self._log.add(table, "UPDATE", old_row, row)
+        return _pick_columns(changed, answer)
 
     def delete(
         self, table: TableInfo, conditions: Iterable[Expression], answer: Sequence[str] | None = None
     ) -> list[Row]:
         """Deletes the rows that fulfil the conditions and that the actor may delete, and returns them."""
         writer = self._writer()
-        where = writer.write(self._reachable(table, "DELETE", conditions), {"": quote(table.name)})
+        reachable = self._reachable(table, "DELETE", conditions)
+        where = writer.write(reachable, {"": quote(table.name)})
         text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"  # noqa: S608
-        return self._write_returning(writer, table, text, ["true"], answer)
+        if self._log is None or not self._fits_log(table, reachable, 0):
+            return self._write_returning(writer, table, text, ["true"], answer)
+        led = self._images.follow_delete(table, reachable)
+        deleted = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
+        self._images.write_followers(self._log, led)
+        for row in deleted if led.deleted is None else led.deleted:
+            self._log.add(table, "DELETE", row, None)
+        return _pick_columns(deleted, answer)
+
+    def _write_inserted(
+        self,
+        writer: SqlWriter,
+        table: TableInfo,
+        text: str,
+        check: Expression,
+        rows: list[dict[str, Any]],
+        upsert: Upsert | None,
+        answer: Sequence[str] | None,
+    ) -> list[Row]:
+        """Runs an insert, and writes down what it changes. rows: canonical values."""
+        conflicting = self._images.find_conflicts(table, rows, upsert.columns) if self._log and upsert else []
+        if self._log is None or not all(self._fits_log(table, condition, 0) for condition in conflicting):
+            return self._write_returning(writer, table, text, check, answer)
+        older = {
+            self._images.encode_values(row, upsert.columns): row
+            for condition in conflicting
+            for row in self._images.read(table, condition)
+            if upsert is not None
+        }
+        inserted = self._write_returning(writer, table, text, check, None, is_bounded=True)
+        for row in inserted:
+            old_row = older.get(self._images.encode_values(row, upsert.columns)) if upsert else None
+            self._log.add(table, "INSERT" if old_row is None else "UPDATE", old_row, row)
+        return _pick_columns(inserted, answer)
+
+    def _fits_log(self, table: TableInfo, condition: Expression, further: int) -> bool:
+        """Whether rows are small enough to be written down before and after; otherwise that much is written down.
+
+        further: bytes that a write adds to each of them at most.
+        """
+        assert self._log is not None
+        if all(column.type.is_small for column in table.columns.values()) and further < _SMALL_CHANGE:
+            return True
+        size, count = self._images.measure(table, condition)
+        if 2 * size + count * further <= MOST_BYTES:
+            return True
+        self._log.add(table, "DELETE", None, None)
+        return False
 
     def _reachable(self, table: TableInfo, command: Any, conditions: Iterable[Expression]) -> Expression:
         allowed = allowed_rows(table, command, self.actor)
@@ -360,9 +426,16 @@ class Rows:
         return writer.value(column.type.encode(value, self._store.dialect), column.type.bind(self._store.dialect))
 
     def _write_returning(
-        self, writer: SqlWriter, table: TableInfo, text: str, check: Expression, answer: Sequence[str] | None
+        self,
+        writer: SqlWriter,
+        table: TableInfo,
+        text: str,
+        check: Expression,
+        answer: Sequence[str] | None,
+        *,
+        is_bounded: bool = False,
     ) -> list[Row]:
-        """Runs a statement and returns its rows, all of which must fulfil the check."""
+        """Runs a statement and returns its rows, all of which must fulfil the check. is_bounded: they are small."""
         dialect = self._store.dialect
         # SQLite knows the columns of what it returns by their own names only.
         prefix = "" if dialect == "sqlite" else f"{quote(table.name)}."
@@ -374,14 +447,23 @@ class Rows:
         if is_checked:
             shown.append(writer.write(check, scope))
         kinds = [column.type for column in columns]
-        found = self._fetch(f"{text} RETURNING {', '.join(shown)}", writer.values, kinds)
+        text += f" RETURNING {', '.join(shown)}"
+        found = self._statements.rows(text, *writer.values) if is_bounded else self._fetch(text, writer.values, kinds)
         if found and (check == FALSE or (is_checked and not all(values[-1] for values in found))):
             raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
-        return [_decode(decoders, values) for values in found]
+        return [decode_row(decoders, values) for values in found]
+
+    @property
+    def _images(self) -> Images:
+        return Images(self._statements, self._store, self._app_id, self._catalogue, self.actor, self._now)
 
     def _writer(self) -> SqlWriter:
         return SqlWriter(self._store, self._app_id, self._catalogue, self.actor, self._now)
+
+
+def _pick_columns(rows: list[Row], names: Sequence[str] | None) -> list[Row]:
+    return rows if names is None else [{name: row[name] for name in names} for row in rows]
 
 
 def _measure_rows(rows: Iterable[Row], selection: Selection, known: dict[int, int]) -> int:
@@ -418,13 +500,6 @@ def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:
     if item.tree[0] == "json" and not item.tree[3]:
         return expression if writer.dialect == "sqlite" else f"({expression})::text"
     return item.type.show(expression, writer.dialect)
-
-
-def _decode(decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], values: Sequence[Any]) -> Row:
-    return {
-        name: value if decode is None or value is None else decode(value)
-        for (name, decode), value in zip(decoders, values, strict=False)
-    }
 
 
 def _require_value(table: TableInfo, column: Column, value: Any) -> Any:

@@ -127,3 +127,34 @@ class Dropped(TypedDict):
     table: str
     dropped: list[str]
     message: str
+
+
+class TableSwitched(TypedDict):
+    table: str
+    status: str
+
+
+class Configured(TypedDict):
+    configured: list[TableSwitched]
+
+
+class LiveTable(TypedDict):
+    table_name: str
+    events: list[str]
+    enabled: bool
+    created_at: str
+    updated_at: str
+    trigger_installed: bool
+    drift: bool
+
+
+class RealtimeConfig(TypedDict):
+    app_id: str
+    tables: list[LiveTable]
+    active_connection: bool
+    websocket_url: str
+    events_url: str
+
+
+class Told(TypedDict):
+    told: bool

@@ -14,6 +14,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Catalogues, read_catalogue
+from baobab.tools.data.change_log import ChangeLog, find_author
 from baobab.tools.data.errors import (
     ForeignKeyViolation,
     NotNullViolation,
@@ -25,6 +26,8 @@ from baobab.tools.data.rows import Rows
 from baobab.tools.data.usage import write_within_plan
 
 T = TypeVar("T")
+CHANGED = "data_changed"
+"""The notice that rows were changed of which somebody may follow the changes; its subject is the app."""
 
 
 async def find_catalogue(call: Call) -> Catalogue:
@@ -63,20 +66,33 @@ async def write_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue],
     if not known.version:
         return work(Rows(_NO_STATEMENTS, store, app_id, known, actor, now), known)
 
-    def run(statements: Statements) -> T:
+    author, most_bytes = find_author(call, actor), call.services.options.undo_bytes
+
+    def run(statements: Statements) -> tuple[T, int | None, bool]:
         catalogue = _find_current(statements, store, app_id, known)
-        rows = Rows(statements, store, app_id, catalogue, actor, now)
-        if key is None:
-            return write_within_plan(call, statements, lambda: work(rows, catalogue))
-        write = partial(write_within_plan, call, statements, lambda: work(rows, catalogue))
-        return _once(statements, store, app_id, key, write)
+        log = ChangeLog(statements, store, app_id, author, now, most_bytes)
+        rows = Rows(statements, store, app_id, catalogue, actor, now, log=log)
+
+        def change() -> T:
+            result = work(rows, catalogue)
+            log.write()
+            return result
+
+        write = partial(write_within_plan, call, statements, change)
+        result = write() if key is None else _once(statements, store, app_id, key, write)
+        return result, log.action, any(catalogue.table(name).live_since for name in log.tables)
 
     try:
-        return await store.write(app_id, run, call.unit)
+        result, action, is_followed = await store.write(app_id, run, call.unit)
     except IntegrityError as exc:
         raise translate_violation(exc) from exc
     except StatementTimeout as exc:
         raise QueryTimeout from exc
+    if action is not None:
+        call.headers = [*(call.headers or ()), (b"x-action-id", b"%d" % action)]
+    if is_followed:
+        await call.services.notices.publish(call.unit, CHANGED, app_id)
+    return result
 
 
 def format_moment(call: Call) -> str:

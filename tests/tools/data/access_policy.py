@@ -26,6 +26,12 @@ POLICY = {
     "rls_list": RUNNERS,
     "rls_disable": ADMINS,
     "rls_drop_policy": ADMINS,
+    "realtime_open": USERS,
+    "realtime_changes": USERS,
+    "realtime_configure": ADMINS,
+    "realtime_get": RUNNERS,
+    "realtime_disable": ADMINS,
+    "realtime_broadcast": RUNNERS,
 }
 
 _COLUMNS = {"id": {"type": "serial", "primaryKey": True}, "title": "text", "user_id": "uuid"}
@@ -109,3 +115,20 @@ async def for_rls_isolate(world: World, caller: Caller) -> dict[str, Any]:
 async def for_rls_drop_policy(world: World, caller: Caller) -> dict[str, Any]:
     await _make_row(world)
     return {"app_id": world.app, "table_name": "posts", "policy_name": "open"}
+
+
+async def for_realtime_changes(world: World, caller: Caller) -> dict[str, Any]:
+    made = await _make_table(world)
+    await world.request("POST", f"/v1/{world.app}/realtime/configure", world.owner.headers, tables=["posts"])
+    return made
+
+
+async def for_realtime_configure(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": (await _make_table(world))["app_id"], "tables": ["posts"]}
+
+
+for_realtime_disable = for_data_list
+
+
+async def for_realtime_broadcast(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "channel": "room", "event": "wave"}

@@ -1,0 +1,378 @@
+"""Changes as they happen: over WebSockets and SSE, on two servers, to those who may see the rows."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from baobab.composition import Application
+from baobab.tools.core.stream import StreamEnded
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogues
+from baobab.tools.data.feed import LiveFeeds
+from baobab.tools.data.listener import Listener
+from tests.conftest import KEY
+from tests.tools.data.conftest import ADA, BEN, POSTS
+from tests.tools.data.sockets import Live, Machine, open_machines
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OTHER = "33333333-3333-4333-8333-333333333333"
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def machines(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list[Machine]]:
+    async with open_machines(tmp_path_factory.mktemp("live")) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def live(machines: list[Machine]) -> Live:
+    made = await machines[0].client.post(
+        "/init", json={"name": f"live-{uuid4().hex[:8]}"}, headers={"authorization": f"Bearer {KEY}"}
+    )
+    app = Live(machines, made.json()["app_id"])
+    await app.ask("POST", "/schema/apply", {"schema": {"tables": {"posts": POSTS}}})
+    await app.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id", "public_read_column": "public"})
+    configured = await app.ask("POST", "/realtime/configure", {"tables": ["posts"]})
+    assert configured.json() == {"configured": [{"table": "posts", "status": "enabled"}]}
+    return app
+
+
+async def test_a_change_on_one_server_is_told_on_the_other(live: Live) -> None:
+    async with live.open(on=1) as client:
+        connected = await client.read()
+        assert (connected["type"], connected["app_id"], connected["role"]) == ("connected", live.app_id, "service")
+        await client.send("subscribe", table="posts", filter={"title": "a"})
+        assert await client.read() == {"type": "subscribed", "table": "posts", "filter": {"title": "a"}}
+        await live.insert("posts", {"title": "b"})
+        row = await live.insert("posts", {"title": "a"})
+        inserted = await client.read()
+        changed = (await live.ask("PATCH", f"/posts/{row['id']}", {"score": 5})).json()
+        updated = await client.read()
+        await live.ask("DELETE", f"/posts/{row['id']}")
+        deleted = await client.read()
+    fields = ("type", "table", "op", "record", "old_record")
+    assert [[event[name] for name in fields] for event in (inserted, updated, deleted)] == [
+        ["change", "posts", "INSERT", row, None],
+        ["change", "posts", "UPDATE", changed, row],
+        ["change", "posts", "DELETE", None, changed],
+    ]
+    assert inserted["id"] < updated["id"] < deleted["id"]
+    assert inserted["timestamp"] < updated["timestamp"] < deleted["timestamp"]
+
+
+async def test_each_reader_is_told_what_their_policies_show(live: Live) -> None:
+    ada, ben = await live.user(ADA), await live.user(BEN)
+    async with live.open(ada) as hers, live.open(ben, on=1) as his, live.open("", on=1) as visitors:
+        for client in (hers, his, visitors):
+            await client.subscribe("posts")
+        row = await live.insert("posts", {"title": "secret"}, token=ada)
+        key = {"id": row["id"]}
+        seen = await hers.read()
+        assert (seen["op"], seen["record"], seen["old_record"]) == ("INSERT", row, None)
+        await live.ask("PATCH", f"/posts/{row['id']}", {"public": True}, token=ada)
+        public = {**row, "public": True}
+        for client, op, old in ((hers, "UPDATE", key), (his, "INSERT", None), (visitors, "INSERT", None)):
+            seen = await client.read()
+            assert (seen["op"], seen["record"], seen["old_record"]) == (op, public, old)
+        # For whom the row is not there any more, it is gone.
+        await live.ask("PATCH", f"/posts/{row['id']}", {"public": False, "title": "hidden"}, token=ada)
+        assert (await hers.read())["record"]["title"] == "hidden"
+        for client in (his, visitors):
+            seen = await client.read()
+            assert (seen["op"], seen["record"], seen["old_record"]) == ("DELETE", None, key)
+
+
+async def test_the_policies_of_the_moment_count(live: Live) -> None:
+    ben = await live.user(BEN)
+    async with live.open(ben) as client:
+        await client.subscribe("posts")
+        await live.insert("posts", {"title": "hidden"})
+        expression = {"policy_name": "all", "role": "user", "using_expression": "title like 'o%'"}
+        await live.ask("POST", "/rls/policies", {"table_name": "posts", **expression})
+        await live.insert("posts", {"title": "open"})
+        assert (await client.read())["record"]["title"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("column", "expression", "shown", "hidden"),
+    [
+        ({"type": "numeric"}, "value > 9", "10", "8.5"),
+        ({"type": "bigint"}, "value in (9007199254740993)", "9007199254740993", "9007199254740992"),
+        ({"type": "text"}, "lower(value) = 'grÜSSE'", None, "x"),
+        ({"type": "text"}, "value >= 'a'", "b", "B"),
+        ({"type": "boolean"}, "value", True, False),
+        ({"type": "timestamptz"}, "value < now()", "2020-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00"),
+        ({"type": "jsonb"}, "value->>'for' = current_user_role()", {"for": "user"}, {"for": "editor"}),
+        ({"type": "uuid"}, "value = current_user_id()", ADA, BEN),
+        ({"type": "text"}, "exists (select 1 from members m where m.team = items.value)", "red", "blue"),
+    ],
+)
+async def test_a_policy_means_of_a_change_what_it_means_of_a_row(
+    live: Live, column: Any, expression: str, shown: Any, hidden: Any
+) -> None:
+    item = {"columns": {"id": {"type": "serial", "primaryKey": True}, "value": column}}
+    member = {"columns": {"id": {"type": "serial", "primaryKey": True}, "team": {"type": "text"}}}
+    tables = {"posts": POSTS, "items": item, "members": member}
+    applied = await live.ask("POST", "/schema/apply", {"schema": {"tables": tables}})
+    assert applied.status_code == 200, applied.text
+    await live.insert("members", {"team": "red"})
+    for table, using in (("items", expression), ("members", "true")):
+        policy = {"table_name": table, "policy_name": "p", "using_expression": using}
+        assert (await live.ask("POST", "/rls/policies", policy)).status_code == 200
+    await live.ask("POST", "/realtime/configure", {"tables": ["items"]})
+    async with live.open(await live.user(ADA)) as client:
+        await client.subscribe("items")
+        rows = [await live.insert("items", {"value": value}) for value in (hidden, shown) if value is not None]
+        last = await live.insert("members", {"team": "green"})
+        assert last
+        listed = (await live.ask("GET", "/items", token=await live.user(ADA))).json()
+        for row in listed:
+            assert (await client.read())["record"] == row
+        await client.send("unsubscribe", table="items")
+        assert await client.read() == {"type": "unsubscribed", "table": "items"}
+    assert listed == [row for row in rows if row["value"] == shown]
+
+
+async def test_a_stream_of_events_goes_on_after_the_last_id(live: Live) -> None:
+    ada = await live.user(ADA)
+    async with live.follow("table=posts&public=true", ada) as events:
+        assert events.response.headers["content-type"] == "text/event-stream"
+        assert (await events.read())["type"] == "subscribed"
+        await live.insert("posts", {"title": "one", "public": True})
+        first = await events.read()
+    await live.insert("posts", {"title": "two", "public": True})
+    await live.insert("posts", {"title": "another's"})
+    await live.insert("posts", {"title": "mine, not public"}, token=ada)
+    async with live.follow(
+        f"table=posts&public=true&token={ada}", "", 1, **{"last-event-id": str(first["number"])}
+    ) as on:
+        assert (await on.read())["type"] == "subscribed"
+        second = await on.read()
+        assert (first["record"]["title"], second["record"]["title"]) == ("one", "two")
+        assert second["number"] == second["id"] > first["id"]
+        await live.insert("posts", {"title": "three", "public": True})
+        assert (await on.read())["record"]["title"] == "three"
+
+
+async def test_who_comes_back_too_late_is_told_to_read_anew(live: Live) -> None:
+    async with live.open() as client:
+        connected = await client.read()
+        await live.ask("POST", "/posts", [{"title": "x"}] * 1000)
+        await live.insert("posts", {"title": "last"})
+        await client.send("subscribe", table="posts", since=connected["last_id"])
+        assert (await client.read())["type"] == "subscribed"
+        missed = await client.read()
+        assert (missed["type"], missed["table"]) == ("resync", "posts")
+        assert missed["last_id"] == connected["last_id"] + 1001
+
+
+async def test_a_thousand_follow_one_table(live: Live, stack: contextlib.ExitStack) -> None:
+    ben = await live.user(BEN)
+    async with asyncio.timeout(60):
+        async with live.open(ben) as one, live.open(ben, on=1) as other:
+            await one.subscribe("posts")
+            await other.subscribe("posts")
+            feeds = [machine.application for machine in live.machines]
+            listeners = [await _listen(stack, app, live.app_id, number) for app in feeds for number in range(500)]
+            mine = listeners[7]
+            row = await live.insert("posts", {"title": "x", "public": True})
+            assert (await one.read())["record"] == (await other.read())["record"] == row
+            told = [await _read_change(listener) for listener in listeners]
+            assert {event["record"]["id"] for event in told} == {row["id"]}
+            private = await live.insert("posts", {"title": "y", "user_id": mine.actor.user_id})
+            assert (await _read_change(mine))["record"] == private
+            # All that stands before it in the log has been told: nobody else gets another one.
+            await live.insert("posts", {"title": "z", "public": True})
+            told = [await _read_change(listener) for listener in listeners]
+            same = [number for number, listener in enumerate(listeners) if listener.actor == mine.actor]
+            assert [number for number, event in enumerate(told) if event["record"]["title"] == "y"] == same[1:]
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    """What listeners that have no socket leave at the end of the test."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+async def _listen(stack: contextlib.ExitStack, application: Application, app_id: str, number: int) -> Listener:
+    services = application.services
+    listener = Listener(Actor("user", f"00000000-0000-4000-8000-{number:012d}", "user"), str(number))
+    feed = stack.enter_context(services.of(LiveFeeds).join(app_id, listener))
+    table = (await services.of(Catalogues).get(app_id)).table("posts")
+    await feed.subscribe(listener, table, {}, None)
+    return listener
+
+
+async def _read_change(listener: Listener) -> Any:
+    async for message in listener.read():
+        if message is not None and message.kind == "change":
+            return json.loads(message.content)
+    raise EOFError
+
+
+async def test_a_session_that_ends_ends_its_stream_at_once(live: Live) -> None:
+    ada = await live.user(OTHER)
+    async with live.open(ada, on=1) as client, live.follow("table=posts", ada, on=1) as events:
+        await client.subscribe("posts")
+        assert (await events.read())["type"] == "subscribed"
+        signed_out = await live.machines[0].client.post(
+            f"/auth/{live.app_id}/logout", headers={"authorization": f"Bearer {ada}"}, json={}
+        )
+        assert signed_out.status_code < 300, signed_out.text
+        assert await client.read() == 1008
+        with pytest.raises(EOFError):
+            await events.read()
+
+
+async def test_a_paused_app_closes_with_1013_and_one_that_is_gone_with_1008(live: Live) -> None:
+    async with live.open(on=1) as client:
+        await client.subscribe("posts")
+        assert (await live.ask("PATCH", "/config/pause", {"paused": True})).status_code == 200
+        assert await client.read() == 1013
+    async with live.open(on=1) as client:
+        assert (await client.read())["error"]["code"] == "APP_PAUSED"
+        assert await client.read() == 1013
+    assert (await live.ask("GET", "/posts")).status_code == 503
+    await live.ask("PATCH", "/config/pause", {"paused": False})
+    while (await live.ask("GET", "/posts", on=1)).status_code == 503:
+        await asyncio.sleep(0.02)
+    async with live.open(on=1) as client, live.open() as other:
+        await client.subscribe("posts")
+        await other.subscribe("posts")
+        deleted = await live.machines[0].client.delete(
+            f"/apps/{live.app_id}", headers={"authorization": f"Bearer {KEY}"}
+        )
+        assert deleted.status_code in (200, 204), deleted.text
+        assert await client.read() == 1008
+        assert await other.read() == 1008
+
+
+async def test_visitors_are_turned_away_where_the_app_asks_for_sign_in(live: Live) -> None:
+    async with live.open("", on=1) as client:
+        await client.subscribe("posts")
+        await live.ask("PATCH", "/config/access-mode", {"access_mode": "authenticated"})
+        assert await client.read() == 1008
+    async with live.open("") as client:
+        assert (await client.read())["error"]["code"] == "AUTH_REQUIRED"
+        assert await client.read() == 1008
+
+
+async def test_presence_is_told_across_servers_to_those_who_track(live: Live) -> None:
+    async with live.open(await live.user(ADA)) as hers, live.open("", on=1) as visitor, live.open() as silent:
+        ids = [(await client.read())["client_id"] for client in (hers, visitor, silent)]
+        await hers.send("presence_update", metadata={"ignored": True})
+        await hers.send("presence_track", metadata={"name": "Ada"})
+        assert await hers.read() == {"type": "presence_state", "clients": []}
+        await visitor.send("presence_track", metadata={})
+        there = {"client_id": ids[0], "user_id": ADA, "metadata": {"name": "Ada"}}
+        assert await visitor.read() == {"type": "presence_state", "clients": [there]}
+        came = {"type": "presence_join", "client_id": ids[1], "user_id": None, "metadata": {}}
+        assert await hers.read() == came
+        await visitor.send("presence_update", metadata={"typing": True})
+        update = {"type": "presence_update", "client_id": ids[1], "metadata": {"typing": True}}
+        assert await hers.read() == update
+        await visitor.socket.close()
+        assert await hers.read() == {"type": "presence_leave", "client_id": ids[1], "user_id": None}
+        await silent.send("unknown")
+        assert (await silent.read())["type"] == "error"
+
+
+async def test_broadcasts_reach_those_who_joined_and_visitors_only_listen(live: Live) -> None:
+    async with live.open(await live.user(ADA)) as hers, live.open("", on=1) as visitor:
+        ids = [(await client.read())["client_id"] for client in (hers, visitor)]
+        for client in (hers, visitor):
+            await client.send("join", channel="room")
+            assert await client.read() == {"type": "joined", "channel": "room"}
+        await hers.send("broadcast", channel="room", event="wave", payload={"n": 1})
+        told = {"type": "broadcast", "channel": "room", "event": "wave", "payload": {"n": 1}}
+        assert await visitor.read() == {**told, "client_id": ids[0], "user_id": ADA}
+        await visitor.send("broadcast", channel="room", event="wave")
+        assert (await visitor.read())["code"] == "AUTH_RLS_REQUIRES_USER_JWT"
+        said = await live.ask("POST", "/realtime/broadcast", {"channel": "room", "event": "wave", "payload": {"n": 1}})
+        assert said.json() == {"told": True}
+        for client in (hers, visitor):
+            assert await client.read() == {**told, "client_id": None, "user_id": None}
+        await hers.send("event", event="place_order", payload={})
+        assert (await hers.read())["message"] == "No handler for event: place_order"
+
+
+async def test_what_cannot_be_followed_is_said(live: Live) -> None:
+    closed = {"posts": POSTS, "closed": {"columns": {"id": {"type": "serial", "primaryKey": True}}}}
+    await live.ask("POST", "/schema/apply", {"schema": {"tables": closed}})
+    async with live.open("") as client:
+        warning = await client.subscribe("closed")
+        assert (warning["type"], warning["code"], warning["table"]) == (
+            "warning",
+            "TABLE_NOT_REALTIME_ENABLED",
+            "closed",
+        )
+        for message, code in (
+            ({"table": "nothing"}, "VALIDATION_TABLE_NOT_FOUND"),
+            ({"table": "posts", "filter": {"nothing": 1}}, "VALIDATION_COLUMN_NOT_FOUND"),
+            ({"table": "posts", "filter": {"score": "x"}}, "VALIDATION_INVALID_INPUT"),
+            ({"table": "posts", "filter": []}, "VALIDATION_INVALID_INPUT"),
+            ({"table": ["posts"]}, "VALIDATION_INVALID_INPUT"),
+            ({"table": "posts", "since": -1}, "VALIDATION_INVALID_INPUT"),
+        ):
+            await client.send("subscribe", **message)
+            answer = await client.read()
+            assert (answer["type"], answer.get("code")) == ("error", code), (message, answer)
+        for text in ("[]", "{", "1", "[" * 4000, '{"type": NaN}', "\x00"):
+            await client.socket.send(text)
+            assert (await client.read())["type"] == "error"
+        await live.ask("POST", "/realtime/configure", {"tables": ["closed"]})
+        await client.send("subscribe", table="closed")
+        assert (await client.read())["code"] == "AUTH_RLS_REQUIRES_USER_JWT"
+    refused = await live.ask("GET", "/realtime/changes?table=closed&token=nonsense", token="")
+    assert refused.status_code == 401
+    await live.ask("DELETE", "/realtime/closed")
+    assert (await live.ask("GET", "/realtime/changes?table=closed")).json()["error"][
+        "code"
+    ] == "REALTIME_NOT_CONFIGURED"
+    config = (await live.ask("GET", "/realtime/config")).json()
+    assert [table["table_name"] for table in config["tables"]] == ["posts"]
+    assert config["websocket_url"].startswith("ws://")
+
+
+async def test_who_says_too_much_is_closed(live: Live) -> None:
+    async with live.open("") as client:
+        await client.read()
+        for _ in range(200):
+            await client.socket.send('{"type": "unsubscribe", "table": "posts"}')
+        answers = [await client.read()]
+        while not isinstance(answers[-1], int):
+            answers.append(await client.read())
+        assert answers[-1] == 1008
+
+
+async def test_who_reads_too_slowly_is_dropped(live: Live, stack: contextlib.ExitStack) -> None:
+    listener = await _listen(stack, live.machines[0].application, live.app_id, 1)
+    for _ in range(2):
+        rows = [{"title": "x", "public": True}] * 600
+        assert (await live.ask("POST", "/posts", rows)).status_code == 201
+    async with asyncio.timeout(20):
+        while not listener.is_ended:
+            await asyncio.sleep(0.01)
+    with pytest.raises(StreamEnded, match="read too slowly") as ended:
+        await _read_change(listener)
+    assert ended.value.code == 4008
+
+
+async def test_there_is_room_for_so_many_connections(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with open_machines(tmp_path_factory.mktemp("few"), 1, realtime_connections="2") as opened:
+        made = await opened[0].client.post("/init", json={"name": "few"}, headers={"authorization": f"Bearer {KEY}"})
+        live = Live(opened, made.json()["app_id"])
+        async with live.open() as one, live.open("") as other, live.open() as third:
+            assert [(await client.read())["type"] for client in (one, other)] == ["connected", "connected"]
+            assert (await third.read())["error"]["code"] == "REALTIME_CONNECTION_LIMIT"
+            assert await third.read() == 1013
+        refused = await live.ask("GET", "/realtime/changes?table=x")
+        assert refused.status_code == 404

@@ -1,0 +1,258 @@
+"""The log of an app's rows: what each write found and left, in the transaction of the write itself.
+
+Undo reads it backwards, and those who follow changes read it as it grows. Its numbers are gapless and never come again.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.core.call import Call
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import TableInfo
+from baobab.tools.data.schemas import Row
+
+Operation = Literal["INSERT", "UPDATE", "DELETE"]
+COLUMNS = (
+    "id bigint PRIMARY KEY, action bigint NOT NULL, name text NOT NULL, op text NOT NULL, old_key text, new_key text, "
+    "old_row text, new_row text, at text NOT NULL, role text NOT NULL, user_id text, actor_id text, run_id text, "
+    "tool text NOT NULL, size bigint NOT NULL"
+)
+INDEX = "(run_id) WHERE run_id IS NOT NULL"
+_COUNTER, _BYTES = "_changes", "_changes_bytes"
+"""What `_sequences` calls the last number of the log, and the bytes that it holds."""
+_OVERHEAD = 200
+"""Bytes of a change beside its rows."""
+_PAGE = 500
+_MOST_WAITING = 4 * 2**20
+"""Bytes of changes that wait in memory to be written."""
+_NAMES = (
+    "id", "action", "name", "op", "old_key", "new_key", "old_row", "new_row", "at", "role", "user_id", "actor_id",
+    "run_id", "tool",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes: on whose behalf, through which tool, and in which run of an agent."""
+
+    actor: Actor
+    actor_id: str | None
+    run_id: str | None
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one row. The number of its action is that of the action's first change.
+
+    old_key, new_key: the values of the key's columns as JSON; None where there is no such row, or no key.
+    old_row: None for an insert, or where a change of very many rows could not keep it.
+    """
+
+    id: int
+    action: int
+    table: str
+    op: Operation
+    old_key: str | None
+    new_key: str | None
+    old_row: Row | None
+    new_row: Row | None
+    at: str
+    role: str
+    user_id: str | None
+    actor_id: str | None
+    run_id: str | None
+    tool: str
+
+    @property
+    def keys(self) -> set[tuple[str, str]]:
+        """The rows that it is about, by table and key."""
+        return {(self.table, key) for key in (self.old_key, self.new_key) if key is not None}
+
+
+@dataclass(slots=True)
+class _Entry:
+    table: TableInfo
+    op: Operation
+    old_row: str | None
+    new_row: str | None
+    old_key: str | None
+    new_key: str | None
+
+    @property
+    def size(self) -> int:
+        return _OVERHEAD + len((self.old_row or "").encode()) + len((self.new_row or "").encode())
+
+
+def find_author(call: Call, actor: Actor) -> Author:
+    step, approved = call.context.step, call.approved
+    run_id = step.run_id if step is not None else approved.run_id if approved is not None else None
+    return Author(actor, call.caller.actor_id, run_id, call.tool.name)
+
+
+def encode_key(table: TableInfo, row: Row | None) -> str | None:
+    if row is None or not table.key:
+        return None
+    return json.dumps([row[name] for name in table.key], ensure_ascii=False, separators=(",", ":"))
+
+
+class ChangeLog:
+    """Collects the changes of one transaction, and writes them when the transaction has made all of them."""
+
+    def __init__(
+        self, statements: Statements, store: DataStore, app_id: str, author: Author, now: str, most_bytes: int
+    ) -> None:
+        self._statements = statements
+        self._table = store.name_table(app_id, "_changes")
+        self._sequences = store.name_table(app_id, "_sequences")
+        self._author = author
+        self._now = now
+        self._most_bytes = most_bytes
+        self._entries: list[_Entry] = []
+        self._waiting = 0
+        self.tables: set[str] = set()
+        self.action: int | None = None
+        """The number of the action, once it is written; None where no row was changed."""
+
+    def add(self, table: TableInfo, op: Operation, old_row: Row | None, new_row: Row | None) -> None:
+        """Notes a change. What leaves a row as it was is none."""
+        if op == "UPDATE" and old_row == new_row:
+            return
+        self.tables.add(table.name)
+        self._entries.append(
+            _Entry(
+                table,
+                op,
+                _encode_row(old_row),
+                _encode_row(new_row),
+                encode_key(table, old_row),
+                encode_key(table, new_row),
+            )
+        )
+        self._waiting += self._entries[-1].size
+        if self._waiting > _MOST_WAITING:
+            self.write()
+
+    def write(self) -> None:
+        """Writes the changes, and removes the oldest ones where the log holds more bytes than it may."""
+        entries, self._entries, self._waiting = self._entries, [], 0
+        if not entries:
+            return
+        first = self._count(_COUNTER, len(entries)) - len(entries) + 1
+        self.action = self.action or first
+        rows = [self._encode(entry, number, self.action) for number, entry in enumerate(entries, first)]
+        names = f"{', '.join(_NAMES)}, size"
+        places = ", ".join("?" * (len(_NAMES) + 1))
+        self._statements.execute_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)  # noqa: S608
+        self._trim(self._count(_BYTES, sum(entry.size for entry in entries)) - self._most_bytes)
+
+    def _count(self, name: str, amount: int) -> int:
+        taken = self._statements.rows(
+            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",  # noqa: S608
+            amount,
+            name,
+        )
+        if taken:
+            return int(taken[0][0])
+        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", name, amount)  # noqa: S608
+        return amount
+
+    def _encode(self, entry: _Entry, number: int, action: int) -> tuple[Any, ...]:
+        author = self._author
+        return (
+            number, action, entry.table.name, entry.op, entry.old_key, entry.new_key, entry.old_row, entry.new_row,
+            self._now, author.actor.role, author.actor.user_id, author.actor_id, author.run_id, author.tool, entry.size,
+        )  # fmt: skip
+
+    def _trim(self, surplus: int) -> None:
+        while surplus > 0:
+            page = f"SELECT id, size FROM {self._table} ORDER BY id LIMIT {_PAGE}"  # noqa: S608
+            last, freed = 0, 0
+            for number, size in self._statements.rows(page):
+                if freed >= surplus:
+                    break
+                last, freed = number, freed + size
+            if not freed:
+                return
+            self._statements.rows(f"DELETE FROM {self._table} WHERE id <= ?", last)  # noqa: S608
+            self._count(_BYTES, -freed)
+            surplus -= freed
+
+
+def _encode_row(row: Row | None) -> str | None:
+    return None if row is None else json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+class LogReader:
+    """Reads the log of one app in a transaction."""
+
+    def __init__(self, statements: Statements, store: DataStore, app_id: str) -> None:
+        self._statements = statements
+        self._table = store.name_table(app_id, "_changes")
+        self._sequences = store.name_table(app_id, "_sequences")
+
+    def find_last(self) -> int:
+        """The number of the last change; 0 where there was none."""
+        text = f"SELECT last FROM {self._sequences} WHERE name = ?"  # noqa: S608
+        found = self._statements.rows(text, _COUNTER)
+        return int(found[0][0]) if found else 0
+
+    def read_after(self, number: int, limit: int = _PAGE) -> list[Change]:
+        return self._read(f"WHERE id > ? ORDER BY id LIMIT {limit}", number)
+
+    def read_action(self, action: int, most: int) -> list[Change]:
+        """The changes of an action, which have numbers that follow on each other; of very many one more than `most`."""
+        changes: list[Change] = []
+        after = action - 1
+        while page := self.read_after(after):
+            own = [change for change in page if change.action == action]
+            changes += own
+            if len(own) < len(page) or len(changes) > most:
+                break
+            after = page[-1].id
+        return changes
+
+    def read_run(self, run_id: str, most: int) -> list[Change]:
+        return self._read(f"WHERE run_id = ? ORDER BY id LIMIT {most + 1}", run_id)
+
+    def read_latest(self, limit: int, *, table: str | None, run_id: str | None, before: int | None) -> list[Change]:
+        """Changes, latest first; of one table, one run or before a number where these are given."""
+        given = {"name = ?": table, "run_id = ?": run_id, "id < ?": before}
+        named = {condition: value for condition, value in given.items() if value is not None}
+        where = f"WHERE {' AND '.join(named)} " if named else ""
+        return self._read(f"{where}ORDER BY id DESC LIMIT {limit}", *named.values())
+
+    def iterate_after(self, number: int) -> Iterator[Change]:
+        while page := self.read_after(number):
+            yield from page
+            number = page[-1].id
+
+    def _read(self, where: str, *values: Any) -> list[Change]:
+        found = self._statements.rows(f"SELECT {', '.join(_NAMES)} FROM {self._table} {where}", *values)  # noqa: S608
+        return [
+            Change(*row[:6], *(None if text is None else json.loads(text) for text in row[6:8]), *row[8:])
+            for row in found
+        ]
+
+
+def sweep_log(statements: Statements, store: DataStore, app_id: str, before: str) -> int:
+    """Removes up to some thousand changes that were made before a moment, and returns how many it removed."""
+    table, sequences = store.name_table(app_id, "_changes"), store.name_table(app_id, "_sequences")
+    oldest = statements.rows(f"SELECT id, at, size FROM {table} ORDER BY id LIMIT {10 * _PAGE}")  # noqa: S608
+    expired = list(_take_expired(oldest, before))
+    if expired:
+        statements.rows(f"DELETE FROM {table} WHERE id <= ?", expired[-1][0])  # noqa: S608
+        freed = sum(size for _, _, size in expired)
+        statements.rows(f"UPDATE {sequences} SET last = last - ? WHERE name = ?", freed, _BYTES)  # noqa: S608
+    return len(expired)
+
+
+def _take_expired(rows: Iterable[tuple[Any, ...]], before: str) -> Iterator[tuple[Any, ...]]:
+    for row in rows:
+        if row[1] >= before:
+            return
+        yield row

@@ -1,0 +1,211 @@
+"""What a client says over a WebSocket, and what is done about it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.core.errors import BadRequest, BaobabError, Unavailable
+from baobab.tools.core.services import Services
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogues, TableInfo
+from baobab.tools.data.errors import RealtimeNotConfigured, UserRequired
+from baobab.tools.data.expressions import FALSE, allowed_rows
+from baobab.tools.data.feed import AppFeed
+from baobab.tools.data.listener import Filter, Listener, build_message, read_filter
+from baobab.tools.data.presence import announce, write_presence
+
+TOO_MANY = 1008
+_PER_SECOND, _AT_ONCE = 20.0, 60.0
+_MOST_CHANNELS = 50
+_LONGEST_NAME = 100
+_MOST_BYTES = 4096
+"""Of the metadata of a client, or the payload of a broadcast, as JSON."""
+
+
+class Conversation:
+    """One client's. Its messages are handled one after the other, and what is wrong with one is answered."""
+
+    def __init__(self, services: Services, app_id: str, listener: Listener, feed: AppFeed) -> None:
+        self._services = services
+        self._app_id = app_id
+        self._listener = listener
+        self._feed = feed
+        self._allowance, self._counted_at = _AT_ONCE, asyncio.get_running_loop().time()
+
+    async def take(self, text: str) -> None:
+        if self._listener.is_ended:
+            return
+        if not self._spend():
+            self._listener.end(TOO_MANY, "too many messages")
+            return
+        try:
+            message = _parse(text)
+            handle = self._HANDLERS.get(str(message.get("type")))
+            if handle is None:
+                raise BadRequest(f"There is no message of the type `{str(message.get('type'))[:40]}`.")
+            await handle(self, message)
+        except BaobabError as error:
+            self._refuse(error)
+        except DatabaseUnavailable:
+            self._refuse(Unavailable("The database does not answer."))
+
+    async def leave(self) -> None:
+        """Takes the client off those who are present, where it is one of them."""
+        if self._listener.tracks_since is not None:
+            await write_presence(self._services, self._app_id, lambda book: book.leave(self._listener.client_id))
+            await announce(self._services, self._app_id)
+
+    def _spend(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        self._allowance = min(_AT_ONCE, self._allowance + (now - self._counted_at) * _PER_SECOND)
+        self._counted_at = now
+        self._allowance -= 1
+        return self._allowance >= 0
+
+    def _refuse(self, error: BaobabError) -> None:
+        self._listener.send(build_message("error", code=error.code, message=error.message))
+
+    async def _subscribe(self, message: Mapping[str, Any]) -> None:
+        wanted, since = message.get("filter", {}), message.get("since")
+        if not isinstance(wanted, dict) or not (since is None or (isinstance(since, int) and since >= 0)):
+            raise BadRequest("`filter` is an object of columns and their values, `since` the id of a change.")
+        name = _read_name(message, "table")
+        try:
+            found = await find_subscription(self._services, self._app_id, self._listener.actor, name, wanted)
+            await self._feed.subscribe(self._listener, *found, since)
+        except RealtimeNotConfigured as error:
+            self._listener.send(
+                build_message(
+                    "warning",
+                    code="TABLE_NOT_REALTIME_ENABLED",
+                    table=name,
+                    message=error.message,
+                    remediation="Those who run the app turn it on with POST /v1/{app_id}/realtime/configure.",
+                )
+            )
+
+    async def _unsubscribe(self, message: Mapping[str, Any]) -> None:
+        name = _read_name(message, "table")
+        self._listener.tables.pop(name, None)
+        self._listener.send(build_message("unsubscribed", table=name))
+
+    async def _track(self, message: Mapping[str, Any]) -> None:
+        listener, metadata = self._listener, _read_object(message, "metadata")
+        if listener.tracks_since is not None:
+            await self._update(message)
+            return
+        user_id = listener.actor.user_id
+
+        def track(book: Any) -> tuple[int, list[dict[str, Any]]]:
+            number = book.track(listener.client_id, self._feed.process, user_id, metadata)
+            return number, book.list_others(listener.client_id)
+
+        number, others = await write_presence(self._services, self._app_id, track)
+        listener.tracks_since = number
+        listener.send(build_message("presence_state", clients=others))
+        await announce(self._services, self._app_id)
+
+    async def _update(self, message: Mapping[str, Any]) -> None:
+        client_id, metadata = self._listener.client_id, _read_object(message, "metadata")
+        if self._listener.tracks_since is None:
+            return
+        if await write_presence(self._services, self._app_id, lambda book: book.update(client_id, metadata)):
+            await announce(self._services, self._app_id)
+
+    async def _join(self, message: Mapping[str, Any]) -> None:
+        channel = _read_name(message, "channel")
+        if len(self._listener.channels) >= _MOST_CHANNELS:
+            raise BadRequest(f"A connection joins at most {_MOST_CHANNELS} channels.")
+        self._listener.channels.add(channel)
+        self._listener.send(build_message("joined", channel=channel))
+
+    async def _leave(self, message: Mapping[str, Any]) -> None:
+        channel = _read_name(message, "channel")
+        self._listener.channels.discard(channel)
+        self._listener.send(build_message("left", channel=channel))
+
+    async def _broadcast(self, message: Mapping[str, Any]) -> None:
+        channel, event = _read_name(message, "channel"), _read_name(message, "event")
+        actor = self._listener.actor
+        if actor.role == "anon":
+            raise UserRequired("Visitors receive broadcasts, and do not send any.")
+        if channel not in self._listener.channels:
+            raise BadRequest("Join the channel before you send to it.")
+        sender = (self._listener.client_id, actor.user_id)
+        await broadcast(self._services, self._app_id, channel, event, _read_object(message, "payload"), *sender)
+
+    async def _call_function(self, message: Mapping[str, Any]) -> None:
+        raise BadRequest(f"No handler for event: {_read_name(message, 'event')}")
+
+    _HANDLERS: Mapping[str, Callable[["Conversation", Mapping[str, Any]], Awaitable[None]]] = {
+        "subscribe": _subscribe,
+        "unsubscribe": _unsubscribe,
+        "presence_track": _track,
+        "presence_update": _update,
+        "join": _join,
+        "leave": _leave,
+        "broadcast": _broadcast,
+        "event": _call_function,
+    }
+
+
+async def find_subscription(
+    services: Services, app_id: str, actor: Actor, name: str, wanted: Mapping[str, Any]
+) -> tuple[TableInfo, Filter]:
+    """The table and the filter that somebody wants to follow. TableNotFound, RealtimeNotConfigured, UserRequired."""
+    table = (await services.of(Catalogues).get(app_id)).table(name)
+    if table.live_since is None:
+        raise RealtimeNotConfigured(f"Changes of `{name}` are not told to anybody.")
+    if actor.role == "anon" and allowed_rows(table, "SELECT", actor) == FALSE:
+        raise UserRequired(f"No policy of `{name}` opens it to visitors.")
+    return table, read_filter(table, wanted)
+
+
+async def broadcast(
+    services: Services,
+    app_id: str,
+    channel: str,
+    event: str,
+    payload: Mapping[str, Any],
+    client_id: str | None = None,
+    user_id: str | None = None,
+) -> None:
+    """Tells something to all clients that have joined a channel, but for the one that says it."""
+    fields = {"channel": channel, "event": event, "payload": payload, "client_id": client_id, "user_id": user_id}
+    await write_presence(services, app_id, lambda book: book.tell("broadcast", **fields))
+    await announce(services, app_id)
+
+
+def _parse(text: str) -> Mapping[str, Any]:
+    try:
+        message = json.loads(text, parse_constant=_refuse_constant)
+        to_json(message)
+    except (ValueError, RecursionError) as exc:
+        raise BadRequest("A message is a JSON object.") from exc
+    if not isinstance(message, dict):
+        raise BadRequest("A message is a JSON object.")
+    return message
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _read_name(message: Mapping[str, Any], field: str) -> str:
+    name = message.get(field)
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise BadRequest(f"`{field}` is a text of at most {_LONGEST_NAME} characters.")
+    return name
+
+
+def _read_object(message: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    given = message.get(field, {})
+    if not isinstance(given, dict) or len(to_json(given)) > _MOST_BYTES:
+        raise BadRequest(f"`{field}` is an object of at most {_MOST_BYTES} bytes of JSON.")
+    if "\\u0000" in json.dumps(given):
+        raise BadRequest(f"`{field}` holds a NUL character.")
+    return given

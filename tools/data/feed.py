@@ -1,0 +1,290 @@
+"""Feeds: tell the listeners of this process what changes in the tables of their apps, whichever process changes it."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.statements import Statements
+from baobab.tools.core.errors import AppNotFound, BaobabError
+from baobab.tools.core.services import Services
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogue, Catalogues, TableInfo
+from baobab.tools.data.change_log import Change, LogReader, Operation
+from baobab.tools.data.listener import Filter, Listener, Message, build_message, fits_filter
+from baobab.tools.data.presence import PAGE, TOLD, Told, announce, read_told, write_presence
+from baobab.tools.data.schemas import Row
+from baobab.tools.data.transactions import CHANGED
+from baobab.tools.data.visibility import Visibility
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 5.0
+"""How often a feed looks without having been told: a notice may be lost with the process that was about to send it."""
+_PATIENCE_SECONDS = 2.0
+_RENEW_SECONDS = 20.0
+_PAGE = 50
+_MOST_REPLAYED = 1000
+GONE = 1008
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one reader sees of a change: other readers may see none of it, or another operation."""
+
+    op: Operation
+    record: Row | None
+    old_record: Row | None
+
+
+class LiveFeeds:
+    """The feeds of the apps that somebody follows in this process."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._feeds: dict[str, AppFeed] = {}
+        self._process = services.ids.uuid()
+        services.notices.subscribe(CHANGED, self._wake)
+        services.notices.subscribe(TOLD, self._wake)
+
+    def count(self, app_id: str) -> int:
+        feed = self._feeds.get(app_id)
+        return 0 if feed is None else len(feed.listeners)
+
+    @contextlib.contextmanager
+    def join(self, app_id: str, listener: Listener) -> Iterator["AppFeed"]:
+        """Yields the app's feed with the listener in it."""
+        feed = self._feeds.get(app_id)
+        if feed is None:
+            feed = self._feeds[app_id] = AppFeed(self._services, app_id, self._process)
+        feed.listeners.add(listener)
+        try:
+            yield feed
+        finally:
+            feed.listeners.discard(listener)
+            if not feed.listeners and self._feeds.get(app_id) is feed:
+                del self._feeds[app_id]
+                feed.stop()
+
+    def _wake(self, app_id: str) -> None:
+        feed = self._feeds.get(app_id)
+        if feed is not None:
+            feed.wake()
+
+
+class AppFeed:
+    """Reads the log of one app as it grows, once for all listeners."""
+
+    def __init__(self, services: Services, app_id: str, process: str) -> None:
+        self._services = services
+        self._app_id = app_id
+        self.process = process
+        self.listeners: set[Listener] = set()
+        self._news = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._position: int | None = None
+        """The number of the last change that was told."""
+        self._told = 0
+        """The number of the last message between clients that was told."""
+        self._renewed_at = 0.0
+        self._task = asyncio.create_task(self._run(), name=f"changes of {app_id}")
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def find_position(self) -> int:
+        async with self._turn:
+            await self._catch_up()
+            return self._position or 0
+
+    async def subscribe(self, listener: Listener, table: TableInfo, wanted: Filter, since: int | None) -> None:
+        """Tells the listener of the table's changes from now on, or after a change that it names."""
+        async with self._turn:
+            await self._catch_up()
+            position = self._position or 0
+            listener.tables[table.name] = wanted
+            named = {"filter": dict(wanted)} if wanted else {}
+            listener.send(build_message("subscribed", table=table.name, **named))
+            if since is not None and since < position:
+                await self._replay(listener, table.name, since, position)
+
+    async def _replay(self, listener: Listener, name: str, since: int, position: int) -> None:
+        catalogue = await self._services.of(Catalogues).get(self._app_id)
+        found = await self._read_changes(since, 1)
+        if position - since > _MOST_REPLAYED or not found or found[0].id != since + 1:
+            listener.send(build_message("resync", table=name, last_id=position))
+            return
+        while since < position:
+            changes = [change for change in await self._read_changes(since, _PAGE) if change.id <= position]
+            if not changes:
+                return
+            await self._tell(catalogue, [change for change in changes if change.table == name], [listener])
+            since = changes[-1].id
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with self._turn:
+                    await self._catch_up()
+                await self._renew_presence()
+            except AppNotFound:
+                for listener in self.listeners:
+                    listener.end(GONE, "the app is gone")
+            except (DatabaseUnavailable, BaobabError):
+                await asyncio.sleep(_PATIENCE_SECONDS)
+            except Exception:  # noqa: BLE001 - a feed that ends would leave its listeners in silence
+                _log.exception("changes could not be told")
+                await asyncio.sleep(_PATIENCE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._news.wait()
+            self._news.clear()
+
+    async def _renew_presence(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._renewed_at < _RENEW_SECONDS or all(each.tracks_since is None for each in self.listeners):
+            return
+        self._renewed_at = now
+        if await write_presence(self._services, self._app_id, lambda book: book.renew(self.process)):
+            await announce(self._services, self._app_id)
+
+    async def _catch_up(self) -> None:
+        """Tells everything that has not been told; the first time, it only finds out where the log ends."""
+        catalogue = await self._services.of(Catalogues).get(self._app_id)
+        if not catalogue.version:
+            self._position = 0
+            return
+        last, told_last, told = await self._read(self._look, quick=True)
+        for message in told:
+            for listener in list(self.listeners):
+                _tell_message(listener, message)
+        if told_last > self._told and len(told) == PAGE:
+            self._news.set()
+        self._told = told_last
+        if self._position is None or last < self._position:
+            # The latter: the app is another one, restored from a backup.
+            self._position = last
+        while self._position < last:
+            changes = await self._read_changes(self._position, _PAGE)
+            if not changes or changes[0].id != self._position + 1:
+                # What was to be told has been removed already, for there was more of it than the log may hold.
+                for listener in list(self.listeners):
+                    for name in listener.tables:
+                        listener.send(build_message("resync", table=name, last_id=last))
+            await self._tell(catalogue, changes, list(self.listeners))
+            self._position = changes[-1].id if changes else last
+
+    def _look(self, statements: Statements, store: DataStore) -> tuple[int, int, list[Told]]:
+        last = self._log(statements, store).find_last()
+        told_last, told = read_told(statements, store, self._app_id, None if self._position is None else self._told)
+        return last, told_last, told
+
+    def _log(self, statements: Statements, store: DataStore) -> LogReader:
+        return LogReader(statements, store, self._app_id)
+
+    async def _read_changes(self, after: int, limit: int) -> list[Change]:
+        return await self._read(lambda statements, store: self._log(statements, store).read_after(after, limit))
+
+    async def _read(self, work: Callable[[Statements, DataStore], T], *, quick: bool = False) -> T:
+        app = await self._services.directory.app(self._app_id)
+        store = self._services.stores_of(app.region).data
+        return await store.read(self._app_id, lambda statements: work(statements, store), quick=quick)
+
+    async def _tell(self, catalogue: Catalogue, changes: Sequence[Change], listeners: Sequence[Listener]) -> None:
+        """Tells the listeners those changes that they asked for and may see."""
+        for change in changes:
+            if change.old_row is None and change.new_row is None:
+                # It was about more rows than are written down.
+                for listener in listeners:
+                    if change.table in listener.tables:
+                        listener.send(build_message("resync", change.id, table=change.table, last_id=change.id))
+        seen: dict[tuple[int, Actor], _Seen] = {}
+        for table in catalogue.tables.values():
+            own = [change for change in changes if change.table == table.name] if table.live_since else []
+            readers = list({listener.actor for listener in listeners if table.name in listener.tables})
+            if own and readers:
+                now = self._services.clock.now().isoformat()
+
+                def ask(
+                    statements: Statements,
+                    store: DataStore,
+                    table: TableInfo = table,
+                    own: Sequence[Change] = own,
+                    readers: Sequence[Actor] = readers,
+                    now: str = now,
+                ) -> dict[tuple[int, Actor], _Seen]:
+                    visibility = Visibility(statements, store, self._app_id, catalogue, now)
+                    return dict(_find_seen(visibility, table, own, readers))
+
+                seen |= await self._read(ask)
+        if not seen:
+            return
+        messages: dict[tuple[int, Operation, bool], Message] = {}
+        for change in changes:
+            for listener in listeners:
+                view = seen.get((change.id, listener.actor))
+                wanted = listener.tables.get(change.table)
+                if view is None or wanted is None:
+                    continue
+                row = change.old_row if view.op == "DELETE" else change.new_row
+                if wanted and not fits_filter(catalogue.table(change.table), wanted, row or {}):
+                    continue
+                key = (change.id, view.op, listener.actor.role == "service")
+                if key not in messages:
+                    messages[key] = _encode_change(change, view)
+                listener.send(messages[key])
+
+
+def _find_seen(
+    visibility: Visibility, table: TableInfo, changes: Sequence[Change], readers: Sequence[Actor]
+) -> Iterator[tuple[tuple[int, Actor], _Seen]]:
+    has_address = len(table.key) == 1
+    readers = [reader for reader in readers if has_address or reader.role == "service"]
+    images = [(change, row) for change in changes for row in (change.old_row, change.new_row) if row is not None]
+    visible = visibility.find(table, [row for _, row in images], readers)
+    shown: dict[tuple[int, int], list[bool]] = {}
+    for position, (change, row) in enumerate(images):
+        for number in range(len(readers)):
+            if (position, number) in visible:
+                shown.setdefault((change.id, number), [False, False])[int(row is change.new_row)] = True
+    by_number = {change.id: change for change in changes}
+    for (change_id, number), (saw, sees) in shown.items():
+        change, reader = by_number[change_id], readers[number]
+        # Of a row that is not theirs any more, or was not before, a reader learns what a list of rows would show.
+        op: Operation = "UPDATE" if saw and sees else "INSERT" if sees else "DELETE"
+        old_row = change.old_row if saw else None
+        if old_row is not None and reader.role != "service":
+            old_row = {name: old_row[name] for name in table.key if name in old_row}
+        yield (change_id, reader), _Seen(op, change.new_row if sees else None, old_row)
+
+
+def _encode_change(change: Change, view: _Seen) -> Message:
+    return build_message(
+        "change",
+        change.id,
+        table=change.table,
+        op=view.op,
+        record=view.record,
+        old_record=view.old_record,
+        timestamp=change.at,
+    )
+
+
+def _tell_message(listener: Listener, told: Told) -> None:
+    fields: Mapping[str, object] = told.fields
+    if fields.get("client_id") == listener.client_id:
+        return
+    if told.kind == "broadcast":
+        if fields.get("channel") in listener.channels:
+            listener.send(build_message("broadcast", **fields))
+    elif listener.tracks_since is not None and told.number > listener.tracks_since:
+        listener.send(build_message(told.kind, **fields))

@@ -1,0 +1,188 @@
+"""What rows are before a write changes them, also those that a reference changes along with them."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogue, Column, Expression, Reference, TableInfo
+from baobab.tools.data.change_log import ChangeLog, Operation, encode_key
+from baobab.tools.data.expressions import SqlWriter, quote
+from baobab.tools.data.schemas import Row
+from baobab.tools.data.usage import Counter
+
+_MOST_FOLLOWERS = 10_000
+"""Rows that one write changes through references, of which images are kept."""
+_AT_ONCE = 200
+_PASSIVE = ("NO ACTION", "RESTRICT")
+
+
+@dataclass(slots=True)
+class Followers:
+    """The rows that a write changes through references, as they are before it."""
+
+    entries: list[tuple[TableInfo, Operation, Row]] = field(default_factory=list)
+    seen: set[tuple[str, str | None]] = field(default_factory=set)
+    overflowing: set[str] = field(default_factory=set)
+    """Tables of which so many rows are changed that their images are not kept."""
+    deleted: list[Row] | None = None
+    """The rows that a deletion is about, where it may delete others along with them."""
+
+
+class Images:
+    """Reads rows in the transaction that is about to change them, whatever policies say of them."""
+
+    def __init__(
+        self, statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue, actor: Actor, now: str
+    ) -> None:
+        self._statements = statements
+        self._store = store
+        self._app_id = app_id
+        self._catalogue = catalogue
+        self._actor = actor
+        self._now = now
+
+    def read(self, table: TableInfo, condition: Expression, limit: int | None = None) -> list[Row]:
+        writer = SqlWriter(self._store, self._app_id, self._catalogue, self._actor, self._now)
+        name = quote(table.name)
+        shown = [column.type.show(f"{name}.{quote(column.name)}", writer.dialect) for column in table.columns.values()]
+        where = writer.write(condition, {"": name})
+        text = f"SELECT {', '.join(shown)} FROM {writer.name_table(table.name)} AS {name} WHERE {where}"  # noqa: S608
+        if limit is not None:
+            text += f" LIMIT {limit}"
+        decoders = [(column.name, column.type.decoder(writer.dialect)) for column in table.columns.values()]
+        return [decode_row(decoders, values) for values in self._statements.rows(text, *writer.values)]
+
+    def measure(self, table: TableInfo, condition: Expression) -> tuple[int, int]:
+        """About how many bytes rows have, and how many rows there are."""
+        writer = SqlWriter(self._store, self._app_id, self._catalogue, self._actor, self._now)
+        name = quote(table.name)
+        size = Counter(self._statements, self._store, self._app_id).size(table, f"{name}.")
+        where = writer.write(condition, {"": name})
+        source = f"{writer.name_table(table.name)} AS {name}"
+        text = f"SELECT coalesce(sum({size}), 0), count(*) FROM {source} WHERE {where}"  # noqa: S608
+        [(total, count)] = self._statements.rows(text, *writer.values)
+        return int(total), int(count)
+
+    def find_conflicts(
+        self, table: TableInfo, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
+    ) -> list[Expression]:
+        """Conditions for the rows with which an insert collides in some columns. rows: canonical values."""
+        named = [column for column in table.columns.values() if column.name in columns]
+        conditions = [
+            ["and", *(_equal(column, row[column.name]) for column in named)]
+            for row in rows
+            if all(row[column.name] is not None for column in named)
+        ]
+        return [["or", *conditions[start : start + _AT_ONCE]] for start in range(0, len(conditions), _AT_ONCE)]
+
+    def encode_values(self, row: Row, columns: Sequence[str]) -> str:
+        return json.dumps([row[name] for name in sorted(columns)])
+
+    def pair(
+        self, table: TableInfo, older: Sequence[Row], newer: Sequence[Row], names: Iterable[str]
+    ) -> Iterator[tuple[Row | None, Row | None]]:
+        """Each row with what an update has made of it. names: the columns that it set, to the same value in all."""
+        changed = set(names) & set(table.key)
+        found = {encode_key(table, row): row for row in newer}
+        if not table.key:
+            # Nothing tells one of its rows from another.
+            yield from ((None, row) for row in newer)
+            return
+        for row in older:
+            moved = {**row, **{name: newer[0][name] for name in changed}} if newer else row
+            yield row, found.get(encode_key(table, moved))
+
+    # What references change.
+
+    def follow_delete(self, table: TableInfo, condition: Expression) -> Followers:
+        followers = Followers()
+        acting = [each for each in self._catalogue.references_to(table.name) if each[2].on_delete not in _PASSIVE]
+        if acting:
+            followers.deleted = self.read(table, condition)
+            followers.seen = {(table.name, _identify(table, row)) for row in followers.deleted}
+            self._follow(followers, table, followers.deleted)
+        return followers
+
+    def _follow(self, followers: Followers, table: TableInfo, rows: Sequence[Row]) -> None:
+        for child, column, reference in self._catalogue.references_to(table.name):
+            if reference.on_delete in _PASSIVE:
+                continue
+            images = self._find_children(followers, child, column, table, reference, rows)
+            if reference.on_delete == "CASCADE":
+                new = [row for row in images if (child.name, _identify(child, row)) not in followers.seen]
+                followers.seen |= {(child.name, _identify(child, row)) for row in new}
+                if new:
+                    # Those that they take along come first: what is undone is undone backwards.
+                    self._follow(followers, child, new)
+                followers.entries += [(child, "DELETE", row) for row in new]
+            else:
+                followers.entries += [(child, "UPDATE", row) for row in images]
+
+    def follow_update(self, table: TableInfo, rows: Sequence[Row], names: Iterable[str]) -> Followers:
+        """names: the columns that the update sets."""
+        followers = Followers()
+        changed = set(names)
+        for child, column, reference in self._catalogue.references_to(table.name):
+            if reference.column in changed and reference.on_update not in _PASSIVE:
+                images = self._find_children(followers, child, column, table, reference, rows)
+                followers.entries += [(child, "UPDATE", row) for row in images]
+        return followers
+
+    def _find_children(
+        self,
+        followers: Followers,
+        child: TableInfo,
+        column: Column,
+        table: TableInfo,
+        reference: Reference,
+        rows: Sequence[Row],
+    ) -> list[Row]:
+        kind = table.column(reference.column).type
+        values = [kind.clean(row[reference.column], reference.column) for row in rows]
+        values = list({repr(value): value for value in values if value is not None}.values())
+        images: list[Row] = []
+        for start in range(0, len(values), _AT_ONCE):
+            wanted = [["value", column.type.name, value] for value in values[start : start + _AT_ONCE]]
+            room = _MOST_FOLLOWERS - len(followers.entries) - len(images)
+            images += self.read(child, ["in", ["column", "", column.name], wanted], room + 1)
+            if len(images) + len(followers.entries) > _MOST_FOLLOWERS:
+                followers.overflowing.add(child.name)
+                return []
+        return images
+
+    def write_followers(self, log: ChangeLog, followers: Followers) -> None:
+        """Notes what became of the rows that a write has changed through references, when it is done."""
+        gone = {(table.name, _identify(table, row)) for table, op, row in followers.entries if op == "DELETE"}
+        for table, op, row in followers.entries:
+            if op == "DELETE":
+                log.add(table, op, row, None)
+            elif table.key and (table.name, _identify(table, row)) not in gone:
+                log.add(table, "UPDATE", row, self._read_again(table, row))
+        for name in sorted(followers.overflowing):
+            log.add(self._catalogue.table(name), "DELETE", None, None)
+
+    def _read_again(self, table: TableInfo, row: Row) -> Row | None:
+        conditions = [
+            _equal(table.columns[name], table.columns[name].type.clean(row[name], name)) for name in table.key
+        ]
+        found = self.read(table, ["and", *conditions])
+        return found[0] if found else None
+
+
+def decode_row(decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], values: Sequence[Any]) -> Row:
+    return {
+        name: value if decode is None or value is None else decode(value)
+        for (name, decode), value in zip(decoders, values, strict=False)
+    }
+
+
+def _equal(column: Column, value: Any) -> Expression:
+    return ["=", ["column", "", column.name], ["value", column.type.name, value]]
+
+
+def _identify(table: TableInfo, row: Row) -> str | None:
+    return encode_key(table, row) or json.dumps(row)

@@ -1,0 +1,176 @@
+"""Presence and broadcasts: who is there, and what clients tell each other, in all processes of an installation.
+
+Both are rows beside those of the app. A client is present while its process says so: one that is killed says nothing
+any more, and its clients are taken for gone after a minute.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.core.services import Services
+from baobab.tools.data.catalogue import NOTICE, Catalogues, read_catalogue, write_catalogue
+from baobab.tools.data.errors import TooManyPresent
+from baobab.tools.data.migration import create_own_tables
+from baobab.tools.data.transactions import require_thawed
+
+T = TypeVar("T")
+
+TOLD = "data_told"
+"""The notice that clients of an app have told each other something; its subject is the app."""
+_COUNTER = "_messages"
+_KEPT = timedelta(seconds=60)
+_MOST_PRESENT = 1000
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    number: int
+    kind: str
+    fields: Mapping[str, Any]
+
+
+def read_told(statements: Statements, store: DataStore, app_id: str, after: int | None) -> tuple[int, list[Told]]:
+    """The number of the last message, and the messages after one; none where nobody has read any before."""
+    sequences, messages = store.name_table(app_id, "_sequences"), store.name_table(app_id, "_messages")
+    found = statements.rows(f"SELECT last FROM {sequences} WHERE name = ?", _COUNTER)  # noqa: S608
+    last = int(found[0][0]) if found else 0
+    if after is None or last <= after:
+        return last, []
+    text = f"SELECT id, kind, fields FROM {messages} WHERE id > ? ORDER BY id LIMIT {PAGE}"  # noqa: S608
+    rows = statements.rows(text, after)
+    told = [Told(int(number), kind, json.loads(fields)) for number, kind, fields in rows]
+    return (told[-1].number if len(told) == PAGE else last), told
+
+
+class PresenceBook:
+    """The clients of one app that are present, in a transaction that writes."""
+
+    def __init__(self, statements: Statements, store: DataStore, app_id: str, now: datetime) -> None:
+        self._statements = statements
+        self._sequences = store.name_table(app_id, "_sequences")
+        self._messages = store.name_table(app_id, "_messages")
+        self._presence = store.name_table(app_id, "_presence")
+        self._now = now
+
+    def track(self, client_id: str, process: str, user_id: str | None, metadata: Mapping[str, Any]) -> int:
+        """Makes a client present, and returns the number of the message that tells so. TooManyPresent."""
+        [(count,)] = self._statements.rows(f"SELECT count(*) FROM {self._presence}")  # noqa: S608
+        if count >= _MOST_PRESENT:
+            raise TooManyPresent(details={"limit": _MOST_PRESENT})
+        self._statements.rows(
+            f"INSERT INTO {self._presence} (client_id, process, user_id, metadata, seen_at) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            client_id,
+            process,
+            user_id,
+            json.dumps(metadata),
+            self._now.isoformat(),
+        )
+        return self.tell("presence_join", client_id=client_id, user_id=user_id, metadata=metadata)
+
+    def update(self, client_id: str, metadata: Mapping[str, Any]) -> bool:
+        changed = self._statements.rows(
+            f"UPDATE {self._presence} SET metadata = ? WHERE client_id = ? RETURNING client_id",  # noqa: S608
+            json.dumps(metadata),
+            client_id,
+        )
+        if changed:
+            self.tell("presence_update", client_id=client_id, metadata=metadata)
+        return bool(changed)
+
+    def leave(self, client_id: str) -> None:
+        gone = self._statements.rows(
+            f"DELETE FROM {self._presence} WHERE client_id = ? RETURNING client_id, user_id",  # noqa: S608
+            client_id,
+        )
+        self._tell_gone(gone)
+
+    def renew(self, process: str) -> bool:
+        """Says that the clients of a process are there, and removes those of which no process says so any more. Whether
+        there were any of these.
+        """
+        self._statements.rows(
+            f"UPDATE {self._presence} SET seen_at = ? WHERE process = ?",  # noqa: S608
+            self._now.isoformat(),
+            process,
+        )
+        gone = self._statements.rows(
+            f"DELETE FROM {self._presence} WHERE seen_at < ? RETURNING client_id, user_id",  # noqa: S608
+            (self._now - _KEPT).isoformat(),
+        )
+        self._tell_gone(gone)
+        return bool(gone)
+
+    def list_others(self, client_id: str) -> list[dict[str, Any]]:
+        rows = self._statements.rows(
+            f"SELECT client_id, user_id, metadata FROM {self._presence} WHERE client_id <> ? ORDER BY client_id",  # noqa: S608
+            client_id,
+        )
+        return [{"client_id": each, "user_id": user, "metadata": json.loads(metadata)} for each, user, metadata in rows]
+
+    def tell(self, kind: str, **fields: Any) -> int:
+        """Writes a message for every process, removes old ones, and returns the message's number."""
+        number = self._take_number()
+        self._statements.rows(
+            f"INSERT INTO {self._messages} (id, kind, fields, at) VALUES (?, ?, ?, ?)",  # noqa: S608
+            number,
+            kind,
+            json.dumps(fields),
+            self._now.isoformat(),
+        )
+        before = (self._now - _KEPT).isoformat()
+        self._statements.rows(f"DELETE FROM {self._messages} WHERE at < ?", before)  # noqa: S608
+        return number
+
+    def _tell_gone(self, gone: list[tuple[Any, ...]]) -> None:
+        for client_id, user_id in gone:
+            self.tell("presence_leave", client_id=client_id, user_id=user_id)
+
+    def _take_number(self) -> int:
+        taken = self._statements.rows(
+            f"UPDATE {self._sequences} SET last = last + 1 WHERE name = ? RETURNING last",  # noqa: S608
+            _COUNTER,
+        )
+        if taken:
+            return int(taken[0][0])
+        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, 1)", _COUNTER)  # noqa: S608
+        return 1
+
+
+async def write_presence(services: Services, app_id: str, work: Callable[[PresenceBook], T]) -> T:
+    """Runs a function in a transaction of the app. AppNotFound, AppMigrating."""
+    app = await services.directory.app(app_id)
+    store = services.stores_of(app.region).data
+    if not (await services.of(Catalogues).get(app_id)).version:
+        await _create_database(services, store, app_id)
+
+    def run(statements: Statements) -> T:
+        require_thawed(statements, store, app_id)
+        return work(PresenceBook(statements, store, app_id, services.clock.now()))
+
+    return await store.write(app_id, run)
+
+
+async def _create_database(services: Services, store: DataStore, app_id: str) -> None:
+    """For an app that has no tables yet."""
+
+    def create(statements: Statements) -> None:
+        create_own_tables(statements, store, app_id)
+        catalogue = read_catalogue(statements, store, app_id)
+        if not catalogue.version:
+            write_catalogue(statements, store, app_id, catalogue)
+
+    await store.alter(app_id, create)
+    async with services.database.writing_unit(lock=None) as unit:
+        await services.notices.publish(unit, NOTICE, app_id)
+
+
+async def announce(services: Services, app_id: str) -> None:
+    """Tells every process that clients of the app have told each other something."""
+    async with services.database.writing_unit(lock=None) as unit:
+        await services.notices.publish(unit, TOLD, app_id)

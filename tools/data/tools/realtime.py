@@ -1,0 +1,268 @@
+"""/v1/{app_id}/realtime: changes of rows as they happen, who is present, and what clients tell each other."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+
+from baobab.storage.cancellation import run_to_completion
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.auth.callers import Anonymous, EndUser
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest, BaobabError
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.stream import Places, Stream, StreamEnded
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.data.access import OpenToPolicies, find_actor
+from baobab.tools.data.catalogue import Catalogue
+from baobab.tools.data.changes import change_tables
+from baobab.tools.data.conversation import Conversation, broadcast, find_subscription
+from baobab.tools.data.errors import (
+    ColumnNotFound,
+    RealtimeConnectionLimit,
+    RealtimeNotConfigured,
+    TableNotFound,
+    UserRequired,
+)
+from baobab.tools.data.feed import LiveFeeds
+from baobab.tools.data.listener import Listener, Message, build_message
+from baobab.tools.data.schemas import Configured, RealtimeConfig, TableSwitched, Told
+from baobab.tools.data.tools.rows import AsRole, AsUser, TableName
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import find_catalogue, format_moment
+
+_OF_USER, _OF_NETWORK = 20, 100
+_EVENTS = ["INSERT", "UPDATE", "DELETE"]
+_SECONDS_OF_BEAT = 28.0
+_ACCESS = OpenToPolicies(description="Those who run the app; its users and visitors, for what policies open to them.")
+
+Token = Annotated[str, Secret(8192), Field(description="A key or a token, where no header can be sent.")]
+TableNames = Annotated[list[TableName], Field(min_length=1, max_length=50)]
+ChannelName = Annotated[str, Text(100, min_length=1), Field(examples=["room-7"])]
+
+
+@data.tool(
+    "GET /realtime",
+    access=_ACCESS,
+    effect="read",
+    raises=(RealtimeConnectionLimit,),
+    rest=Rest(socket=True, credential="token"),
+    mcp=Mcp(offered=False),
+)
+async def realtime_open(
+    call: Call,
+    app_id: AppId,
+    token: Token = "",
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> str:
+    """Follow changes of tables over a WebSocket, say who is there, and tell other clients something.
+
+    token: a key or a token; the header `Authorization` does as well.
+    """
+    del token
+    listener = Listener(find_actor(call, as_role, as_user), call.services.ids.uuid())
+    conversation: Conversation | None = None
+
+    async def take(text: str) -> None:
+        if conversation is not None:
+            await conversation.take(text)
+
+    async def follow() -> AsyncGenerator[bytes, None]:
+        nonlocal conversation
+        services, loop_time = call.services, call.services.clock.monotonic
+        with services.of(LiveFeeds).join(app_id, listener) as feed:
+            conversation = Conversation(services, app_id, listener, feed)
+            try:
+                last = await feed.find_position()
+                role = listener.actor.role
+                hello = build_message("connected", app_id=app_id, role=role, client_id=listener.client_id, last_id=last)
+                yield hello.content
+                beaten_at = loop_time()
+                async for message in listener.read():
+                    if loop_time() - beaten_at >= _SECONDS_OF_BEAT:
+                        beaten_at = loop_time()
+                        yield build_message("heartbeat", timestamp=services.clock.now()).content
+                    # An empty piece is not sent; it only gives the occasion to look whether the client may still read.
+                    yield b"" if message is None else message.content
+            finally:
+                listener.end(1001, "closed")
+                with contextlib.suppress(BaobabError, DatabaseUnavailable):
+                    await run_to_completion(conversation.leave())
+
+    return _stream(call, follow(), "application/json", take)
+
+
+@data.tool(
+    "GET /realtime/changes",
+    access=_ACCESS,
+    effect="read",
+    raises=(RealtimeConnectionLimit, RealtimeNotConfigured, TableNotFound, ColumnNotFound, UserRequired),
+    rest=Rest(
+        media_type="text/event-stream",
+        credential="token",
+        further_query="where",
+        from_headers={"last_event_id": "last-event-id"},
+    ),
+    mcp=Mcp(offered=False),
+)
+async def realtime_changes(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    where: Annotated[dict[Annotated[str, Text(200)], Any], Field(max_length=20)] | None = None,
+    last_event_id: Annotated[str, Text(100)] = "",
+    token: Token = "",
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> str:
+    """Follow the changes of one table as server-sent events.
+
+    where: values that columns must have, as parameters of the address: `?table=posts&room=7`.
+    last_event_id: the id of the last change that was received; the stream goes on after it.
+    token: a key or a token; the header `Authorization` does as well.
+    """
+    del token
+    services = call.services
+    listener = Listener(find_actor(call, as_role, as_user), services.ids.uuid())
+    since = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else None
+    subscription = await find_subscription(services, app_id, listener.actor, table, where or {})
+
+    async def follow() -> AsyncGenerator[bytes, None]:
+        with services.of(LiveFeeds).join(app_id, listener) as feed:
+            yield b"retry: 1000\n\n"
+            try:
+                await feed.subscribe(listener, *subscription, since)
+                async for message in listener.read():
+                    yield _encode_event(message)
+            except StreamEnded as end:
+                reason = build_message("closed", code=end.code, reason=end.reason)
+                yield _encode_event(reason)
+
+    return _stream(call, follow(), "text/event-stream")
+
+
+def _encode_event(message: Message | None) -> bytes:
+    if message is None:
+        return b": \n\n"
+    number = b"" if message.number is None else b"id: %d\n" % message.number
+    return b"%sevent: %s\ndata: %s\n\n" % (number, message.kind.encode(), message.content)
+
+
+def _stream(call: Call, pieces: AsyncGenerator[bytes, None], media_type: str, take: Any = None) -> str:
+    most = call.services.options.realtime_connections
+    caller = call.caller
+    of_caller = _OF_NETWORK if isinstance(caller, Anonymous) else _OF_USER if isinstance(caller, EndUser) else most
+    places = Places(most, min(of_caller, most), RealtimeConnectionLimit)
+    subject = f"realtime:{call.require_app().id}"
+    return cast(str, Stream(pieces, media_type, subject=subject, places=places, on_message=take, follows_app=True))
+
+
+@data.tool(
+    "POST /realtime/configure",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(TableNotFound,),
+    audit=Audit("realtime.configure", resource="table"),
+    rest=Rest(examples={"tables": ["posts"]}),
+    mcp=Mcp(
+        keywords=(
+            "turn on realtime, live updates, subscriptions, push changes of a table; "
+            "Echtzeit einschalten, Änderungen verfolgen; activar tiempo real, suscripciones"
+        )
+    ),
+)
+async def realtime_configure(call: Call, app_id: AppId, tables: TableNames) -> Configured:
+    """Have changes of tables told to those who follow them and may see the rows.
+
+    tables: their names; those that have it already keep it.
+    """
+    now = format_moment(call)
+    await change_tables(call, tables, lambda table: table.live_since or now)
+    return {"configured": [{"table": name, "status": "enabled"} for name in dict.fromkeys(tables)]}
+
+
+@data.tool(
+    "GET /realtime/config",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "which tables have realtime, live updates, websocket address; welche Tabellen Echtzeit haben; "
+            "qué tablas tienen tiempo real"
+        )
+    ),
+)
+async def realtime_get(call: Call, app_id: AppId) -> RealtimeConfig:
+    """Show which tables have their changes told, and where they are followed."""
+    catalogue: Catalogue = await find_catalogue(call)
+    address = f"{call.services.options.base_url}/v1/{app_id}/realtime"
+    return {
+        "app_id": app_id,
+        "tables": [
+            {
+                "table_name": table.name,
+                "events": _EVENTS,
+                "enabled": True,
+                "created_at": table.live_since,
+                "updated_at": table.live_since,
+                "trigger_installed": True,
+                "drift": False,
+            }
+            for table in catalogue.tables.values()
+            if table.live_since is not None
+        ],
+        "active_connection": call.services.of(LiveFeeds).count(app_id) > 0,
+        "websocket_url": f"ws{address.removeprefix('http')}",
+        "events_url": f"{address}/changes",
+    }
+
+
+@data.tool(
+    "DELETE /realtime/{table}",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(TableNotFound,),
+    audit=Audit("realtime.disable", resource="table"),
+    mcp=Mcp(keywords="turn off realtime, stop live updates; Echtzeit ausschalten; desactivar tiempo real"),
+)
+async def realtime_disable(call: Call, app_id: AppId, table: TableName) -> TableSwitched:
+    """Stop telling changes of a table. Nothing is lost: they are only not followed any more."""
+    await change_tables(call, [table], lambda _: None)
+    return {"table": table, "status": "disabled"}
+
+
+@data.tool(
+    "POST /realtime/broadcast",
+    access=AppOwner(),
+    effect="write",
+    rest=Rest(examples={"channel": "room-7", "event": "ping", "payload": {"n": 1}}),
+    mcp=Mcp(
+        keywords=(
+            "send a message to connected clients, push, notify browsers, publish to a channel; "
+            "Nachricht an verbundene Clients senden; enviar mensaje a los clientes conectados"
+        )
+    ),
+)
+async def realtime_broadcast(
+    call: Call,
+    app_id: AppId,
+    channel: ChannelName,
+    event: Annotated[str, Text(100, min_length=1), Field(examples=["ping"])],
+    payload: JsonObject | None = None,
+) -> Told:
+    """Tell something to all clients that have joined a channel. It is not kept for those who come later.
+
+    channel: its name; clients join it over their WebSocket.
+    event: what happened, in a word.
+    payload: an object of at most 4096 bytes; null for an empty one.
+    """
+    if len(str(payload or {})) > 4096:
+        raise BadRequest("`payload` is an object of at most 4096 bytes of JSON.")
+    await call.unit.commit()
+    await broadcast(call.services, app_id, channel, event, payload or {})
+    return {"told": True}

@@ -1,0 +1,107 @@
+"""Which readers may see which rows, also rows that are no more: the policies are asked of images of rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.data.expressions import FALSE, TRUE, Scope, SqlWriter, allowed_rows, quote
+from baobab.tools.data.schemas import Row
+
+_READERS_AT_ONCE = 1000
+_MOST_VALUES = 20_000
+_TEXT_ORDER = ' COLLATE "C"'
+
+
+class _ManyReaders(SqlWriter):
+    """Writes a policy for all readers of the table `_readers` at once."""
+
+    def _write_reader(self, tree: Expression, scope: Scope) -> str:
+        del scope
+        return {"user": "_readers.user_id", "role": "_readers.user_role"}.get(tree[0]) or (
+            "_readers.user_id" if self.dialect == "sqlite" else "_readers.user_id::uuid"
+        )
+
+    writers: Mapping[str, Any] = {
+        **SqlWriter.writers,
+        "user": _write_reader,
+        "user_uuid": _write_reader,
+        "role": _write_reader,
+    }
+
+
+class Visibility:
+    """Asks the policies of one app in a transaction, as they are now."""
+
+    def __init__(self, statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue, now: str) -> None:
+        self._statements = statements
+        self._store = store
+        self._app_id = app_id
+        self._catalogue = catalogue
+        self._now = now
+
+    def find(self, table: TableInfo, rows: Sequence[Row], readers: Sequence[Actor]) -> set[tuple[int, int]]:
+        """The pairs of a row and a reader who may see it, by their positions."""
+        visible: set[tuple[int, int]] = set()
+        for role in ("service", "anon", "user"):
+            positions = [position for position, reader in enumerate(readers) if reader.role == role]
+            if not positions:
+                continue
+            condition = allowed_rows(table, "SELECT", readers[positions[0]])
+            if condition == TRUE:
+                visible |= {(row, reader) for row in range(len(rows)) for reader in positions}
+            elif condition != FALSE:
+                size = max(1, _MOST_VALUES // len(table.columns))
+                for first in range(0, len(rows), size):
+                    for start in range(0, len(positions), _READERS_AT_ONCE):
+                        asked = positions[start : start + _READERS_AT_ONCE]
+                        page = rows[first : first + size]
+                        visible |= self._ask(table, condition, page, first, [(each, readers[each]) for each in asked])
+        return visible
+
+    def _ask(
+        self,
+        table: TableInfo,
+        condition: Expression,
+        rows: Sequence[Row],
+        first: int,
+        readers: Sequence[tuple[int, Actor]],
+    ) -> set[tuple[int, int]]:
+        writer = _ManyReaders(self._store, self._app_id, self._catalogue, readers[0][1], self._now)
+        columns = ", ".join(quote(name) for name in table.columns)
+        # The table itself says which types the columns have, and in which order their values are.
+        images = [f"SELECT 0 AS _n, {columns} FROM {writer.name_table(table.name)} WHERE 1 = 0"]  # noqa: S608
+        for number, row in enumerate(rows, first):
+            image = _place_image(writer, table, row)
+            if image is not None:
+                images.append(f"SELECT {number}, {image}")
+        persons = []
+        for position, reader in readers:
+            cast = "?" if writer.dialect == "sqlite" else "?::text"
+            persons.append(
+                f"({position}, {writer.value(reader.user_id, cast)}, {writer.value(reader.user_role, cast)})"
+            )
+        where = writer.write(condition, {"": "_changed"})
+        text = (
+            f"WITH _changed AS ({' UNION ALL '.join(images)}), "  # noqa: S608
+            f"_readers(_n, user_id, user_role) AS (VALUES {', '.join(persons)}) "
+            f"SELECT _changed._n, _readers._n FROM _changed, _readers WHERE {where}"
+        )
+        return {(int(row), int(reader)) for row, reader in self._statements.rows(text, *writer.values)}
+
+
+def _place_image(writer: SqlWriter, table: TableInfo, row: Row) -> str | None:
+    """The values of a row as a query has them; None where it does not fit the table as it is now."""
+    encoded: list[tuple[Any, str]] = []
+    for column in table.columns.values():
+        kind = column.type
+        try:
+            value = kind.encode(kind.clean(row.get(column.name), column.name), writer.dialect)
+        except BaobabError:
+            return None
+        collation = _TEXT_ORDER if kind.declare(writer.dialect).endswith(_TEXT_ORDER) else ""
+        encoded.append((value, kind.bind(writer.dialect) + collation))
+    return ", ".join(writer.value(value, placeholder) for value, placeholder in encoded)
