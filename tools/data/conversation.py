@@ -84,7 +84,7 @@ class Conversation:
                     code="TABLE_NOT_REALTIME_ENABLED",
                     table=name,
                     message=error.message,
-                    remediation="Those who run the app turn it on with POST /v1/{app_id}/realtime/configure.",
+                    remediation="Those who run the app turn it on, in its realtime configuration.",
                 )
             )
 
