@@ -15,8 +15,8 @@ from baobab.tools.core.services import Services
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Catalogues, TableInfo
 from baobab.tools.data.change_log import Change, LogReader, Operation
-from baobab.tools.data.listener import Filter, Listener, Message, build_message, fits_filter
-from baobab.tools.data.presence import PAGE, TOLD, Told, announce, read_told, write_presence
+from baobab.tools.data.listener import Filter, Frame, Listener, build_message, fits_filter
+from baobab.tools.data.presence import PAGE, TOLD, ClientMessage, announce, read_told, write_presence
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.transactions import CHANGED
 from baobab.tools.data.visibility import Visibility
@@ -183,7 +183,7 @@ class AppFeed:
             await self._tell(catalogue, changes, list(self.listeners))
             self._position = changes[-1].id if changes else last
 
-    def _look(self, statements: Statements, store: DataStore) -> tuple[int, int, list[Told]]:
+    def _look(self, statements: Statements, store: DataStore) -> tuple[int, int, list[ClientMessage]]:
         last = self._log(statements, store).find_last()
         told_last, told = read_told(statements, store, self._app_id, None if self._position is None else self._told)
         return last, told_last, told
@@ -228,7 +228,7 @@ class AppFeed:
                 seen |= await self._read(ask)
         if not seen:
             return
-        messages: dict[tuple[int, Operation, bool], Message] = {}
+        messages: dict[tuple[int, Operation, bool], Frame] = {}
         for change in changes:
             for listener in listeners:
                 view = seen.get((change.id, listener.actor))
@@ -267,7 +267,7 @@ def _find_seen(
         yield (change_id, reader), _Seen(op, change.new_row if sees else None, old_row)
 
 
-def _encode_change(change: Change, view: _Seen) -> Message:
+def _encode_change(change: Change, view: _Seen) -> Frame:
     return build_message(
         "change",
         change.id,
@@ -279,7 +279,7 @@ def _encode_change(change: Change, view: _Seen) -> Message:
     )
 
 
-def _tell_message(listener: Listener, told: Told) -> None:
+def _tell_message(listener: Listener, told: ClientMessage) -> None:
     fields: Mapping[str, object] = told.fields
     if fields.get("client_id") == listener.client_id:
         return

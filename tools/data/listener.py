@@ -25,7 +25,7 @@ Filter = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Frame:
     """number: of the change that it tells, after which a listener who comes back goes on."""
 
     content: bytes
@@ -33,9 +33,9 @@ class Message:
     kind: str = ""
 
 
-def build_message(kind: str, number: int | None = None, /, **fields: Any) -> Message:
+def build_message(kind: str, number: int | None = None, /, **fields: Any) -> Frame:
     named = {} if number is None else {"id": number}
-    return Message(to_json({"type": kind, **named, **fields}), number, kind)
+    return Frame(to_json({"type": kind, **named, **fields}), number, kind)
 
 
 @dataclass(eq=False, slots=True)
@@ -49,12 +49,12 @@ class Listener:
     tables: dict[str, Filter] = field(default_factory=dict)
     channels: set[str] = field(default_factory=set)
     tracks_since: int | None = None
-    _waiting: deque[Message] = field(default_factory=deque)
+    _waiting: deque[Frame] = field(default_factory=deque)
     _bytes: int = 0
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _end: StreamEnded | None = None
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Frame) -> None:
         """Queues a message. A listener for whom too much waits is dropped."""
         if self._end is not None:
             return
@@ -77,7 +77,7 @@ class Listener:
     def is_ended(self) -> bool:
         return self._end is not None
 
-    async def read(self) -> AsyncGenerator[Message | None, None]:
+    async def read(self) -> AsyncGenerator[Frame | None, None]:
         """Yields what is to be told; None after a while without anything. Raises StreamEnded."""
         while True:
             while self._waiting:

@@ -29,13 +29,15 @@ PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ClientMessage:
     number: int
     kind: str
     fields: Mapping[str, Any]
 
 
-def read_told(statements: Statements, store: DataStore, app_id: str, after: int | None) -> tuple[int, list[Told]]:
+def read_told(
+    statements: Statements, store: DataStore, app_id: str, after: int | None
+) -> tuple[int, list[ClientMessage]]:
     """The number of the last message, and the messages after one; none where nobody has read any before."""
     sequences, messages = store.name_table(app_id, "_sequences"), store.name_table(app_id, "_messages")
     found = statements.rows(f"SELECT last FROM {sequences} WHERE name = ?", _COUNTER)  # noqa: S608
@@ -44,7 +46,7 @@ def read_told(statements: Statements, store: DataStore, app_id: str, after: int 
         return last, []
     text = f"SELECT id, kind, fields FROM {messages} WHERE id > ? ORDER BY id LIMIT {PAGE}"  # noqa: S608
     rows = statements.rows(text, after)
-    told = [Told(int(number), kind, json.loads(fields)) for number, kind, fields in rows]
+    told = [ClientMessage(int(number), kind, json.loads(fields)) for number, kind, fields in rows]
     return (told[-1].number if len(told) == PAGE else last), told
 
 

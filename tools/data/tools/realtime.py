@@ -29,7 +29,7 @@ from baobab.tools.data.errors import (
     UserRequired,
 )
 from baobab.tools.data.feed import LiveFeeds
-from baobab.tools.data.listener import Listener, Message, build_message
+from baobab.tools.data.listener import Frame, Listener, build_message
 from baobab.tools.data.schemas import Configured, RealtimeConfig, TableSwitched, Told
 from baobab.tools.data.tools.rows import AsRole, AsUser, TableName
 from baobab.tools.data.toolset import data
@@ -146,7 +146,7 @@ async def realtime_changes(
     return _stream(call, follow(), "text/event-stream")
 
 
-def _encode_event(message: Message | None) -> bytes:
+def _encode_event(message: Frame | None) -> bytes:
     if message is None:
         return b": \n\n"
     number = b"" if message.number is None else b"id: %d\n" % message.number
