@@ -4,8 +4,10 @@ from baobab.tools.substrate import jobs
 from baobab.tools.substrate.capabilities import MODULES as CAPABILITIES
 from baobab.tools.substrate.tools import (
     actions,
+    changes,
     duplicates,
     entities,
+    links,
     memory,
     outbox,
     policy,
@@ -17,13 +19,15 @@ from baobab.tools.substrate.tools import (
 )
 from baobab.tools.substrate.toolset import substrate
 
-TOOLSETS = (substrate,)
+TOOLSETS = (substrate, links.substrate_links)
 """The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     actions,
+    changes,
     duplicates,
     entities,
     jobs,
+    links,
     memory,
     outbox,
     policy,

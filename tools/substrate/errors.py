@@ -72,6 +72,17 @@ class ArtifactNotFound(NotFound):
     remediation = "op:substrate_source_artifacts lists the artifacts of this substrate."
 
 
+class SnapshotNotFound(NotFound):
+    summary = "There is no snapshot of this day."
+    remediation = "op:substrate_snapshots lists the snapshots."
+
+
+class NotLinked(Conflict):
+    code = "not_linked"
+    summary = "The app is linked to no substrate."
+    remediation = "Link it with op:apps_link_substrate first."
+
+
 class ConflictNotFound(NotFound):
     summary = "There is no such policy conflict."
     remediation = "op:substrate_policy_conflicts lists the conflicts."

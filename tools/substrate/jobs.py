@@ -5,10 +5,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, select
 
 from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Event
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.attention.firing import fire_rule
 from baobab.tools.substrate.meaning.filling import fill_all
 from baobab.tools.substrate.outbox import try_delivery
+from baobab.tools.substrate.propagation import mirror_user
 from baobab.tools.substrate.snapshots import take_snapshot
 from baobab.tools.substrate.toolset import substrate
 
@@ -48,6 +50,25 @@ async def substrate_take_snapshots(job: Job) -> None:
 async def substrate_embed(job: Job) -> None:
     """Give new memories the vectors by which they are found by meaning."""
     await fill_all(job)
+
+
+@substrate.job(on="user.authenticated")
+async def substrate_mirror_user(job: Job, event: Event) -> None:
+    """Mirror a user who has signed up to an app as an entity of the substrate that the app is linked to."""
+    if event.data.get("isNewUser"):
+        await mirror_user(job, event)
+
+
+@substrate.job(on="user.email_verified")
+async def substrate_mirror_address(job: Job, event: Event) -> None:
+    """Note the address of a mirrored user once it is verified."""
+    await mirror_user(job, event, is_verified=True)
+
+
+@substrate.job(on="user.deleted")
+async def substrate_mirror_deletion(job: Job, event: Event) -> None:
+    """Mark the entity of a mirrored user who was deleted."""
+    await mirror_user(job, event, is_deleted=True)
 
 
 @substrate.job(every=3600)

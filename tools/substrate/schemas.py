@@ -75,6 +75,34 @@ class Actions(TypedDict):
     next_before: datetime | None
 
 
+class ActionChange(TypedDict):
+    table: str
+    id: str
+    op: Literal["insert", "update", "delete"]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class ActionChanges(TypedDict):
+    changes: list[ActionChange]
+
+
+class RestorePreview(TypedDict):
+    snapshot_date: date
+    taken_at: datetime
+    counts: dict[str, Any]
+    would_undo: dict[str, int]
+    would_stay: dict[str, int]
+    has_more: bool
+    payloads: list[dict[str, Any]]
+
+
+class AppLink(TypedDict):
+    app_id: str
+    organization_id: str | None
+    users: bool
+
+
 class PolicyConflict(TypedDict):
     id: str
     action_id: str

@@ -1,5 +1,6 @@
 """What every way of signing in ends with: a session, its tokens, and the event that others wait for."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from sqlalchemy import delete, select, update
@@ -13,6 +14,7 @@ from baobab.tools.users.sessions import build_tokens, end_sessions, mint_access_
 from baobab.tools.users.tables import FREEZES, user_identities, users
 
 AUTHENTICATED = "user.authenticated"
+EMAIL_VERIFIED, DELETED = "user.email_verified", "user.deleted"
 """The event of a sign-in or sign-up: it tells what the app's post-auth hook is told (document 1)."""
 
 
@@ -54,6 +56,8 @@ async def sign_in(
             return challenged
         refresh_token = await start_session(call, unit, user["id"], session_id, method)
     await report_sign_in(call, user, method, event, is_new=is_new)
+    if confirms or (is_new and user["email_verified"]):
+        await report_change(call, EMAIL_VERIFIED, user)
     return {**build_tokens(call, access_token, refresh_token), "user": build_profile(user)}
 
 
@@ -100,6 +104,11 @@ async def report_sign_in(call: Call, user: dict[str, Any], method: str, event: s
     who = {name: user[name] for name in ("id", "email", "display_name", "avatar_url")}
     payload = {"event": event, "user": {**who, "provider": method}, "isNewUser": is_new, "provider": method}
     await call.emit(AUTHENTICATED, **payload)
+
+
+async def report_change(call: Call, event: str, user: Mapping[str, Any]) -> None:
+    """Emits the event that an address was verified or a user deleted."""
+    await call.emit(event, user={name: user[name] for name in ("id", "email", "display_name")})
 
 
 def name_user(call: Call, user_id: str) -> None:

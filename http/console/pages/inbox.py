@@ -6,7 +6,7 @@ from typing import Any
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_duration
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.errors import BaobabError, Forbidden
 
 _SHOWN, _DECIDED = 50, 10
 
@@ -30,16 +30,27 @@ async def show_inbox(visit: Visit) -> Context:
         if "after" not in visit.query:
             lately = await visit.call("approvals_list", organisation["id"], limit=_DECIDED)
             decided += [row for row in lately["approvals"] if row["status"] != "pending"]
+    acts = [act for organisation in own if wanted is None for act in await _read_substrate(visit, organisation)]
     decided.sort(key=lambda row: row["decided_at"] or row["expires_at"], reverse=True)
     return {
         "title": "Inbox",
         "waiting": sorted(waiting, key=lambda row: row["expires_at"]),
+        "acts": acts,
         "floods": _find_floods(waiting),
         "decided": decided[:_DECIDED],
         "following": following,
         "is_first": "after" not in visit.query,
         "address": visit.registry.services.options.base_url,
     }
+
+
+async def _read_substrate(visit: Visit, organisation: Any) -> list[dict[str, Any]]:
+    """What waits in an organisation's substrate; nothing where the session's key does not open it."""
+    # Keys of apps do not open it, and whoever has none yet has nothing there.
+    with suppress(Forbidden):
+        found = await visit.call("substrate_actions", organisation["id"], status="proposed", limit=_SHOWN)
+        return [{**row, "of": organisation["id"], "place": organisation["name"]} for row in found["actions"]]
+    return []
 
 
 def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from tests.jobs import run_job
 from tests.tools.access import Caller, World
 
 # Each account and each key has the substrate of its own organisation.
 OPEN = "401 403 ok  403 403 403 403 403 ok  ok  ok  403 ok  403"
+# No key of an app says to whom its users are told.
+_LINKING = "401 403 403 403 403 403 403 403 403 ok  ok  ok  403 403"
 
 POLICY = {
     "substrate_settings": OPEN,
@@ -28,6 +31,11 @@ POLICY = {
     "substrate_search_memory": OPEN,
     "substrate_memory_list": OPEN,
     "substrate_memory_duplicates": OPEN,
+    "substrate_action_changes": OPEN,
+    "substrate_restore_preview": OPEN,
+    "apps_link_substrate": _LINKING,
+    "apps_unlink_substrate": _LINKING,
+    "apps_set_substrate_autopropagate": _LINKING,
     "substrate_receipts": OPEN,
     "substrate_export": OPEN,
     "substrate_import": OPEN,
@@ -161,6 +169,17 @@ async def for_substrate_rule(world: World, caller: Caller) -> dict[str, Any]:
 
 async def for_substrate_rule_replace(world: World, caller: Caller) -> dict[str, Any]:
     return {**RULE, **await for_substrate_rule(world, caller)}
+
+
+async def for_substrate_action_changes(world: World, caller: Caller) -> dict[str, Any]:
+    return await for_substrate_action(world, caller)
+
+
+async def for_substrate_restore_preview(world: World, caller: Caller) -> dict[str, Any]:
+    await propose(world, caller, "record_decision", title="Ship", kind="operational")
+    application = world.baobab.application
+    await run_job(application, "substrate_take_snapshots")
+    return {"day": application.services.clock.now().date().isoformat()}
 
 
 for_substrate_rule_delete = for_substrate_rule_enable = for_substrate_rule_disable = for_substrate_rule

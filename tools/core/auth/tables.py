@@ -82,6 +82,8 @@ apps = Table(
     Column("repo_latest_snapshot", String(64)),
     Column("fork_count", Integer, nullable=False, server_default="0"),
     Column("substrate_organization_id", _ID),
+    # Whether the app's users become entities of that organisation's substrate.
+    Column("substrate_autopropagate_users", Boolean, nullable=False, server_default=false()),
     Column("anon_key", String(60), nullable=False, unique=True),
     Column("function_key", Sealed, nullable=False),
     Column("function_key_digest", String(64), nullable=False, unique=True),

@@ -76,6 +76,8 @@ class MeaningIndex:
 
     async def find_candidates(self, bits: bytes, kinds: Sequence[str] | None, most: int) -> list[int]:
         """The numbers of the memories whose bits differ least."""
+        if not self._size:
+            return []
         work = partial(self._find_candidates, bits, kinds, most)
         return work() if self._size <= _SMALL else await asyncio.to_thread(work)
 

@@ -20,6 +20,7 @@ from baobab.tools.users.fields import DisplayName, RoleName
 from baobab.tools.users.rows import delete_users, find_user
 from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
 from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
+from baobab.tools.users.sign_in import DELETED, report_change
 from baobab.tools.users.tables import FREEZES, user_codes, user_invitations
 from baobab.tools.users.tables import users as rows
 from baobab.tools.users.toolset import users
@@ -174,6 +175,7 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
             await unit.execute(delete(user_invitations).where(*invited))
             await call.services.mailer.erase(unit.execute, app_id, user["email"])
         await announce_change(call, user_id)
+    await report_change(call, DELETED, user)
     call.audit.resource_id = user_id
     return {"deleted": True, "user_id": user_id, "email": user["email"]}
 

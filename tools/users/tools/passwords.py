@@ -30,7 +30,14 @@ from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
 from baobab.tools.users.schemas import Challenged, Message, SignedIn, SignedUp
 from baobab.tools.users.sessions import end_sessions
-from baobab.tools.users.sign_in import confirm_address, name_user, report_sign_in, sign_in
+from baobab.tools.users.sign_in import (
+    EMAIL_VERIFIED,
+    confirm_address,
+    name_user,
+    report_change,
+    report_sign_in,
+    sign_in,
+)
 from baobab.tools.users.tables import FREEZES, users
 from baobab.tools.users.toolset import auth
 
@@ -132,6 +139,7 @@ async def auth_verify_email(call: Call, app_id: AppId, email: Email, code: Code)
             raise WrongCode("Invalid verification code")
         name_user(call, user["id"])
         await confirm_address(unit, app_id, user["id"])
+    await report_change(call, EMAIL_VERIFIED, user)
     return {"message": "Email verified successfully"}
 
 

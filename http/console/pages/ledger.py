@@ -1,0 +1,54 @@
+"""/console/substrate/actions: the ledger, each action with what it changed, and undo."""
+
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.substrate_page import ask, lead_to, read_substrate
+from baobab.http.console.visit import Visit
+
+PATH = "/substrate/actions"
+_SHOWN = 50
+_STATUSES = ("proposed", "executed", "rejected", "failed", "reverted")
+
+
+async def show_ledger(visit: Visit) -> Context:
+    values = await read_substrate(visit, PATH)
+    status = visit.query.get("status", "")
+    asked = {"status": status} if status in _STATUSES else {}
+    if visit.query.get("before"):
+        asked["before"] = visit.query["before"]
+    found = await ask(visit, "substrate_actions", limit=_SHOWN, **asked)
+    return {**values, "rows": found["actions"], "before": found["next_before"], "status": status, "statuses": _STATUSES}
+
+
+async def show_action(visit: Visit) -> Context:
+    values, action_id = await read_substrate(visit, PATH), visit.parts["action"]
+    action = await ask(visit, "substrate_action", action_id=action_id)
+    changes = (await ask(visit, "substrate_action_changes", action_id=action_id))["changes"]
+    return {**values, "title": action["capability"], "action": action, "changes": changes}
+
+
+async def approve(visit: Visit) -> str:
+    await ask(visit, "substrate_approve", action_id=visit.parts["action"])
+    return lead_to(visit, f"{PATH}/{visit.parts['action']}")
+
+
+async def reject(visit: Visit) -> str:
+    reason = visit.form.get("reason", "").strip() or None
+    await ask(visit, "substrate_reject", action_id=visit.parts["action"], reason=reason)
+    return lead_to(visit, f"{PATH}/{visit.parts['action']}")
+
+
+async def undo(visit: Visit) -> str:
+    payload = {"action_id": visit.parts["action"], "cascade": visit.form.get("cascade") == "1"}
+    await ask(visit, "substrate_propose", capability="revert_action", payload=payload)
+    return lead_to(visit, f"{PATH}/{visit.parts['action']}")
+
+
+PAGES = (
+    Page(PATH, "Ledger", "ledger.html", show_ledger),
+    Page(PATH + "/{action}", "Action", "action.html", show_action),
+)
+FORMS = (
+    Form(PATH + "/{action}/approve", approve),
+    Form(PATH + "/{action}/reject", reject),
+    Form(PATH + "/{action}/undo", undo),
+)

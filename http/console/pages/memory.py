@@ -1,0 +1,18 @@
+"""/console/substrate: memory, searched by words and meaning."""
+
+from baobab.http.console.page import Context, Page
+from baobab.http.console.substrate_page import ask, read_substrate
+from baobab.http.console.visit import Visit
+
+_SHOWN = 50
+_WAYS = {"both": "words and meaning", "words": "words", "meaning": "meaning"}
+
+
+async def show_memory(visit: Visit) -> Context:
+    values = await read_substrate(visit, "/substrate")
+    q, way = visit.query.get("q", "")[:1000], visit.query.get("by", "both")
+    found = await ask(visit, "substrate_search_memory", q=q, search_by=way if way in _WAYS else "both", limit=_SHOWN)
+    return {**values, "rows": found["results"], "q": q, "way": way, "ways": _WAYS}
+
+
+PAGES = (Page("/substrate", "Memory", "memory.html", show_memory, menu="Memory", rank=40),)

@@ -1,0 +1,32 @@
+"""What the pages of the substrate have in common: the organisation that is looked at, and their names."""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from baobab.http.console.visit import Visit
+
+SECTIONS = (
+    ("/substrate", "Search"),
+    ("/substrate/actions", "Ledger"),
+    ("/substrate/entities", "Entities"),
+    ("/substrate/rules", "Rules"),
+    ("/substrate/outbox", "Outbox"),
+)
+
+
+async def read_substrate(visit: Visit, section: str) -> dict[str, Any]:
+    """What `substrate.html` needs. section: the path of the section that the page belongs to."""
+    own = [{"id": each["id"], "name": each["name"]} for each in await visit.list_organisations()]
+    wanted = visit.query.get("of") or own[0]["id"]
+    return {"organisations": own, "of": wanted, "sections": SECTIONS, "section": section}
+
+
+async def ask(visit: Visit, tool: str, **arguments: Any) -> Any:
+    """Calls a tool for the organisation that the page or its form names."""
+    return await visit.call(tool, visit.form.get("of") or visit.query.get("of") or None, **arguments)
+
+
+def lead_to(visit: Visit, path: str, **query: str) -> str:
+    """The path of a page for the organisation that a form named."""
+    of = visit.form.get("of", "")
+    return f"{path}?{urlencode({'of': of, **query}, quote_via=quote)}"

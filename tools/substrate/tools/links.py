@@ -1,0 +1,93 @@
+"""/v1/me/apps/{app_id}: the substrate that an app is linked to, and whether its users become entities there."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import select, update
+
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.roles import require_role
+from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Toolset
+from baobab.tools.core.types import AppId, Uuid
+from baobab.tools.core.widening import one_of, whatever_is_given
+from baobab.tools.substrate.errors import NotLinked
+from baobab.tools.substrate.schemas import AppLink
+
+substrate_links = Toolset("substrate_links", "The links of apps to substrates.", base="/v1/me/apps/{app_id}")
+
+_ADMIN = AppOwner("admin", keys=False)
+
+
+@substrate_links.tool(
+    "POST /substrate-link",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.substrate.link", resource="app"),
+    guard=Guard(widens={"organization_id": whatever_is_given}),
+    mcp=Mcp(keywords="connect an app to memory; App mit Gedächtnis verbinden; vincular app con memoria"),
+)
+async def apps_link_substrate(call: Call, app_id: AppId, organization_id: Uuid | None = None) -> AppLink:
+    """Link an app to the substrate of an organisation. Whose users it has can then be mirrored there.
+
+    organization_id: an organisation in which you are an admin; null for the one that has the app.
+    """
+    caller = call.caller
+    assert isinstance(caller, Account)
+    linked = call.require_app().organisation_id if organization_id is None else str(organization_id)
+    require_role(await call.services.directory.role(linked, caller.account_id), "admin")
+    return await _change(call, app_id, substrate_organization_id=linked)
+
+
+@substrate_links.tool(
+    "DELETE /substrate-link",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.substrate.unlink", resource="app"),
+    mcp=Mcp(keywords="disconnect an app from memory; App vom Gedächtnis trennen; desvincular app de memoria"),
+)
+async def apps_unlink_substrate(call: Call, app_id: AppId) -> AppLink:
+    """Undo the link of an app to a substrate. What is there stays there."""
+    return await _change(call, app_id, substrate_organization_id=None, substrate_autopropagate_users=False)
+
+
+@substrate_links.tool(
+    "PUT /substrate-autopropagate",
+    access=_ADMIN,
+    effect="write",
+    raises=(NotLinked,),
+    audit=Audit("app.substrate.autopropagate", resource="app"),
+    guard=Guard(widens={"users": one_of([True])}),
+    mcp=Mcp(keywords="mirror sign-ups as contacts in memory; Nutzer als Kontakte übernehmen; reflejar usuarios"),
+)
+async def apps_set_substrate_autopropagate(
+    call: Call,
+    app_id: AppId,
+    users: Annotated[bool | None, Field(description="Whether users become entities; null leaves it as it is.")] = None,
+) -> AppLink:
+    """Say whether who signs up to an app becomes an entity of the linked substrate, a person marked as a stranger.
+
+    users: whether they do, from now on; null leaves it as it is.
+    """
+    row = await _read(call, app_id)
+    if users and row["organization_id"] is None:
+        raise NotLinked
+    return row if users is None else await _change(call, app_id, substrate_autopropagate_users=users)
+
+
+async def _change(call: Call, app_id: str, **values: Any) -> AppLink:
+    await call.execute(update(apps).where(apps.c.id == app_id).values(**values, updated_at=call.now))
+    return await _read(call, app_id)
+
+
+async def _read(call: Call, app_id: str) -> AppLink:
+    query = select(apps.c.substrate_organization_id, apps.c.substrate_autopropagate_users)
+    row = (await call.execute(query.where(apps.c.id == app_id))).one()
+    return {
+        "app_id": app_id,
+        "organization_id": row.substrate_organization_id,
+        "users": row.substrate_autopropagate_users,
+    }
