@@ -1,6 +1,7 @@
-"""The jobs of files: one deletes the bytes of a file that is gone, and the sweep removes uploads that never arrived."""
+"""The jobs of files: they delete the bytes of files that are gone, uploads that never arrived, and leftovers."""
 
 import contextlib
+import logging
 from datetime import timedelta
 
 from sqlalchemy import func, select
@@ -11,10 +12,13 @@ from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.services import Services
 from baobab.tools.files.errors import FileNotFound, QuotaExceeded
+from baobab.tools.files.leftovers import delete_leftovers
 from baobab.tools.files.parts import KEPT_SECONDS, complete
 from baobab.tools.files.storing import delete_file, find_row
 from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, files_table
 from baobab.tools.files.toolset import files
+
+_log = logging.getLogger(__name__)
 
 KEPT = timedelta(hours=24)
 """How long the row of an upload is kept whose bytes have not arrived."""
@@ -72,6 +76,14 @@ async def files_sweep(job: Job) -> None:
     services = job.services
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         await _sweep(services, database)
+
+
+@files.job(every=24 * 3600.0)
+async def files_leftovers(job: Job) -> None:
+    """Delete bytes that no file refers to, which killed processes have left, and log how many objects that were."""
+    for region in job.services.regions:
+        if count := await delete_leftovers(job.services, region):
+            _log.warning("Deleted %d objects in %s to which no file referred.", count, region)
 
 
 async def _sweep(services: Services, database: Database) -> None:

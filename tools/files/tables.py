@@ -66,4 +66,8 @@ THUMBNAIL = "thumbnail"
 
 def build_folder(app_id: str, file_id: str) -> str:
     """Returns the prefix of a file's bytes in the object store. It holds nothing that a caller has chosen."""
-    return f"{app_id}/files/{file_id}/"
+    return f"{build_app_folder(app_id)}{file_id}/"
+
+
+def build_app_folder(app_id: str) -> str:
+    return f"{app_id}/files/"

@@ -114,6 +114,22 @@ async def test_the_sweep_removes_uploads_that_did_not_come_within_a_day(app: Fil
     assert await app.list_ids() == [stored]
 
 
+async def test_bytes_to_which_no_file_refers_are_swept(app: FilesApp) -> None:
+    stored, arriving = await app.store(b"x"), (await app.announce(5)).json()["objectId"]
+    gone = "44444444-4444-4444-8444-444444444444"
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"other"
+
+    for file_id in (stored, arriving, gone):
+        key = f"{app.id}/files/{file_id}/33333333-3333-4333-8333-333333333333"
+        await app.objects.put(key, content(), content_type="text/plain", max_bytes=5)
+    assert len(await app.read_keys()) == 4
+    await run_job(app.baobab.application, "files_leftovers")
+    assert sorted(key.split("/")[2] for key in await app.read_keys()) == sorted([stored, arriving])
+    assert (await app.fetch(stored)).content == b"x"
+
+
 async def test_nobody_begins_more_uploads_than_a_thousand(app: FilesApp) -> None:
     announced = (await app.announce(0, ANN)).json()["objectId"]
     async with app.database.writing_unit(lock=app.id) as unit:

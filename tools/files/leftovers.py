@@ -1,0 +1,75 @@
+"""Finds bytes in the object store that no file refers to: what attempts have left that were killed.
+
+A row is always committed before its bytes are stored. So bytes without a row belong to a file that is gone, and of a
+file that is there, all but what its row and its parts name is left over.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from sqlalchemy import select, union
+
+from baobab.storage.database import Execute
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.services import Services
+from baobab.tools.core.stores import Stores
+from baobab.tools.files.tables import FREEZES, THUMBNAIL, build_app_folder, file_parts, file_usage, files_table
+
+_PAGE = 500
+
+
+async def delete_leftovers(services: Services, region: str) -> int:
+    """Deletes what is left over in the object store of a region, and returns how many objects that were."""
+    stores, count = services.stores_of(region), 0
+    for app_id in await _list_apps(stores):
+        if await _is_settled_here(services, region, app_id):
+            async for key in _find_leftovers(stores, app_id):
+                count += await stores.objects.delete(key)
+    return count
+
+
+async def _list_apps(stores: Stores) -> list[str]:
+    query = union(select(files_table.c.app_id), select(file_usage.c.app_id))
+    async with stores.database.reading() as connection:
+        return list((await connection.execute(query.order_by("app_id"))).scalars())
+
+
+async def _is_settled_here(services: Services, region: str, app_id: str) -> bool:
+    """Whether the app is in this region and stays: of one that is on its way, bytes may arrive before their rows."""
+    try:
+        app = await services.directory.app(app_id)
+    except AppNotFound:
+        return False
+    async with services.stores_of(region).database.reading() as connection:
+        return app.region == region and not await FREEZES.is_frozen(connection.execute, app_id)
+
+
+async def _find_leftovers(stores: Stores, app_id: str) -> AsyncIterator[str]:
+    folder, after = build_app_folder(app_id), ""
+    while keys := await stores.objects.list(folder, after, _PAGE):
+        after = keys[-1]
+        by_file: dict[str, list[str]] = {}
+        for key in keys:
+            by_file.setdefault(key.removeprefix(folder).partition("/")[0], []).append(key)
+        async with stores.database.reading() as connection:
+            kept = await _list_kept(connection.execute, app_id, list(by_file))
+        for file_id, found in by_file.items():
+            names = kept.get(file_id, frozenset())
+            for key in found:
+                if names is not None and key.rpartition("/")[2] not in names:
+                    yield key
+
+
+async def _list_kept(execute: Execute, app_id: str, ids: list[str]) -> dict[str, frozenset[str] | None]:
+    """What is kept of each file that is there. None: all of it, because its bytes are arriving."""
+    files, parts = files_table.c, file_parts.c
+    query = select(files.id, files.stored_as, files.stored_at).where(files.app_id == app_id, files.id.in_(ids))
+    rows: Any = (await execute(query)).all()
+    of_parts = select(parts.file_id, parts.stored_as).where(parts.app_id == app_id, parts.file_id.in_(ids))
+    named: dict[str, set[str]] = {}
+    for part in (await execute(of_parts)).all():
+        named.setdefault(part.file_id, set()).add(part.stored_as)
+    return {
+        row.id: None if row.stored_at is None else frozenset({row.stored_as, THUMBNAIL, *named.get(row.id, ())})
+        for row in rows
+    }
