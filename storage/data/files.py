@@ -52,6 +52,9 @@ class FileStore:
         async with self._use(app_id) as file:
             return await file.alter(work)
 
+    async def list_apps(self) -> list[str]:
+        return await asyncio.to_thread(_list_names, self._folder)
+
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
         async with self._opening:
             file = self._open.pop(app_id, None)
@@ -120,6 +123,10 @@ class _AppFile(SqliteDatabase):
         functions.add_to(connection)
         # The `like` of SQL tells letters from capitals.
         connection.execute("PRAGMA case_sensitive_like=ON")
+
+
+def _list_names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.db"))
 
 
 def _remove_files(path: Path) -> None:

@@ -14,6 +14,7 @@ from baobab.storage.statements import Statements
 
 T = TypeVar("T")
 
+_LIST = text("SELECT schemaname FROM pg_tables WHERE tablename = '_catalogue' ORDER BY schemaname")
 _EXISTS = text("SELECT to_regclass(:catalogue) IS NOT NULL")
 
 
@@ -51,6 +52,10 @@ class SchemaStore:
         async with self._unit(app_id, unit) as writing:
             await writing.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{app_id}"'))
             return await writing.run_statements(work)
+
+    async def list_apps(self) -> list[str]:
+        async with self._database.reading() as connection:
+            return list((await connection.execute(_LIST)).scalars())
 
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
         async with self._unit(app_id, unit) as writing:

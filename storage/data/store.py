@@ -47,6 +47,10 @@ class DataStore(Protocol):
         """As `write`, in a transaction that changes tables. It creates the app's database if there is none."""
         ...
 
+    async def list_apps(self) -> list[str]:
+        """The apps that have a database here, by id."""
+        ...
+
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
         """Removes the app's database, if there is one."""
         ...

@@ -19,7 +19,7 @@ Operation = Literal["INSERT", "UPDATE", "DELETE"]
 COLUMNS = (
     "id bigint PRIMARY KEY, action bigint NOT NULL, name text NOT NULL, op text NOT NULL, old_key text, new_key text, "
     "old_row text, new_row text, at text NOT NULL, role text NOT NULL, user_id text, actor_id text, run_id text, "
-    "tool text NOT NULL, size bigint NOT NULL"
+    "tool text NOT NULL, undone_by bigint, size bigint NOT NULL"
 )
 INDEX = "(run_id) WHERE run_id IS NOT NULL"
 _COUNTER, _BYTES = "_changes", "_changes_bytes"
@@ -31,7 +31,7 @@ _MOST_WAITING = 4 * 2**20
 """Bytes of changes that wait in memory to be written."""
 _NAMES = (
     "id", "action", "name", "op", "old_key", "new_key", "old_row", "new_row", "at", "role", "user_id", "actor_id",
-    "run_id", "tool",
+    "run_id", "tool", "undone_by",
 )  # fmt: skip
 
 
@@ -67,6 +67,8 @@ class Change:
     actor_id: str | None
     run_id: str | None
     tool: str
+    undone_by: int | None
+    """The action that has taken it back."""
 
     @property
     def keys(self) -> set[tuple[str, str]]:
@@ -150,6 +152,24 @@ class ChangeLog:
         self._statements.execute_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)  # noqa: S608
         self._trim(self._count(_BYTES, sum(entry.size for entry in entries)) - self._most_bytes)
 
+    def note_undone(self, changes: Iterable[Change]) -> None:
+        """Notes that this transaction has taken changes back. What was undone by some of them counts again."""
+        self.write()
+        undone = list(changes)
+        by = self.action or 0
+        for first in sorted({change.action for change in undone}):
+            last = max(change.id for change in undone if change.action == first)
+            self._statements.rows(
+                f"UPDATE {self._table} SET undone_by = NULL WHERE undone_by = ?",  # noqa: S608
+                first,
+            )
+            self._statements.rows(
+                f"UPDATE {self._table} SET undone_by = ? WHERE id >= ? AND id <= ?",  # noqa: S608
+                by,
+                first,
+                last,
+            )
+
     def _count(self, name: str, amount: int) -> int:
         taken = self._statements.rows(
             f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",  # noqa: S608
@@ -165,7 +185,8 @@ class ChangeLog:
         author = self._author
         return (
             number, action, entry.table.name, entry.op, entry.old_key, entry.new_key, entry.old_row, entry.new_row,
-            self._now, author.actor.role, author.actor.user_id, author.actor_id, author.run_id, author.tool, entry.size,
+            self._now, author.actor.role, author.actor.user_id, author.actor_id, author.run_id, author.tool, None,
+            entry.size,
         )  # fmt: skip
 
     def _trim(self, surplus: int) -> None:
@@ -256,3 +277,9 @@ def _take_expired(rows: Iterable[tuple[Any, ...]], before: str) -> Iterator[tupl
         if row[1] >= before:
             return
         yield row
+
+
+def is_expired(statements: Statements, store: DataStore, app_id: str, before: str) -> bool:
+    """Whether the oldest change was made before a moment."""
+    oldest = statements.rows(f"SELECT at FROM {store.name_table(app_id, '_changes')} ORDER BY id LIMIT 1")  # noqa: S608
+    return bool(oldest and oldest[0][0] < before)

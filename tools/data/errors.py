@@ -45,6 +45,24 @@ class InvalidFilter(BadRequest):
     remediation = "Write `column=operator.value`; details.invalidFilters names what is wrong."
 
 
+class ActionNotFound(NotFound):
+    code = "UNDO_NOT_FOUND"
+    summary = "No such write of rows is remembered."
+    remediation = "op:data_changes lists what was written and can be undone."
+
+
+class UndoConflict(Conflict):
+    code = "UNDO_CONFLICT"
+    summary = "Undoing this would lose a later write to the same rows."
+    remediation = "Undo the later actions first, or give `cascade: true` to undo them along with it."
+
+
+class UndoImpossible(Conflict):
+    code = "UNDO_IMPOSSIBLE"
+    summary = "What the rows were before is not known, or they have no place any more."
+    remediation = "Write the rows as they should be."
+
+
 class RealtimeNotConfigured(BadRequest):
     code = "REALTIME_NOT_CONFIGURED"
     summary = "Changes of this table are not told to anybody."

@@ -10,7 +10,7 @@ from baobab.storage.statements import ByteBudget, RowsTooLarge, Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
-from baobab.tools.data.change_log import ChangeLog
+from baobab.tools.data.change_log import Change, ChangeLog
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.defaults import find_default
 from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter, NotNullViolation, PolicyViolation
@@ -453,6 +453,20 @@ class Rows:
             raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
         return [decode_row(decoders, values) for values in found]
+
+    def note_undone(self, changes: Iterable[Change]) -> None:
+        """Notes in the log that these were taken back by this transaction."""
+        if self._log is not None:
+            self._log.note_undone(changes)
+
+    @property
+    def statements(self) -> Statements:
+        """Those of the transaction, for what is read beside the rows."""
+        return self._statements
+
+    def has_followers(self, table: TableInfo, condition: Expression) -> bool:
+        """Whether deleting rows would delete or change others that refer to them."""
+        return bool(self._images.follow_delete(table, condition).entries)
 
     @property
     def _images(self) -> Images:

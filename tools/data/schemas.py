@@ -158,3 +158,31 @@ class RealtimeConfig(TypedDict):
 
 class Told(TypedDict):
     told: bool
+
+
+class ChangeRow(TypedDict):
+    """One change of one row. before, after: null where the row was not there, or was too large to be kept."""
+
+    id: int
+    action_id: str
+    table: str
+    op: str
+    before: Row | None
+    after: Row | None
+    at: str
+    role: str
+    user_id: str | None
+    actor_id: str | None
+    run_id: str | None
+    tool: str
+
+
+class Changes(TypedDict):
+    changes: list[ChangeRow]
+
+
+class Undone(TypedDict):
+    """undone: how many changes of rows were taken back. actions: the writes that they belonged to."""
+
+    undone: int
+    actions: list[str]

@@ -26,6 +26,8 @@ POLICY = {
     "rls_list": RUNNERS,
     "rls_disable": ADMINS,
     "rls_drop_policy": ADMINS,
+    "data_changes": RUNNERS,
+    "data_undo": ADMINS,
     "realtime_open": USERS,
     "realtime_changes": USERS,
     "realtime_configure": ADMINS,
@@ -132,3 +134,9 @@ for_realtime_disable = for_data_list
 
 async def for_realtime_broadcast(world: World, caller: Caller) -> dict[str, Any]:
     return {"app_id": world.app, "channel": "room", "event": "wave"}
+
+
+async def for_data_undo(world: World, caller: Caller) -> dict[str, Any]:
+    made = await _make_row(world)
+    found = await world.request("GET", f"/v1/{world.app}/data-changes", world.owner.headers)
+    return {"app_id": made["app_id"], "action_id": found["changes"][0]["action_id"]}

@@ -1,0 +1,163 @@
+"""/v1/{app_id}/changes: what was written, by whom, and how to undo it."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic_core import to_json
+
+from baobab.storage.statements import Statements
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.data.actor import SERVICE
+from baobab.tools.data.catalogue import Catalogue
+from baobab.tools.data.change_log import Change, LogReader
+from baobab.tools.data.errors import ActionNotFound, ForeignKeyViolation, UndoConflict, UndoImpossible, UniqueViolation
+from baobab.tools.data.rows import Rows
+from baobab.tools.data.schemas import ChangeRow, Changes, Undone
+from baobab.tools.data.tools.rows import TableName
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import find_catalogue, write_rows
+from baobab.tools.data.undo import UndoPlan, plan_undo, undo
+
+_MOST_BYTES = 2**20
+"""Of the rows in one list of changes."""
+
+ActionId = Annotated[
+    str, Text(19, pattern=r"^[1-9][0-9]{0,17}$"), Field(description="The id of a write.", examples=["17"])
+]
+RunId = Annotated[str, Text(100, min_length=1), Field(description="The id of a run of an agent.")]
+
+
+@data.tool(
+    "GET /data-changes",
+    access=AppOwner(),
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "history of a table, who changed a row and when, audit of rows, what was written, before and after; "
+            "Verlauf der Zeilen, wer hat geändert; historial de cambios de filas, quién cambió"
+        )
+    ),
+)
+async def data_changes(
+    call: Call,
+    app_id: AppId,
+    table: TableName | None = None,
+    run_id: RunId | None = None,
+    before: Annotated[int, Field(ge=1, le=2**62)] | None = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+) -> Changes:
+    """List what was written to tables, latest first: each row before and after, by whom, and by which action.
+
+    table: only its changes; null for all tables.
+    run_id: only what a run wrote; null for everything.
+    before: only changes with a smaller id, for the next page; null for the latest.
+    limit: changes of one answer; fewer if their rows are large.
+    """
+    store = call.stores.data
+    if not (await find_catalogue(call)).version:
+        return {"changes": []}
+
+    def read(statements: Statements) -> list[Change]:
+        return LogReader(statements, store, app_id).read_latest(limit, table=table, run_id=run_id, before=before)
+
+    found: list[ChangeRow] = []
+    size = 0
+    for change in await store.read(app_id, read, call.unit):
+        row = _show(change)
+        size += len(to_json(row))
+        if found and size > _MOST_BYTES:
+            break
+        found.append(row)
+    return {"changes": found}
+
+
+def _show(change: Change) -> ChangeRow:
+    return {
+        "id": change.id,
+        "action_id": str(change.action),
+        "table": change.table,
+        "op": change.op,
+        "before": change.old_row,
+        "after": change.new_row,
+        "at": change.at,
+        "role": change.role,
+        "user_id": change.user_id,
+        "actor_id": change.actor_id,
+        "run_id": change.run_id,
+        "tool": change.tool,
+    }
+
+
+async def _preview_undo(call: Call, app_id: AppId, action_id: str | None, run_id: str | None, cascade: bool) -> str:
+    if not (await find_catalogue(call)).version:
+        raise ActionNotFound("There is no such change of rows.")
+    store, oldest = call.stores.data, _find_oldest(call)
+    number = _require_one(action_id, run_id)
+
+    def look(statements: Statements) -> UndoPlan:
+        return plan_undo(LogReader(statements, store, app_id), number, run_id, cascade=cascade, oldest=oldest)
+
+    plan = await store.read(app_id, look, call.unit)
+    shown = to_json(plan.describe()).decode()[:3000]
+    return f"It would take {len(plan.changes)} changes of rows back, of {len(plan.actions)} actions: {shown}"
+
+
+@data.tool(
+    "POST /data-changes/undo",
+    access=AppOwner("admin"),
+    effect="destructive",
+    raises=(ActionNotFound, UndoConflict, UndoImpossible, UniqueViolation, ForeignKeyViolation),
+    audit=Audit("data.undo", category="data", resource="action"),
+    guard=Guard(preview=_preview_undo),
+    rest=Rest(examples={"action_id": "17"}),
+    mcp=Mcp(
+        keywords=(
+            "undo, revert, roll back a write of rows, restore deleted rows, take back what a run did; "
+            "rückgängig machen, wiederherstellen; deshacer, revertir, restaurar filas"
+        )
+    ),
+)
+async def data_undo(
+    call: Call,
+    app_id: AppId,
+    action_id: ActionId | None = None,
+    run_id: RunId | None = None,
+    cascade: bool = False,
+) -> Undone:
+    """Undo a write of rows, or all writes of a run: the rows become what they were before.
+
+    It is refused where a later write to the same rows would be lost. It is itself a write, and can be undone.
+
+    action_id: of the write, from data_changes or the header X-Action-Id; null with run_id.
+    run_id: of the run; null with action_id.
+    cascade: undo later writes to the same rows too, as a whole.
+    """
+    number, oldest, store = _require_one(action_id, run_id), _find_oldest(call), call.stores.data
+
+    def write(rows: Rows, catalogue: Catalogue) -> tuple[int, list[str]]:
+        if not catalogue.version:
+            raise ActionNotFound("There is no such change of rows.")
+        reader = LogReader(rows.statements, store, app_id)
+        plan = plan_undo(reader, number, run_id, cascade=cascade, oldest=oldest)
+        return undo(rows, catalogue, plan, cascade=cascade), [str(each) for each in sorted(plan.actions)]
+
+    count, actions = await write_rows(call, SERVICE, write)
+    call.audit.resource_id = actions[0]
+    return {"undone": count, "actions": actions}
+
+
+def _require_one(action_id: str | None, run_id: str | None) -> int | None:
+    if (action_id is None) == (run_id is None):
+        raise BadRequest("Name either the action or the run to undo.")
+    return None if action_id is None else int(action_id)
+
+
+def _find_oldest(call: Call) -> Any:
+    return (call.now - timedelta(days=call.services.options.undo_days)).isoformat()

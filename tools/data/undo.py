@@ -1,0 +1,171 @@
+"""Undoes what a call or a run wrote: the rows become again what they were, unless a later write would be lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.data.change_log import Change, LogReader
+from baobab.tools.data.errors import ActionNotFound, UndoConflict, UndoImpossible
+from baobab.tools.data.rows import Rows
+from baobab.tools.data.schemas import Row
+
+UNDO = "data_undo"
+MOST_CHANGES = 10_000
+_SHOWN = 20
+
+
+@dataclass(slots=True)
+class UndoPlan:
+    """The changes to take back, oldest first, and the actions that they belong to."""
+
+    changes: list[Change] = field(default_factory=list)
+    actions: set[int] = field(default_factory=set)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What would become of the rows: as they are after the changes, and as they were before."""
+        return [
+            {"table": change.table, "before": change.new_row, "after": change.old_row}
+            for change in reversed(self.changes[-_SHOWN:])
+        ]
+
+
+def plan_undo(reader: LogReader, action: int | None, run_id: str | None, *, cascade: bool, oldest: str) -> UndoPlan:
+    """Finds what an action or a run changed. ActionNotFound, UndoConflict, UndoImpossible.
+
+    cascade: take later changes of the same rows back too, with the whole actions that they belong to.
+    oldest: the moment before which nothing is undone any more.
+    """
+    named = [] if action is None else [action]
+    if run_id is not None:
+        changes = reader.read_run(run_id, MOST_CHANGES)
+        named = sorted({change.action for change in changes if change.undone_by is None})
+    plan = UndoPlan()
+    for number in named:
+        _take(plan, reader, number, oldest)
+    if not plan.changes:
+        raise ActionNotFound("There is no such change of rows.")
+    last = 0
+    while True:
+        later = _find_later(plan, reader)
+        if not later:
+            return plan
+        if not cascade or len(plan.actions) == last:
+            raise UndoConflict(
+                f"{len(later)} later actions changed the same rows, and would be lost.",
+                details={"later_actions": [str(number) for number in sorted(later)[:100]]},
+            )
+        last = len(plan.actions)
+        for number in later:
+            _take(plan, reader, number, oldest)
+
+
+def _take(plan: UndoPlan, reader: LogReader, action: int, oldest: str) -> None:
+    changes = reader.read_action(action, MOST_CHANGES)
+    if not changes or changes[0].id != action or changes[0].at < oldest:
+        raise ActionNotFound(f"The log holds no whole action {action} (any more).")
+    if changes[0].undone_by is not None:
+        raise UndoConflict(
+            f"The action {action} is undone already, by the action {changes[0].undone_by}.",
+            remediation="Undo that action to have its rows back.",
+        )
+    if len(plan.changes) + len(changes) > MOST_CHANGES:
+        raise UndoImpossible(f"More than {MOST_CHANGES} changes would be undone.", details={"limit": MOST_CHANGES})
+    if any(change.old_row is None and change.new_row is None for change in changes):
+        raise UndoImpossible(f"The action {action} was about more rows than are written down.")
+    if any(not change.keys for change in changes):
+        raise UndoImpossible(f"The action {action} was about rows without a key, which nothing tells from each other.")
+    plan.changes = sorted([*plan.changes, *changes], key=lambda change: change.id)
+    plan.actions.add(action)
+
+
+def _find_later(plan: UndoPlan, reader: LogReader) -> set[int]:
+    """The actions that changed the same rows later, and are not undone with these.
+
+    What was undone is as if it had never been, and so is what undid it.
+    """
+    first: dict[tuple[str, str], int] = {}
+    for change in plan.changes:
+        for key in change.keys:
+            first.setdefault(key, change.id)
+    later: set[int] = set()
+    for change in reader.iterate_after(plan.changes[0].id - 1):
+        is_live = change.undone_by is None and change.tool != UNDO
+        if (
+            is_live
+            and change.action not in plan.actions
+            and any(first.get(key, change.id) < change.id for key in change.keys)
+        ):
+            later.add(change.action)
+    return later
+
+
+def undo(rows: Rows, catalogue: Catalogue, plan: UndoPlan, *, cascade: bool) -> int:
+    """Makes the rows what they were, and returns how many changes were taken back.
+
+    cascade: also where rows go or change that refer to them and were written later.
+    """
+    pending: list[Change] = []
+    for change in reversed(plan.changes):
+        if pending and (change.op != "DELETE" or change.table != pending[0].table):
+            _insert_again(rows, catalogue, pending)
+            pending = []
+        if change.op == "DELETE":
+            # Together: rows of one table may refer to each other.
+            pending.append(change)
+        else:
+            _take_back(rows, catalogue, change, cascade=cascade)
+    if pending:
+        _insert_again(rows, catalogue, pending)
+    rows.note_undone(plan.changes)
+    return len(plan.changes)
+
+
+def _insert_again(rows: Rows, catalogue: Catalogue, changes: Sequence[Change]) -> None:
+    table = _find_table(catalogue, changes[0])
+    rows.insert(table, [_known_columns(table, change.old_row) for change in reversed(changes)])
+
+
+def _take_back(rows: Rows, catalogue: Catalogue, change: Change, *, cascade: bool) -> None:
+    table = _find_table(catalogue, change)
+    if change.op == "INSERT":
+        key = _key_of(table, change.new_row)
+        # Those of the plan are gone already: it is taken back backwards.
+        if not cascade and rows.has_followers(table, key):
+            raise UndoConflict(f"Later rows refer to a row of `{table.name}`, and would go or change with it.")
+        done = rows.delete(table, [key])
+    else:
+        old_row, new_row = change.old_row or {}, change.new_row or {}
+        before = {name: value for name, value in old_row.items() if value != new_row.get(name, value)}
+        wanted = _known_columns(table, before)
+        done = rows.update(table, wanted, [_key_of(table, new_row)]) if wanted else [{}]
+        # Undoing what it refers to may have brought it back along.
+        done = done or rows.update(table, wanted, [_key_of(table, old_row)])
+    if not done:
+        raise UndoConflict(f"A row of `{table.name}` is not what the action left.")
+
+
+def _find_table(catalogue: Catalogue, change: Change) -> TableInfo:
+    table = catalogue.tables.get(change.table)
+    row = change.old_row or change.new_row or {}
+    if table is None or not table.key or not set(table.key) <= row.keys():
+        raise UndoImpossible(f"The table `{change.table}` has been dropped, or has another key now.")
+    return table
+
+
+def _known_columns(table: TableInfo, row: Row | None) -> Row:
+    """What the table still has of a row: a column that was dropped stays so."""
+    return {name: value for name, value in (row or {}).items() if name in table.columns}
+
+
+def _key_of(table: TableInfo, row: Row | None) -> Expression:
+    parts: list[Expression] = []
+    for name in table.key:
+        kind = table.columns[name].type
+        try:
+            value = kind.clean((row or {})[name], name)
+        except BaobabError as exc:
+            raise UndoImpossible(f"The key of `{table.name}` is of another type now.") from exc
+        parts.append(["=", ["column", "", name], ["value", kind.name, value]])
+    return ["and", *parts]
