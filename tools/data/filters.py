@@ -71,9 +71,10 @@ class FilterReader:
         column, dot, condition = _split_column(text)
         if not dot:
             raise InvalidFilter(f"`{text[:60]}` is not `column.operator.value`.")
-        return self._read_condition(column, condition)
+        return self._read_condition(column, condition, in_group=True)
 
-    def _read_condition(self, name: str, text: str) -> Expression:
+    def _read_condition(self, name: str, text: str, *, in_group: bool = False) -> Expression:
+        """in_group: a value may be in quotes there, because commas and brackets end it."""
         self._left -= 1
         if self._left < 0:
             raise BadRequest(f"A query has at most {_MOST} conditions.")
@@ -88,7 +89,7 @@ class FilterReader:
             joined = [_compare(name, left, kind, operator, item) for item in _items_of(value, "{", "}")]
             condition: Expression = ["or" if mode == "any" else "and", *joined] if joined else ["false"]
         else:
-            condition = _compare(name, left, kind, operator, value)
+            condition = _compare(name, left, kind, operator, _unquote(value) if in_group else value)
         return ["not", condition] if negated else condition
 
     def operand(self, name: str) -> tuple[Expression, ColumnType]:
@@ -170,8 +171,12 @@ def _items_of(text: str, opening: str, closing: str) -> Iterator[str]:
     if not (text.startswith(opening) and text.endswith(closing)):
         raise InvalidFilter(f"A list is written in `{opening}{closing}`, and not as `{text[:40]}`.")
     for item in split_outside(text[1:-1]):
-        quoted = len(item) >= 2 and item[0] == '"' and item[-1] == '"'
-        yield re.sub(r"\\(.)", r"\1", item[1:-1]) if quoted else item
+        yield _unquote(item)
+
+
+def _unquote(text: str) -> str:
+    quoted = len(text) >= 2 and text[0] == '"' and text[-1] == '"'
+    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if quoted else text
 
 
 def split_outside(text: str) -> list[str]:
