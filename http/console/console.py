@@ -34,14 +34,14 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 
 _ASSETS = Path(__file__).parent / "assets"
-_TYPES = {"console.css": "text/css", "console.js": "text/javascript"}
+_TYPES = {"console.css": "text/css", "console.js": "text/javascript", "push.js": "text/javascript"}
 _LARGEST_FORM = 5 * 2**20
 _LARGEST_SIGN_IN = 8192
 """Bytes of a form that a stranger may send."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "connect-src 'self'; worker-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
     "require-trusted-types-for 'script'; trusted-types baobab",
     "Cross-Origin-Opener-Policy": "same-origin",
     # With `no-referrer` a browser would send `Origin: null` with our own forms.

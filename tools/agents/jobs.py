@@ -1,11 +1,8 @@
 """The jobs of agents: they execute runs, continue them after decisions, end overdue ones and send webhooks."""
 
-import base64
 import contextlib
-import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from hashlib import sha256
 from typing import Any
 
 from pydantic_core import to_json
@@ -19,6 +16,7 @@ from baobab.runtime.agents.run_tree import fail_lost_run, request_cancel
 from baobab.runtime.agents.tables import FROZEN, UNENDED, runs, webhook_secrets
 from baobab.runtime.egress import EgressError
 from baobab.runtime.job_tables import jobs
+from baobab.runtime.webhooks import build_headers
 from baobab.storage.database import Database, Unit
 from baobab.storage.secrets import Vault
 from baobab.tools.agents.data import FREEZES
@@ -198,9 +196,6 @@ _TRIES = 5
 _LONGEST_PAUSE_SECONDS = 300
 
 
-_PREFIX = "whsec_"
-
-
 _OUTSIDERS = ("end_user", "anonymous")
 
 
@@ -216,10 +211,8 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
     services = job.services
     event_id, sent_at = f"evt_{row.id.replace('-', '')}", services.clock.now()
     body = to_json(_event(row, event_id))
-    headers = {"content-type": "application/json", "idempotency-key": row.id}
-    headers |= {"webhook-id": event_id, "webhook-timestamp": str(int(sent_at.timestamp()))}
-    if signatures := [sign(secret, headers, body) for secret in _secrets(services.vault, secret_row, sent_at)]:
-        headers["webhook-signature"] = " ".join(signatures)
+    headers = build_headers(event_id, sent_at, body, _secrets(services.vault, secret_row, sent_at))
+    headers["idempotency-key"] = row.id
     try:
         answer = await services.http_client.request(
             "POST", row.webhook_url, headers=headers, body=body, timeout=_SECONDS
@@ -234,13 +227,6 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
             # A postponed job does not count as an attempt, so each attempt is a job of its own.
             again, pause = {"run_id": run_id, "tried": tried}, min(2**tried, _LONGEST_PAUSE_SECONDS)
             await services.jobs.enqueue(unit, WEBHOOK, again, job_id=f"{job.id}:{tried}", delay=pause)
-
-
-def sign(secret: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Computes one signature of a webhook. headers: with the webhook's id and timestamp."""
-    signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
-    key = base64.b64decode(secret.removeprefix(_PREFIX))
-    return "v1," + _text(hmac.new(key, signed, sha256).digest())
 
 
 def _event(run: Any, event_id: str) -> dict[str, Any]:
@@ -274,7 +260,3 @@ def _secrets(vault: Vault, held: Any, now: datetime) -> list[str]:
 def _context(column: str, app_id: str) -> str:
     """Returns the context that a sealed secret is bound to."""
     return f"{webhook_secrets.name}.{column}:{app_id}"
-
-
-def _text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()

@@ -1,13 +1,18 @@
 """Approvals: calls that wait for a person, and that person's word on them."""
 
 from baobab.tools.approvals import gauges, jobs, tools
+from baobab.tools.approvals.notices import jobs as notice_jobs
+from baobab.tools.approvals.notices import tools as notice_tools
+from baobab.tools.approvals.notices.toolset import notices
 from baobab.tools.approvals.toolset import approvals
 
-TOOLSETS = (approvals,)
+TOOLSETS = (approvals, notices)
 """The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     gauges,
     jobs,
     tools,
+    notice_jobs,
+    notice_tools,
 )
 """Importing these registers the tools, jobs and gauges of the toolsets."""

@@ -1,15 +1,18 @@
 """Labels of approvals: what a call is about and who proposed it, in words for the person who decides."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
 
+from baobab.storage.database import Execute
 from baobab.tools.approvals.service import service_of
 from baobab.tools.core.auth.tables import accounts, api_keys
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.escaping import escape_name, escape_text
+from baobab.tools.core.services import Services
 from baobab.tools.core.wording import COUNTED
 
 _TELLING = ("key", "name", "tool", "email")
@@ -17,16 +20,18 @@ _MOST = 120
 
 
 class ApprovalLabels:
-    """Writes the labels of approvals. It looks each name up only once in a call."""
+    """Writes the labels of approvals. It looks each name up only once."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, tools: Mapping[str, Tool], services: Services, execute: Execute) -> None:
+        self._tools = tools
+        self._services = services
+        self._execute = execute
         self._known: dict[tuple[str, str], str | None] = {}
 
     def title(self, row: Any) -> str:
         """Returns a title: the first clause of the tool's description and the argument that says most."""
-        tool = self._call.registry.tools.get(row.tool)
-        fields = dict(service_of(self._call.services).render_fields(row, tool))
+        tool = self._tools.get(row.tool)
+        fields = dict(service_of(self._services).render_fields(row, tool))
         if row.tool == "interrupt":
             asked = _cut(fields.get("reason", ""))
             return f"Answer a question: {asked}" if asked else "Answer a question"
@@ -40,7 +45,7 @@ class ApprovalLabels:
         if row.app_id is None:
             return None
         try:
-            return escape_text((await self._call.services.directory.app(row.app_id)).name)
+            return escape_text((await self._services.directory.app(row.app_id)).name)
         except AppNotFound:
             return None
 
@@ -62,7 +67,7 @@ class ApprovalLabels:
     async def _account(self, account_id: str) -> str:
         if ("account", account_id) not in self._known:
             query = select(accounts.c.name, accounts.c.email).where(accounts.c.id == account_id)
-            account_row = (await self._call.execute(query)).first()
+            account_row = (await self._execute(query)).first()
             words = (
                 "an account that is gone"
                 if account_row is None
@@ -74,7 +79,7 @@ class ApprovalLabels:
     async def _key(self, key_id: str) -> str | None:
         if ("key", key_id) not in self._known:
             query = select(api_keys.c.name).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-            name = (await self._call.execute(query)).scalar()
+            name = (await self._execute(query)).scalar()
             self._known["key", key_id] = None if name is None else escape_name(name)
         return self._known["key", key_id]
 

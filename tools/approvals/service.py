@@ -23,6 +23,7 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseConnection, Execute, Unit
 from baobab.storage.secrets import Vault
 from baobab.tools.approvals.executor import Executor, job_id_of
+from baobab.tools.approvals.notices.tables import notice_settings
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.core.approvals import (
     ApprovalExpired,
@@ -37,6 +38,7 @@ from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser, Limits
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecision, person
+from baobab.tools.core.auth.tables import members
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.services import Services
@@ -129,6 +131,7 @@ class ApprovalService:
             if row is None:
                 values = await self._insert_proposal(connection, call, belongs_to, asked, digest, meaning)
                 await call.services.notices.publish(connection, NOTICE, belongs_to[0])
+                await self._ask_for_notices(connection, values["id"], belongs_to[0])
                 summary = _describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
                 refusal: BaobabError = self._approval_error(values["id"], "pending", summary, values["expires_at"])
             elif row.status in _FINISHED:
@@ -142,6 +145,16 @@ class ApprovalService:
             else:
                 refusal = self._approval_error(row.id, row.status, self.summarise(row, call.tool), row.expires_at)
         raise refusal
+
+    async def _ask_for_notices(self, unit: Unit, approval_id: str, organisation_id: str) -> None:
+        """Asks for people to be told, if any member wants to be."""
+        wanted = select(notice_settings.c.account_id).join(
+            members, members.c.account_id == notice_settings.c.account_id
+        )
+        if (await unit.execute(wanted.where(members.c.organisation_id == organisation_id).limit(1))).first() is None:
+            return
+        arguments, job_id = {"approval_id": approval_id}, f"notices:{approval_id}"
+        await self._jobs.enqueue(unit, "notices_plan", arguments, job_id=job_id, tenant=organisation_id)
 
     def _resolve_step(self, call: "Call", row: Any) -> Any:
         if row.status == "expired":

@@ -116,7 +116,7 @@ async def approvals_list(
         query = query.where(earlier)
     approval_rows = (await call.execute(query.limit(limit + 1))).all()
     page = approval_rows[:limit]
-    following, names = None, ApprovalLabels(call)
+    following, names = None, _labels(call)
     if len(approval_rows) > limit:
         following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
     return {"approvals": [await _render_approval(call, row, names) for row in page], "next_cursor": following}
@@ -311,13 +311,17 @@ async def _run_input(call: Call, row: Any) -> str | None:
     return None if run_input is None else escape_json(run_input, indent=2)
 
 
+def _labels(call: Call) -> ApprovalLabels:
+    return ApprovalLabels(call.registry.tools, call.services, call.execute)
+
+
 async def _render_approval(call: Call, row: Any, names: ApprovalLabels | None = None) -> Approval:
     context = {
         "status": _status(call, row),
         "approvers": PendingDecision.of_approval(row).approvers.as_json,
         "agreed": row.agreed or [],
     }
-    names, tool = names or ApprovalLabels(call), call.registry.tools.get(row.tool)
+    names, tool = names or _labels(call), call.registry.tools.get(row.tool)
     context |= {
         "summary": service_of(call.services).summarise(row, tool),
         "asked_summary": service_of(call.services).summarise_asked(row, tool),

@@ -27,6 +27,11 @@ class Mail:
 class Mailer(Protocol):
     """The port through which mail is sent."""
 
+    @property
+    def delivers(self) -> bool:
+        """Whether the installation's own mails reach people; without a mail server they stay in the outbox."""
+        ...
+
     async def send(self, unit: Unit, mail: Mail) -> str:
         """Writes a mail in the unit and asks for its delivery when the unit commits; returns the mail's id.
 

@@ -41,6 +41,10 @@ class OutboxMailer:
         self._clock = clock
         self._ids = ids
 
+    @property
+    def delivers(self) -> bool:
+        return self.postbox.server is not None
+
     async def send(self, unit: Unit, mail: Mail) -> str:
         """Writes a mail in the unit and asks for its delivery when the unit commits; returns the mail's id."""
         app = None if mail.app_id is None else await self._directory.app(mail.app_id)

@@ -35,6 +35,27 @@ _CODE_HTML = """<!doctype html>
 </body>
 </html>
 """
+_LIST_TEXT = """{{ subject }}.
+{% if lines %}
+{{ lines }}
+{% endif %}
+{{ link }}
+
+{{ app }}
+"""
+_LIST_HTML = """<!doctype html>
+<html lang="en">
+<body style="margin:0;padding:24px;background:#f4f4f5;color:#18181b;font:16px/1.5 system-ui,sans-serif">
+<div style="max-width:560px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
+<p style="margin:0 0 16px;font-weight:600">{{ subject }}.</p>
+{% if lines %}<p style="margin:0 0 16px;white-space:pre-line">{{ lines }}</p>
+{% endif %}\
+<p style="margin:0 0 16px"><a href="{{ link }}" style="color:{{ colour }};font-weight:600">{{ link }}</a></p>
+<p style="margin:0;color:#52525b">{{ app }}</p>
+</div>
+</body>
+</html>
+"""
 _IGNORE = "If you did not ask for this, ignore this mail: nothing happens without the code."
 
 
@@ -97,6 +118,15 @@ TEMPLATES = {
             "ignore": "If you do not know the sender, ignore this mail.",
         },
     ),
+    "notice_address": Template(
+        "Confirm your address for notices of {{ app }}",
+        {
+            "greeting": "Get notices of {{ app }} at this address: give this code on the page of notices.",
+            "lifetime": "",
+            "ignore": "If you did not ask for this, ignore this mail: you get no further one.",
+        },
+    ),
+    "waiting_calls": Template("{{ subject }}", {}, _LIST_TEXT, _LIST_HTML),
     "test": Template(
         "A test mail from {{ app }}",
         {

@@ -1,6 +1,7 @@
 // Improves the console's pages, which all work without it: keeps them fresh, and listens to keys.
 
-const policy = window.trustedTypes?.createPolicy("baobab", { createHTML: (html) => html }) ?? { createHTML: (html) => html };
+const rules = { createHTML: (html) => html, createScriptURL: (url) => url };
+const policy = window.trustedTypes?.createPolicy("baobab", rules) ?? rules;
 const root = document.body.dataset.root;
 const main = () => document.getElementById("main");
 let busy = false;
@@ -160,3 +161,31 @@ document.addEventListener("drop", (event) => {
 	event.preventDefault();
 	sendAll(form, event.dataTransfer.files);
 });
+
+/** Lets a person be told in this browser, if it can. */
+async function subscribe(form) {
+	const button = form.querySelector("button");
+	button.disabled = true;
+	try {
+		const worker = await navigator.serviceWorker.register(policy.createScriptURL(form.dataset.worker));
+		while (!worker.active) await new Promise((resolve) => setTimeout(resolve, 50));
+		const found = await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: form.dataset.key });
+		const { endpoint, keys } = found.toJSON();
+		form.elements.url.value = endpoint;
+		form.elements.p256dh.value = keys.p256dh;
+		form.elements.auth.value = keys.auth;
+		form.elements.name.value = navigator.userAgentData?.brands.at(-1)?.brand ?? "";
+		form.submit();
+	} catch {
+		button.disabled = false;
+		button.textContent = "This browser does not allow it: look at its settings for notifications";
+	}
+}
+
+const push = document.getElementById("push");
+if (push && "PushManager" in window && navigator.serviceWorker) {
+	push.hidden = false;
+	push.querySelector("button").addEventListener("click", () => subscribe(push));
+}
+const zone = document.getElementById("zone");
+if (zone && !zone.value) zone.placeholder = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -209,6 +209,8 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
     picture = {"filename": "red.png", "contentType": "image/png", "encoding": "base64", "content": draw_png()}
     await office.ask("POST", f"/storage/{app}/objects", picture)
     await office.ask("PUT", f"/v1/{app}/kv/hostile:{'long' * 30}", {"value": HOSTILE})
+    channel = {"kind": "slack", "url": "https://hooks.example.com/services/x", "name": "the team"}
+    await office.ask("POST", "/v1/notices/channels", channel)
     await office.ask("POST", f"/auth/{app}/signup", {"email": "ada@example.com", "password": "correct Horse 7!"})
     (mail,) = (await office.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
     of_app, of_runs = f"/console/apps/{app}", f"/console/apps/{app}/runs/looker"
@@ -216,6 +218,7 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         "/console/apps",
         "/console/keys",
         "/console/usage",
+        "/console/notices",
         of_app,
         f"{of_app}/kv",
         f"{of_app}/files",

@@ -8,10 +8,11 @@ from sqlalchemy import insert, select, update
 
 from baobab.runtime.agents.job_kinds import WEBHOOK
 from baobab.runtime.agents.tables import ENDED, webhook_secrets
+from baobab.runtime.webhooks import new_secret
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import NoWebhook, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId
-from baobab.tools.agents.jobs import _PREFIX, _context, _text
+from baobab.tools.agents.jobs import _context
 from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import Name, RunState, SecretInForce, SecretMade
 from baobab.tools.agents.toolset import agents
@@ -21,7 +22,6 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 
-_LENGTH = 40
 _DAY, _WEEK = 86_400, 604_800
 
 Overlap = Annotated[int, Field(ge=0, le=_WEEK)]
@@ -47,7 +47,7 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
 
     overlap_seconds: for so long the earlier secret signs as well, so that receivers have time to change.
     """
-    vault, secret = call.services.vault, _PREFIX + _text(call.services.ids.secret(_LENGTH).encode())
+    vault, secret = call.services.vault, new_secret(call.services.ids)
     row: dict[str, Any] = {"secret": vault.seal(secret.encode(), _context("secret", app_id)), "made_at": call.now}
     until: datetime | None = None
     async with FREEZES.writing(call) as unit:

@@ -1,0 +1,97 @@
+"""/console/notices: how this person is told of what waits."""
+
+from typing import Any
+
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
+
+_PATH = "/notices"
+_DIGESTS = {0: "at once", 15: "every 15 minutes", 60: "every hour", 240: "every 4 hours", 1440: "once a day"}
+_WHICH = {"mine": "my keys and runs, and what names me or admins", "all": "all that I may decide about"}
+_KINDS = {"email": "E-mail", "webhook": "Webhook", "slack": "Slack", "discord": "Discord", "push": "This browser"}
+_STATES = {
+    "mailed": "handed to the mail server",
+    "dropped": "decided before",
+    "unknown": "not known whether it arrived",
+}
+_MESSAGES = 20
+
+
+async def show_notices(visit: Visit) -> Context:
+    others: dict[str, str] = {}
+    for organisation in await visit.list_organisations():
+        found = await visit.call("organisations_members", organisation["id"], organization_id=organisation["id"])
+        others |= {each["account_id"]: f"{each['name']} ({each['email']})" for each in found["members"]}
+    others.pop(visit.session.caller.account_id, None)
+    messages = (await visit.call("notices_messages_list", limit=_MESSAGES))["messages"]
+    return {
+        "title": "Notices",
+        **await visit.call("notices_get"),
+        **await visit.call("notices_push_key"),
+        "others": others,
+        "messages": messages,
+        "digests": _DIGESTS,
+        "choices": _WHICH,
+        "kinds": _KINDS,
+        "states": _STATES,
+        "saved": "saved" in visit.query,
+        "asked": visit.query.get("channel", ""),
+        "made": None,
+        "tried": None,
+    }
+
+
+async def save(visit: Visit) -> str:
+    form = visit.form
+    given: dict[str, Any] = {"which": form.get("which", "mine"), "digest_minutes": _read_number(form, "digest_minutes")}
+    begin, end = form.get("begin", ""), form.get("end", "")
+    quiet = {"begin": begin, "end": end, "time_zone": form.get("time_zone", "").strip() or "UTC"}
+    given["quiet"] = quiet if begin and end else None
+    other = form.get("other", "")
+    after = {"after_minutes": _read_number(form, "after_minutes"), "account_id": other}
+    given["escalation"] = after if other else None
+    await visit.call("notices_update", **given)
+    return f"{_PATH}?saved=1"
+
+
+def _read_number(form: Any, name: str) -> int:
+    text = form.get(name, "").strip()
+    if not text.isdecimal() or len(text) > 5:
+        raise BadRequest("A number of minutes is digits.")
+    return int(text)
+
+
+async def add(visit: Visit) -> str | Context:
+    """Adds a channel; the answer shows the secret of a webhook, and no other page."""
+    names = ("name", "email", "url", "p256dh", "auth")
+    given = {name: visit.form[name].strip() for name in names if visit.form.get(name, "").strip()}
+    made = await visit.call("notices_channel_add", kind=visit.form.get("kind", ""), **given)
+    if made["secret"] is None:
+        return f"{_PATH}?channel={made['channel']['id']}"
+    return {**await show_notices(visit), "made": made}
+
+
+async def confirm(visit: Visit) -> str:
+    await visit.call("notices_channel_confirm", channel_id=visit.parts["id"], code=visit.form.get("code", "").strip())
+    return f"{_PATH}?saved=1"
+
+
+async def remove(visit: Visit) -> str:
+    await visit.call("notices_channel_remove", channel_id=visit.parts["id"])
+    return _PATH
+
+
+async def try_channel(visit: Visit) -> Context:
+    tried = await visit.call("notices_channel_test", channel_id=visit.parts["id"])
+    return {**await show_notices(visit), "tried": tried}
+
+
+PAGES = (Page(_PATH, "Notices", "notices.html", show_notices, menu="Notices", of_account=True),)
+FORMS = (
+    Form(f"{_PATH}/save", save),
+    Form(f"{_PATH}/channels", add, "notices.html"),
+    Form(f"{_PATH}/channels/{{id}}/confirm", confirm),
+    Form(f"{_PATH}/channels/{{id}}/remove", remove),
+    Form(f"{_PATH}/channels/{{id}}/test", try_channel, "notices.html"),
+)

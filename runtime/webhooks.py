@@ -1,0 +1,33 @@
+"""Signatures of webhooks, as standardwebhooks.com specifies them."""
+
+import base64
+import hmac
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+
+from baobab.storage.clock import Ids
+
+_PREFIX = "whsec_"
+_LENGTH = 40
+
+
+def new_secret(ids: Ids) -> str:
+    """Returns a new secret, in the form that libraries of receivers take."""
+    return _PREFIX + base64.b64encode(ids.secret(_LENGTH).encode()).decode()
+
+
+def build_headers(event_id: str, sent_at: datetime, body: bytes, secrets: Sequence[str]) -> dict[str, str]:
+    """Returns the headers of a webhook, with one signature for each secret; without a secret it is not signed."""
+    headers = {"content-type": "application/json", "webhook-id": event_id}
+    headers["webhook-timestamp"] = str(int(sent_at.timestamp()))
+    if secrets:
+        headers["webhook-signature"] = " ".join(sign(secret, headers, body) for secret in secrets)
+    return headers
+
+
+def sign(secret: str, headers: Mapping[str, str], body: bytes) -> str:
+    """Computes one signature. headers: with the webhook's id and timestamp."""
+    signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
+    key = base64.b64decode(secret.removeprefix(_PREFIX))
+    return "v1," + base64.b64encode(hmac.new(key, signed, sha256).digest()).decode()

@@ -1,0 +1,134 @@
+"""A desk whose people are told of what waits, and receivers on this machine that take what they are told."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from baobab.tools.core.auth.signing import PLATFORM
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import open_installation
+from tests.jobs import run_due_jobs
+from tests.people import Person, create_person, get_first_organisation
+from tests.tools.ai.conftest import serve_app
+
+
+@dataclass
+class Delivery:
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.body)
+        return told
+
+
+@dataclass
+class Receiver:
+    """Takes what is sent to it: answers with the next of its statuses, then with 204."""
+
+    statuses: list[int] = field(default_factory=list)
+    received: list[Delivery] = field(default_factory=list)
+    url: str = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.received.append(Delivery({name.decode(): value.decode() for name, value in scope["headers"]}, body))
+        status = self.statuses.pop(0) if self.statuses else 204
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def start_receiver(*statuses: int) -> AsyncIterator[Receiver]:
+    receiver = Receiver(list(statuses))
+    async with serve_app(receiver) as address:
+        receiver.url = f"{address}/told"
+        yield receiver
+
+
+@dataclass
+class Desk:
+    baobab: Baobab
+    clock: FixedClock
+    app: str
+    ada: Person
+    agent: dict[str, str] = field(default_factory=dict)
+    calls: int = 0
+
+    async def request(self, method: str, path: str, by: Person | None = None, body: Any = None) -> httpx.Response:
+        person = by or self.ada
+        claims = {"sub": person.id, "email": person.email, "org_id": person.organisation_id}
+        # A fresh one: time passes in these tests.
+        token = await self.baobab.application.services.signers.mint(PLATFORM, claims, 3600)
+        headers = {"authorization": f"Bearer {token}"}
+        return await self.baobab.client.request(method, path, json=body, headers=headers)
+
+    async def create_agent(self, of: Person) -> dict[str, str]:
+        """Headers with a key of a person that must ask before it changes anything."""
+        organisation = await get_first_organisation(self.baobab)
+        wanted = {"name": "agent", "approval": "write", "organization_id": organisation}
+        made = await self.request("POST", "/api-keys", of, wanted)
+        assert made.status_code == 201, made.text
+        return {"authorization": f"Bearer {made.json()['key']}"}
+
+    async def propose(self, agent: dict[str, str] | None = None) -> str:
+        """A call that waits, by the id of its approval."""
+        self.calls += 1
+        path = f"/v1/{self.app}/kv/n{self.calls}/incr"
+        answer = await self.baobab.client.post(path, json={"by": 1}, headers=agent or self.agent)
+        assert answer.status_code == 428, answer.text
+        approval_id: str = answer.json()["approval_id"]
+        return approval_id
+
+    async def add_channel(self, kind: str, url: str, by: Person | None = None, **more: Any) -> dict[str, Any]:
+        made = await self.request("POST", "/v1/notices/channels", by, {"kind": kind, "url": url, **more})
+        assert made.status_code == 201, made.text
+        answer: dict[str, Any] = made.json()
+        return answer
+
+    async def set(self, by: Person | None = None, **wanted: Any) -> dict[str, Any]:
+        saved = await self.request("PATCH", "/v1/notices", by, wanted)
+        assert saved.status_code == 200, saved.text
+        answer: dict[str, Any] = saved.json()
+        return answer
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, and what is due be done."""
+        self.clock.advance(seconds)
+        await run_due_jobs(self.baobab.application)
+
+    async def settle(self) -> None:
+        await run_due_jobs(self.baobab.application)
+
+    async def list_messages(self, by: Person | None = None) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await self.request("GET", "/v1/notices/messages", by)).json()["messages"]
+        return found
+
+
+@asynccontextmanager
+async def open_desk(data: Path, **variables: str) -> AsyncIterator[Desk]:
+    clock = FixedClock()
+    allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32", **variables}
+    async with open_installation(data, allowed, clock=clock) as baobab:
+        desk = Desk(baobab, clock, await baobab.create_app(), await create_person(baobab, "ada", role="admin"))
+        desk.agent = await desk.create_agent(desk.ada)
+        yield desk
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path / "data") as opened:
+        yield opened

@@ -1,0 +1,1 @@
+"""Notices: people are told what waits for them, by mail, webhook, chat or web push."""

@@ -1,0 +1,43 @@
+"""The errors of notices."""
+
+from baobab.tools.core.errors import BadRequest, Conflict, NotFound
+
+
+class ChannelNotFound(NotFound):
+    code = "NOTICE_CHANNEL_NOT_FOUND"
+    summary = "There is no such channel of this account."
+    remediation = "op:notices_get lists those that there are."
+
+
+class TooManyChannels(Conflict):
+    code = "NOTICE_CHANNELS_FULL"
+    summary = "The account has as many channels as it may have."
+    remediation = "Remove one with op:notices_channel_remove."
+
+
+class ChannelUnclear(BadRequest):
+    code = "NOTICE_CHANNEL_UNCLEAR"
+    summary = "The fields do not fit the kind of the channel."
+    remediation = (
+        "`email` takes `email`; `webhook`, `slack` and `discord` take `url`; `push` takes `url`, `p256dh` and `auth`."
+    )
+
+
+class CodeWrong(BadRequest):
+    code = "NOTICE_CODE_WRONG"
+    summary = "This is not the code that was mailed, or the address is confirmed already."
+    remediation = "Copy the code of the mail. If it is lost, remove the channel and add it again."
+
+
+class NoMailServer(Conflict):
+    code = "NOTICE_NO_MAIL_SERVER"
+    summary = "This installation has no mail server."
+    remediation = "Its operator sets BAOBAB_SMTP_URL. Until then, use another kind of channel."
+
+
+class ScheduleUnclear(BadRequest):
+    code = "NOTICE_SCHEDULE_UNCLEAR"
+    summary = "The quiet hours or the escalation cannot be kept."
+    remediation = (
+        "Name a time zone such as Europe/Prague, two different times, and a member of one of your organisations."
+    )

@@ -1,0 +1,106 @@
+"""What a message says, in the form of each kind of channel. Texts of proposers are data in all of them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import to_json
+
+MOST = 20
+"""How many calls one message names; it counts the others."""
+_MOST_TITLE = 200
+_DISCORD_MARKS = re.compile(r"([\\*_~`|>#\[\]()<@:-])")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A call as a message tells of it. title and asked_by hold text of its proposer, made visible."""
+
+    id: str
+    title: str
+    asked_by: str
+    app_name: str | None
+    tool: str
+    effect: str
+    expires_at: datetime
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """calls: at least one, the oldest first. url: where all that waits is listed."""
+
+    id: str
+    calls: Sequence[WaitingCall]
+    url: str
+    sent_at: datetime
+    is_test: bool = False
+
+    @property
+    def subject(self) -> str:
+        """Says how many calls wait; nothing in it is a proposer's."""
+        if self.is_test:
+            return "A test: notices of Baobab reach you here"
+        number = len(self.calls)
+        return "A call waits for your decision" if number == 1 else f"{number} calls wait for your decision"
+
+    @property
+    def link(self) -> str:
+        return self.calls[0].url if len(self.calls) == 1 else self.url
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for each call, and one that counts those that have none."""
+        lines = [_describe(call) for call in self.calls[:MOST]]
+        more = len(self.calls) - MOST
+        return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+def _describe(call: WaitingCall) -> str:
+    title = call.title if len(call.title) <= _MOST_TITLE else f"{call.title[:_MOST_TITLE]}…"
+    place = f", in “{call.app_name}”" if call.app_name else ""
+    return f"“{title}”{place}, asked by “{call.asked_by[:_MOST_TITLE]}”"
+
+
+def compose_webhook(message: Notice) -> bytes:
+    data: Mapping[str, Any] = {
+        "approvals": [
+            {
+                "id": call.id,
+                "title": call.title,
+                "tool": call.tool,
+                "effect": call.effect,
+                "asked_by": call.asked_by,
+                "app_name": call.app_name,
+                "expires_at": call.expires_at,
+                "url": call.url,
+            }
+            for call in message.calls[:MOST]
+        ],
+        "count": len(message.calls),
+        "url": message.url,
+    }
+    kind = "notices.test" if message.is_test else "approvals.waiting"
+    return to_json({"type": kind, "timestamp": message.sent_at, "data": data})
+
+
+def compose_slack(message: Notice) -> bytes:
+    text = "\n".join([message.subject, *message.lines])
+    button = {"type": "button", "text": {"type": "plain_text", "text": "Open the console"}, "url": message.link}
+    # Plain text is shown as it is: no mention, link or mark in it is one.
+    section = {"type": "section", "text": {"type": "plain_text", "text": text[:3000], "emoji": False}}
+    return to_json({"text": message.subject, "blocks": [section, {"type": "actions", "elements": [button]}]})
+
+
+def compose_discord(message: Notice) -> bytes:
+    lines = "\n".join(_DISCORD_MARKS.sub(r"\\\1", line) for line in message.lines)
+    embed = {"title": message.subject, "url": message.link, "description": lines[:4000]}
+    return to_json({"content": message.link, "embeds": [embed], "allowed_mentions": {"parse": []}})
+
+
+def compose_push(message: Notice) -> bytes:
+    """The text that our service worker shows; the tag replaces a notification that came twice."""
+    body = "\n".join(message.lines[:3])
+    return to_json({"title": message.subject, "body": body[:500], "url": message.link, "tag": message.id})
