@@ -7,7 +7,7 @@ from baobab.mcp_server.apps import MOST, list_own_apps
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.mcp_client import get_client
 from baobab.mcp_server.prompts import QUICKSTART
-from baobab.mcp_server.resources import APP
+from baobab.mcp_server.resources import APP, SCHEMA
 from baobab.mcp_server.results import render_error_data
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
@@ -38,5 +38,5 @@ class Completion(Extension):
 
 def _is_app_argument(params: types.CompleteRequestParams) -> bool:
     ref = params.ref
-    is_known = ref.name == QUICKSTART if isinstance(ref, types.PromptReference) else ref.uri == APP
+    is_known = ref.name == QUICKSTART if isinstance(ref, types.PromptReference) else ref.uri in (APP, SCHEMA)
     return is_known and params.argument.name in ("app_id", "name")

@@ -16,10 +16,13 @@ from baobab.tools.core.registry import Registry
 
 GUIDANCE = "baobab://llms.txt"
 APP = "baobab://apps/{app_id}"
+SCHEMA = f"{APP}/schema"
 
 _GUIDANCE_TOOL = "system_llms_txt"
+_SCHEMA_TOOL = "schema_get"
 _GUIDES = "baobab://docs/"
 _APPS = APP.removesuffix("{app_id}")
+_OF_SCHEMA = "/schema"
 _JSON = "application/json"
 _MARKDOWN = "text/markdown"
 _APP_FIELDS = (
@@ -64,7 +67,14 @@ class Resources(Extension):
                 title="An app",
                 description="An app of yours: its state, its settings and the tools that work in it.",
                 mime_type=_JSON,
-            )
+            ),
+            types.ResourceTemplate(
+                uri_template=SCHEMA,
+                name="schema",
+                title="The tables of an app",
+                description="Every table of an app of yours, with its columns, references and indexes.",
+                mime_type=_JSON,
+            ),
         ]
 
     async def read_resource(
@@ -78,6 +88,9 @@ class Resources(Extension):
             return _build_result(uri, _MARKDOWN, text)
         if uri.startswith(_GUIDES):
             return _read_guide(uri)
+        if uri.startswith(_APPS) and uri.endswith(_OF_SCHEMA):
+            schema = await self._get_schema(client, uri.removeprefix(_APPS).removesuffix(_OF_SCHEMA))
+            return None if schema is None else _build_result(uri, _JSON, to_json(schema).decode())
         if uri.startswith(_APPS):
             app = await self._get_app(client, uri.removeprefix(_APPS))
             return None if app is None else _build_result(uri, _JSON, to_json(app).decode())
@@ -95,6 +108,12 @@ class Resources(Extension):
             "api_base_url": f"{client.context.base_url}/v1/{app_id}",
             "tools": self._group_families(client),
         }
+
+    async def _get_schema(self, client: McpClient, app_id: str) -> Any:
+        if await get_own_app(self._registry, client, app_id) is None:
+            return None
+        answer = await self._registry.call(_SCHEMA_TOOL, {"app_id": app_id}, client.caller, client.context)
+        return answer["schema"]
 
     def _group_families(self, client: McpClient) -> dict[str, dict[str, Any]]:
         """Returns the tools of this connection that work in an app, by family."""

@@ -93,10 +93,25 @@ async def test_the_tools_of_an_app_are_those_that_the_connection_offers(baobab: 
 
 
 @each_era
-async def test_there_is_a_template_for_apps(baobab: Baobab, era: str) -> None:
-    (template,) = (await send_message(baobab, "resources/templates/list", era=era)).result["resourceTemplates"]
-    assert template["uriTemplate"] == "baobab://apps/{app_id}"
-    assert template["mimeType"] == "application/json"
+async def test_there_are_templates_for_apps_and_their_tables(baobab: Baobab, era: str) -> None:
+    templates = (await send_message(baobab, "resources/templates/list", era=era)).result["resourceTemplates"]
+    uris = [template["uriTemplate"] for template in templates]
+    assert uris == ["baobab://apps/{app_id}", "baobab://apps/{app_id}/schema"]
+    assert {template["mimeType"] for template in templates} == {"application/json"}
+
+
+@each_era
+async def test_the_tables_of_an_app_are_a_resource_for_those_who_run_it(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.create_app()
+    tables = {"posts": {"columns": {"id": {"type": "serial", "primaryKey": True}, "title": {"type": "text"}}}}
+    body = {"schema": {"tables": tables}}
+    assert (await baobab.client.post(f"/v1/{app_id}/schema/apply", json=body, headers=baobab.owner)).status_code == 200
+    content = await read_resource(baobab, f"baobab://apps/{app_id}/schema", era=era)
+    applied = (await baobab.client.get(f"/v1/{app_id}/schema", headers=baobab.owner)).json()
+    assert json.loads(content["text"]) == applied["schema"]
+    by = await baobab.user_headers(app_id, USER)
+    refused = await read_refusal(baobab, f"baobab://apps/{app_id}/schema", by=by)
+    assert refused["data"]["code"] == "RESOURCE_NOT_FOUND"
 
 
 async def test_an_app_key_sees_its_own_app_only(baobab: Baobab) -> None:

@@ -454,6 +454,12 @@ class Rows:
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
         return [decode_row(decoders, values) for values in found]
 
+    def see_as(self, actor: Actor) -> "Rows":
+        """The same rows as somebody else reads them, in the same transaction and within the same bytes."""
+        rows = Rows(self._statements, self._store, self._app_id, self._catalogue, actor, self._now)
+        rows._budget = self._budget
+        return rows
+
     def note_undone(self, changes: Iterable[Change]) -> None:
         """Notes in the log that these were taken back by this transaction."""
         if self._log is not None:

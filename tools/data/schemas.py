@@ -186,3 +186,24 @@ class Undone(TypedDict):
 
     undone: int
     actions: list[str]
+
+
+class Viewer(TypedDict):
+    """visible: how many of the rows that were asked for they see."""
+
+    viewer: str
+    visible: int
+
+
+class SimulatedRow(TypedDict):
+    row: Row
+    seen_by: list[str]
+
+
+class Simulated(TypedDict):
+    """total: how many rows there are, whoever sees them."""
+
+    table: str
+    total: int
+    viewers: list[Viewer]
+    rows: list[SimulatedRow]

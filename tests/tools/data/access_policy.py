@@ -26,6 +26,7 @@ POLICY = {
     "rls_list": RUNNERS,
     "rls_disable": ADMINS,
     "rls_drop_policy": ADMINS,
+    "rls_simulate": RUNNERS,
     "data_changes": RUNNERS,
     "data_undo": ADMINS,
     "realtime_open": USERS,
@@ -140,3 +141,7 @@ async def for_data_undo(world: World, caller: Caller) -> dict[str, Any]:
     made = await _make_row(world)
     found = await world.request("GET", f"/v1/{world.app}/data-changes", world.owner.headers)
     return {"app_id": made["app_id"], "action_id": found["changes"][0]["action_id"]}
+
+
+async def for_rls_simulate(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await _make_table(world), "viewers": ["anon"]}

@@ -1,0 +1,112 @@
+"""/v1/{app_id}/rls/simulate: what visitors and single users would see of a table, side by side."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic_core import to_json
+
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.data.actor import SERVICE, VISITOR, Actor
+from baobab.tools.data.catalogue import Catalogue, Expression
+from baobab.tools.data.errors import ColumnNotFound, InvalidFilter, QueryTimeout, TableNotFound
+from baobab.tools.data.rows import Rows
+from baobab.tools.data.schemas import Simulated, SimulatedRow, Viewer
+from baobab.tools.data.selection import place_filters, read_selection
+from baobab.tools.data.tools.rows import Filters, OrderText, TableName
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import read_rows
+
+ViewerName = Annotated[
+    str, Text(36, pattern=r"^(anon|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$"), Field(examples=["anon"])
+]
+
+
+@data.tool(
+    "POST /rls/simulate",
+    access=AppOwner(),
+    effect="read",
+    raises=(TableNotFound, ColumnNotFound, InvalidFilter, QueryTimeout),
+    taints=True,
+    rest=Rest(
+        examples={"table": "posts", "viewers": ["anon", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"]},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "who can see which rows, test row level security, compare what users see, access simulator, leak; "
+            "wer sieht welche Zeilen, Zugriff prüfen; quién ve qué filas, simular acceso"
+        )
+    ),
+)
+async def rls_simulate(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    viewers: Annotated[list[ViewerName], Field(min_length=1, max_length=5)],
+    where: Filters | None = None,
+    order: OrderText = "",
+    limit: Annotated[int, Field(ge=1, le=100)] = 20,
+) -> Simulated:
+    """Show what visitors and users would read of a table, side by side: each row with who sees it.
+
+    viewers: `anon` for visitors, or the ids of users.
+    where: filters by column, as data_list has them; null for all rows.
+    order: columns, each with `.asc` or `.desc`.
+    limit: rows that are compared; the counts are about all.
+    """
+    names = list(dict.fromkeys(viewers))
+
+    def compare(rows: Rows, catalogue: Catalogue) -> Simulated:
+        found = _read(rows, catalogue, table, where, order, limit)
+        total = _count(rows, catalogue, table, where)
+        told: list[Viewer] = []
+        shown: list[SimulatedRow] = [{"row": row, "seen_by": []} for row in found]
+        for name in names:
+            seeing = rows.see_as(VISITOR if name == "anon" else Actor("user", name.lower(), "user"))
+            visible = _count(seeing, catalogue, table, where)
+            told.append({"viewer": name, "visible": visible})
+            # The same rows are asked for once more: what a policy hides is missing.
+            theirs = {to_json(row) for row in _read_among(seeing, catalogue, table, found)}
+            for entry in shown:
+                if to_json(entry["row"]) in theirs:
+                    entry["seen_by"].append(name)
+        return {"table": table, "total": total, "viewers": told, "rows": shown}
+
+    return await read_rows(call, SERVICE, compare)
+
+
+def _read(
+    rows: Rows, catalogue: Catalogue, table: str, where: Mapping[str, Any] | None, order: str, limit: int
+) -> list[dict[str, Any]]:
+    selection = read_selection(catalogue, catalogue.table(table), None)
+    place_filters(selection, where or {})
+    selection.order, selection.limit = order, limit
+    return rows.select(selection)
+
+
+def _count(rows: Rows, catalogue: Catalogue, table: str, where: Mapping[str, Any] | None) -> int:
+    selection = read_selection(catalogue, catalogue.table(table), None)
+    place_filters(selection, where or {})
+    return rows.count(selection)
+
+
+def _read_among(rows: Rows, catalogue: Catalogue, table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of some rows that somebody sees, found by their keys; of a table without a key, by all their values."""
+    info = catalogue.table(table)
+    if not found:
+        return []
+    names = info.key or tuple(column.name for column in info.columns.values() if column.type.is_ordered)
+    conditions: list[Expression] = []
+    for row in found:
+        parts: list[Expression] = []
+        for name in names:
+            kind = info.columns[name].type
+            value = kind.clean(row[name], name)
+            column: Expression = ["column", "", name]
+            parts.append(["is", column, "null"] if value is None else ["=", column, ["value", kind.name, value]])
+        conditions.append(["and", *parts] if parts else ["true"])
+    selection = read_selection(catalogue, info, None)
+    return rows.select(selection, key=["or", *conditions])
