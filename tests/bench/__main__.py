@@ -14,6 +14,7 @@ from tests.bench import (
     jobs,
     kv_engine,
     mcp_endpoint,
+    memory,
     rest,
     rows,
     scale,
@@ -36,7 +37,7 @@ _SIDE_BY_SIDE = {
 def main() -> None:
     # Told to stop, it stops the servers that it has started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", "gateway", "bombs", *_SIDE_BY_SIDE}
+    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", "gateway", "bombs", "memory", *_SIDE_BY_SIDE}
     if "engine" in chosen:
         kv_engine.main()
     if "rest" in chosen:
@@ -47,6 +48,8 @@ def main() -> None:
         print("\n".join(gateway.report(asyncio.run(gateway.run()))))
     if "bombs" in chosen:
         print("\n".join(bombs.report(bombs.run())))
+    if "memory" in chosen:
+        print("\n".join(memory.report(memory.run())))
     if chosen & set(_SIDE_BY_SIDE):
         print(f"\nSide by side; {os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f} at the start")
         with backends.start_servers() as servers:

@@ -19,7 +19,9 @@ from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import Ledger, Row
 
 PAUSES = tuple(60.0 * minutes for minutes in (1, 2, 4, 8, 16, 32, 60))
-"""Seconds from a try that failed to the next; after the last of them, the delivery is given up."""
+"""Seconds from a try that failed to the next; after the last of them, the delivery is given up. Eight tries have seven
+pauses between them: a second 60 minutes, which the proposal of these numbers has, would come before a ninth.
+"""
 TRIES = len(PAUSES) + 1
 JOB = "substrate_deliver"
 _SECONDS = 10.0

@@ -102,3 +102,19 @@ async def test_a_deleted_entity_is_gone_with_what_was_merged_into_it(substrate: 
         with pytest.raises(BaobabError) as refused:
             await substrate.call("entity", entity_id=entity_id)
         assert refused.value.status == 404
+
+
+async def test_names_that_only_look_alike_are_two_entities(substrate: Substrate) -> None:
+    latin, cyrillic, wide = "Ada", "\u0410da", "\uff21da"
+    ids = [
+        (await substrate.do("upsert_entity", type="person", display_name=name, canonical_keys={"crm": name}))[
+            "entity_id"
+        ]
+        for name in (latin, cyrillic, wide)
+    ]
+    assert len(set(ids)) == 3
+    # Forms that Unicode holds to be the same letter are found together; letters of another alphabet are not.
+    found = (await substrate.call("entities", q="ada"))["entities"]
+    assert {entity["id"] for entity in found} == {ids[0], ids[2]}
+    found = (await substrate.call("entities", q=cyrillic))["entities"]
+    assert [entity["id"] for entity in found] == [ids[1]]

@@ -1,0 +1,55 @@
+"""Mem0 with texts added as they are: python mem0_memory.py ADDRESS KEY QUESTIONS FIRST FOLDER, in its own environment.
+
+Its vectors are made by the server at the address, as ours are; its store is Qdrant's local one.
+"""
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from mem0 import Memory
+
+_MODEL, _DIMENSIONS = "baobab/minilm-l6-v2", 384
+
+
+def main(address: str, key: str, questions: str, first: str, folder: str) -> None:
+    told = json.loads(Path(questions).read_text())
+    provider: dict[str, Any] = {
+        "provider": "openai",
+        "config": {"model": _MODEL, "api_key": key, "openai_base_url": f"{address}/v1"},
+    }
+    embedder = {**provider, "config": {**provider["config"], "embedding_dims": _DIMENSIONS}}
+    store: dict[str, Any] = {
+        "collection_name": "bench",
+        "embedding_model_dims": _DIMENSIONS,
+        "path": f"{folder}/qdrant",
+        "on_disk": True,
+    }
+    memory = Memory.from_config(
+        {
+            "llm": provider,
+            "embedder": embedder,
+            "vector_store": {"provider": "qdrant", "config": store},
+            "history_db_path": f"{folder}/history.db",
+        }
+    )
+    began = time.perf_counter()
+    for text in told["memories"]:
+        memory.add(text, user_id="bench", infer=False)
+    measured = {"add with its vector, ms": (time.perf_counter() - began) * 1000 / len(told["memories"])}
+    hits, taken = 0, []
+    for question, answer in told["questions"]:
+        began = time.perf_counter()
+        found = memory.search(question, filters={"user_id": "bench"}, top_k=int(first))
+        taken.append(time.perf_counter() - began)
+        hits += told["memories"][answer] in [row["memory"] for row in found["results"]]
+    measured["recall"] = hits / len(told["questions"])
+    measured["search, ms"] = statistics.median(taken) * 1000
+    sys.stdout.write(json.dumps(measured) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
