@@ -41,12 +41,18 @@ _LARGEST_SIGN_IN = 8192
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; worker-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "connect-src 'self'; worker-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'; "
     "require-trusted-types-for 'script'; trusted-types baobab",
     "Cross-Origin-Opener-Policy": "same-origin",
     # With `no-referrer` a browser would send `Origin: null` with our own forms.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
+}
+_FRAME_HEADERS = {
+    **_HEADERS,
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; "
+    "form-action 'none'; frame-ancestors 'self'; base-uri 'none'",
 }
 
 
@@ -121,7 +127,10 @@ class Console:
             if parts is not None:
                 visit = Visit(self._registry, session, context, parts, dict(request.query_params))
                 values = {"page": page, "title": page.title, **await page.show(visit)}
-                return self._render(page.template, values, session)
+                answer = self._render(page.template, values, session)
+                if page.frame:
+                    answer.headers.update(_FRAME_HEADERS)
+                return answer
         raise RouteNotFound
 
     async def _act(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:

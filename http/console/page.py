@@ -33,6 +33,8 @@ class Page:
     of_account: bool = False
     tab: str | None = None
     rank: int = 50
+    frame: bool = False
+    """Whether other pages of the console show it in a frame: nothing in it runs or can be sent, whoever wrote it."""
 
     def match(self, path: str) -> dict[str, str] | None:
         return match_path(self.path, path)

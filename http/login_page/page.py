@@ -106,6 +106,13 @@ class LoginPage:
         return Response(html, status, headers)
 
 
+def render_preview(registry: Registry, app_id: str, page: Mapping[str, Any]) -> str:
+    """Returns the page's HTML as it would look, without its script. page: as the tool `auth_page` answers it."""
+    context = RequestContext("console", "")
+    visit = Visit(LoginPage(registry), registry, app_id, context, redirect_to="https://example.com", page=page)
+    return bytes(visit.render("password", passkeys=False).body).decode()
+
+
 @dataclass
 class Visit:
     """One request to the page of an app."""

@@ -7,6 +7,7 @@ import sys
 
 from tests.bench import (
     agents,
+    auth,
     backends,
     bombs,
     capacity,
@@ -30,6 +31,7 @@ _SIDE_BY_SIDE = {
     "jobs": jobs,
     "agents": agents,
     "capacity": capacity,
+    "auth": auth,
 }
 """What runs in all columns, on database servers that are started once for all of it."""
 

@@ -63,6 +63,7 @@ _CAPS = {
     "KV bytes": "kv_bytes",
     "KV keys": "kv_keys",
     "bytes of files": "file_bytes",
+    "users in a month": "monthly_users",
     "bytes of rows": "table_bytes",
     "agents": "agents",
     "bytes of their graphs": "agent_bytes",

@@ -18,7 +18,7 @@ from joserfc.jwk import ECKey, RSAKey
 from sqlalchemy import select
 
 from baobab.tools.users.tables import user_providers
-from tests.conftest import Baobab
+from tests.conftest import ADDRESS, Baobab
 from tests.jobs import run_due_jobs
 
 APP_SITE = "https://shop.example.com"
@@ -469,3 +469,35 @@ async def test_a_ticket_of_another_app_or_a_forged_one_begins_no_flow(site: Site
     await other.configure()
     assert (await other.start(upgrade=ticket)).status_code == 409
     assert (await site.start(upgrade="v1.forged.x")).status_code == 409
+
+
+async def test_a_flow_that_begins_on_the_apps_own_host_begins_where_it_ends(site: Site) -> None:
+    await site.configure()
+    client = site.baobab.client
+    app = (await client.get(f"/v1/{site.app}/config", headers=site.baobab.owner)).json()
+    headers = {"host": f"{app['subdomain']}.localhost:8000"}
+    query = {"redirect_to": "http://localhost:3000/welcome?page=1"}
+    moved = await client.get("/auth/oauth/google", params=query, headers=headers)
+    assert moved.status_code == 302, moved.text
+    # A cookie of the app's own host would not come along to the callback, which is on the server's.
+    assert "set-cookie" not in moved.headers
+    address = urlsplit(moved.headers["location"])
+    assert f"{address.scheme}://{address.netloc}{address.path}" == f"{ADDRESS}/auth/{site.app}/oauth/google"
+    started = await client.get(moved.headers["location"])
+    returned = site.provider.authorize(started.headers["location"])
+    back = await site.come_back("google", returned, started)
+    assert back.headers["location"].startswith(query["redirect_to"] + "&access_token=")
+
+
+async def test_a_second_factor_after_a_provider_is_asked_for_on_our_page(site: Site) -> None:
+    await site.configure()
+    path = f"/v1/{site.app}/auth/settings"
+    await site.baobab.client.patch(path, json={"second_factor": "required"}, headers=site.baobab.owner)
+    site.provider.claims = {"email": "ada@example.com", "email_verified": True}
+    asked = await site.sign_in()
+    assert (asked.status_code, asked.json()["enrol"]) == (200, True)
+    back = await site.sign_in(redirect_to="http://localhost:3000/welcome")
+    address = urlsplit(back.headers["location"])
+    assert f"{address.scheme}://{address.netloc}{address.path}" == f"{ADDRESS}/auth/{site.app}/login-page"
+    page = await site.baobab.client.get(back.headers["location"])
+    assert (page.status_code, "Set up a second factor" in page.text) == (200, True)

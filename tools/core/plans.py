@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Plan:
     """Caps of one plan. Those of apps, requests, keys and values are the contract's (document 4, A4, B5 and F1).
 
+    monthly_users: users of an app who join or sign in within a month.
     file_bytes: the most that an app may be set to keep in files. table_bytes: of the rows of an app's tables.
     apps, api_keys, model_servers and audit_rows: of one organisation. The others are for each app; agent_bytes are
     those of its agents' graphs.
@@ -20,6 +21,7 @@ class Plan:
     file_bytes: int | None = None
     table_bytes: int | None = None
     apps: int | None = None
+    monthly_users: int | None = None
     agents: int | None = None
     agent_bytes: int | None = None
     tool_servers: int | None = None
@@ -42,6 +44,7 @@ PLANS = {
             file_bytes=GB,
             table_bytes=512 * MB,
             apps=1,
+            monthly_users=10_000,
             agents=50,
             agent_bytes=10 * MB,
             tool_servers=20,
@@ -58,6 +61,7 @@ PLANS = {
             file_bytes=50 * GB,
             table_bytes=8 * GB,
             apps=3,
+            monthly_users=50_000,
             agents=500,
             agent_bytes=100 * MB,
             tool_servers=50,
@@ -74,6 +78,7 @@ PLANS = {
             file_bytes=100 * GB,
             table_bytes=16 * GB,
             apps=10,
+            monthly_users=100_000,
             agents=500,
             agent_bytes=100 * MB,
             tool_servers=50,

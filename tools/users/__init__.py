@@ -4,6 +4,7 @@ from baobab.tools.users import jobs
 from baobab.tools.users.tools import (
     administration,
     anonymous,
+    hook_calls,
     imports,
     invitations,
     magic_links,
@@ -34,6 +35,7 @@ MODULES = (
     administration,
     imports,
     invitations,
+    hook_calls,
     settings,
     providers,
     signing_keys,

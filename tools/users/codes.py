@@ -77,7 +77,8 @@ async def use_code(call: Call, email: str, purpose: Purpose, code: str) -> None:
     """Uses up the code of an address. Raises WrongCode, CodeUsed or CodeExpired.
 
     A wrong try must count although the call is refused: so this is a transaction of its own, before the call's begins.
-    The answer is the same for an address that has no code, but a try that counts is written, which takes longer.
+    The answer is the same for an address that has no code; one that is not known has a code that nobody gets, so that a
+    try that counts is written for it, too.
     """
     app_id = call.require_app().id
     given = _digest(call.services.vault, app_id, email, purpose, code)

@@ -6,22 +6,27 @@ from sqlalchemy import delete, insert, select
 
 from baobab.storage.database import Unit
 from baobab.storage.secrets import digest_token
+from baobab.storage.tables import build_upsert
+from baobab.tools.core.auth.directory import App
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, RateLimited
 from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core.jobs import Event, RetryLater
 from baobab.tools.core.mail import Mail
+from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
 from baobab.tools.users.admission import admit, find_invitation
 from baobab.tools.users.codes import Purpose, issue_code
 from baobab.tools.users.errors import SignUpClosed
+from baobab.tools.users.events import AUTHENTICATED
 from baobab.tools.users.rows import build_user, delete_users, find_user
 from baobab.tools.users.tables import (
     FREEZES,
     user_challenges,
     user_codes,
+    user_hook_calls,
     user_invitations,
     user_mcp_codes,
     user_sessions,
@@ -34,6 +39,8 @@ _MOST_CODES, _WINDOW = 5, 900
 """Codes that are mailed to one address of an app, whoever asks for them."""
 _MOVING_SECONDS = 5.0
 _KEPT = timedelta(days=1)
+HOOK_CALLS_KEPT = timedelta(days=6)
+"""What is kept of post-auth hooks, besides the day that everything is kept."""
 _SWEPT = 500
 """Anonymous users that are deleted in one transaction."""
 
@@ -78,33 +85,60 @@ async def auth_mail_code(job: Job, app_id: str, email: str, purpose: Purpose, re
     if services.stores_of(app.region).database is not job.database:
         # The app has moved since then, and with it the place of its mails.
         async with services.stores_of(app.region).database.writing_unit(lock=app_id) as unit:
-            await _mail_code(services, unit, app_id, email, purpose, redirect_to)
+            await _mail_code(services, unit, app, email, purpose, redirect_to)
         return
     async with job.writing(last=True, lock=app_id) as unit:
-        await _mail_code(services, unit, app_id, email, purpose, redirect_to)
+        await _mail_code(services, unit, app, email, purpose, redirect_to)
 
 
 async def _mail_code(
-    services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose, redirect_to: str | None
+    services: Services, unit: Unit, app: App, email: str, purpose: Purpose, redirect_to: str | None
 ) -> None:
+    app_id = app.id
     if await FREEZES.is_frozen(unit.execute, app_id):
         raise RetryLater(_MOVING_SECONDS, "the app is being moved")
     user = await find_user(unit.execute, app_id, email=email)
     now = services.clock.now()
     # Whoever has the address learns from its own mail whether it has a user. Whoever is invited becomes one by the
     # code.
-    may_be_new = purpose == "add_address"
+    gets_mail = purpose == "add_address" if user is None else user["banned_at"] is None
     if user is None and purpose == "magic_link":
-        may_be_new = await find_invitation(unit.execute, app_id, email, now) is not None
-        if not may_be_new:
-            try:
-                admitted = await admit(unit.execute, app_id, email, now, proves_address=False)
-            except SignUpClosed:
-                return
-            user = build_user(services, app_id, email, "magic_link", **admitted)
-            await unit.execute(insert(users), user)
-    if may_be_new if user is None else user["banned_at"] is None:
+        gets_mail = await find_invitation(unit.execute, app_id, email, now) is not None
+        if not gets_mail:
+            gets_mail = await _make_user(services, unit, app, email, now)
+    if gets_mail:
         await send_code(services, unit, app_id, email, purpose, redirect_to)
+    else:
+        # A code that nobody gets: otherwise the time that a wrong try takes would tell that there is none.
+        await issue_code(unit, services.vault, app_id, email, purpose, now)
+
+
+async def _make_user(services: Services, unit: Unit, app: App, email: str, now: datetime) -> bool:
+    """Makes a user of an address that has asked for a sign-in; returns whether the app takes new users."""
+    try:
+        admitted = await admit(unit.execute, app, email, now, proves_address=False)
+    except (SignUpClosed, PlanLimitReached):
+        return False
+    await unit.execute(insert(users), build_user(services, app.id, email, "magic_link", **admitted))
+    return True
+
+
+@auth.job(on=AUTHENTICATED)
+async def auth_hook(job: Job, event: Event) -> None:
+    """Writes down what the app's post-auth hook is told of a sign-in. No function runs yet that could be called."""
+    services, app_id = job.services, event.app_id
+    try:
+        app = await services.directory.app(app_id)
+    except AppNotFound:
+        return
+    database = services.stores_of(app.region).database
+    async with database.writing_unit(lock=app.id) as unit:
+        if await FREEZES.is_frozen(unit.execute, app.id):
+            raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+        row = {"app_id": app.id, "id": event.id, "event": event.data["event"], "payload": dict(event.data)}
+        row |= {"status": "recorded", "created_at": event.at}
+        # An event may come twice.
+        await unit.execute(build_upsert(database.dialect, user_hook_calls).values(**row).on_conflict_do_nothing())
 
 
 @auth.job(every=3600.0)
@@ -115,6 +149,8 @@ async def auth_prune(job: Job) -> None:
         async with stores.database.writing(lock=None, bulk=True) as connection:
             for table in (user_sessions, user_codes, user_mcp_codes, user_invitations, user_challenges):
                 await connection.execute(delete(table).where(table.c.expires_at < before))
+            told = user_hook_calls.c.created_at < before - HOOK_CALLS_KEPT
+            await connection.execute(delete(user_hook_calls).where(told))
 
 
 @auth.job(every=3600.0)

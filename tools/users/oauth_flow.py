@@ -14,13 +14,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import ECKey, KeySet, RSAKey
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, KeySet
 from joserfc.jwt import JWTClaimsRegistry
 
 from baobab.runtime.addresses import EgressError
 from baobab.storage.cache import Cache
 from baobab.storage.secrets import SecretUnreadable
+from baobab.tools.core.auth.signed_tokens import BadToken, UnknownKey, read_claims, read_keys
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.users.errors import OAuthFailed
@@ -183,46 +184,32 @@ class ProviderClient:
             raise OAuthFailed("OAuth error: the provider answered no ID token")
         url = str(account.kind.jwks_url)
         try:
-            decoded = await self._decode(url, token)
+            claims = await self._decode(url, token)
             rules: dict[str, Any] = {"exp": {"essential": True}, "aud": {"essential": True, "value": account.client_id}}
             rules["iss"] = {"essential": True, "values": list(account.kind.issuers)}
             registry = JWTClaimsRegistry(now=int(self._time()), leeway=_LEEWAY_SECONDS, **rules)
-            registry.validate(decoded.claims)
-        except (JoseError, ValueError, TypeError, KeyError) as exc:
+            registry.validate(claims)
+        except (BadToken, JoseError, ValueError, TypeError, KeyError) as exc:
             raise OAuthFailed("OAuth error: the provider's ID token is not valid") from exc
         # A provider that knows no nonce leaves it out; one that says another has answered another flow.
-        if "nonce" in decoded.claims and decoded.claims["nonce"] != flow.nonce:
+        if "nonce" in claims and claims["nonce"] != flow.nonce:
             raise OAuthFailed("OAuth error: the provider's ID token is of another sign-in")
-        return dict(decoded.claims)
+        return claims
 
-    async def _decode(self, url: str, token: str) -> Any:
+    async def _decode(self, url: str, token: str) -> dict[str, Any]:
         keys = await self._keys.get(url)
         try:
-            return jwt.decode(token, keys or KeySet([]), algorithms=_ALGORITHMS)
-        except InvalidKeyIdError:
+            return read_claims(token, keys or KeySet([]), _ALGORITHMS)
+        except UnknownKey:
             # The provider may have new keys; they are asked for at most twice a minute.
             if self._time() - self._fetched.get(url, 0.0) < _REFETCH_SECONDS:
                 raise
             self._keys.forget(url)
-            return jwt.decode(token, await self._keys.get(url) or KeySet([]), algorithms=_ALGORITHMS)
+            return read_claims(token, await self._keys.get(url) or KeySet([]), _ALGORITHMS)
 
     async def _load_keys(self, url: str) -> KeySet | None:
         self._fetched[url] = self._time()
-        document = await self._ask("GET", url, {"accept": "application/json"})
-        listed = document.get("keys") if isinstance(document, dict) else None
-        keys: list[Any] = []
-        # One by one: a key of a kind that is not known must not spoil the others.
-        for each in listed if isinstance(listed, list) else []:
-            if not isinstance(each, dict) or each.get("use", "sig") != "sig":
-                continue
-            try:
-                if each.get("kty") == "RSA":
-                    keys.append(RSAKey.import_key(each))
-                elif each.get("kty") == "EC":
-                    keys.append(ECKey.import_key(each))
-            except (JoseError, ValueError, TypeError, KeyError):
-                continue
-        return KeySet(keys) if keys else None
+        return read_keys(await self._ask("GET", url, {"accept": "application/json"}))
 
     async def _ask(self, method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> Any:
         try:

@@ -374,6 +374,20 @@ class MailedLink(TypedDict):
     redirect_to: Annotated[str | None, Field(description="Where the browser goes with the tokens.")]
 
 
+class HookCall(TypedDict):
+    """What a post-auth hook is told of one sign-in or sign-up."""
+
+    id: str
+    event: str
+    payload: Annotated[dict[str, Any], Field(description="`event`, `user`, `isNewUser` and `provider`.")]
+    status: Annotated[str, Field(description="`recorded`: there is no function yet that could be called.")]
+    created_at: datetime
+
+
+class HookCalls(TypedDict):
+    calls: list[HookCall]
+
+
 class SignInPage(TypedDict):
     """What the page on which users of an app sign in shows."""
 

@@ -8,14 +8,11 @@ from sqlalchemy import delete, select, update
 from baobab.storage.database import Unit
 from baobab.tools.core.call import Call
 from baobab.tools.users.errors import UserBanned
+from baobab.tools.users.events import AUTHENTICATED, EMAIL_VERIFIED
 from baobab.tools.users.schemas import Challenged, SignedIn, UserProfile
 from baobab.tools.users.second_factor import challenge_user, delete_factors
 from baobab.tools.users.sessions import build_tokens, end_sessions, mint_access_token, start_session
 from baobab.tools.users.tables import FREEZES, user_identities, users
-
-AUTHENTICATED = "user.authenticated"
-EMAIL_VERIFIED, DELETED = "user.email_verified", "user.deleted"
-"""The event of a sign-in or sign-up: it tells what the app's post-auth hook is told (document 1)."""
 
 
 async def sign_in(

@@ -31,6 +31,7 @@ users = Table(
     Column("last_sign_in_at", Instant),
     UniqueConstraint("app_id", "email"),
     Index("ix_users_app_id_created_at_id", "app_id", "created_at", "id"),
+    Index("ix_users_app_id_last_sign_in_at", "app_id", "last_sign_in_at"),
 )
 
 user_identities = Table(
@@ -200,6 +201,19 @@ user_providers = Table(
     UniqueConstraint("app_id", "provider"),
 )
 
+user_hook_calls = Table(
+    "user_hook_calls",
+    metadata,
+    Column("app_id", _ID, primary_key=True),
+    # The event's, so that one is written down once.
+    Column("id", _ID, primary_key=True),
+    Column("event", String(40), nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("created_at", Instant, nullable=False, index=True),
+    Index("ix_user_hook_calls_app_id_created_at", "app_id", "created_at"),
+)
+
 user_settings = Table(
     "user_settings",
     metadata,
@@ -230,5 +244,6 @@ APP_TABLES = tuple(
         user_recovery_codes,
         user_passkeys,
         user_challenges,
+        user_hook_calls,
     )
 )

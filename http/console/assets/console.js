@@ -189,3 +189,14 @@ if (push && "PushManager" in window && navigator.serviceWorker) {
 }
 const zone = document.getElementById("zone");
 if (zone && !zone.value) zone.placeholder = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+let shown;
+
+// The preview shows what is typed, before it is saved.
+document.addEventListener("input", ({ target }) => {
+	const form = target.closest("form[data-preview]");
+	if (form === null) return;
+	clearTimeout(shown);
+	const query = new URLSearchParams([...new FormData(form)].filter(([name]) => name !== "csrf"));
+	shown = setTimeout(() => { document.getElementById("preview").src = `${form.dataset.preview}?${query}`; }, 250);
+});

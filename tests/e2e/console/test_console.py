@@ -213,6 +213,7 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
     await office.ask("POST", "/v1/notices/channels", channel)
     await office.ask("POST", f"/auth/{app}/signup", {"email": "ada@example.com", "password": "correct Horse 7!"})
     (mail,) = (await office.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
+    (user,) = (await office.ask("GET", f"/v1/{app}/admin/auth/users"))["users"]
     of_app, of_runs = f"/console/apps/{app}", f"/console/apps/{app}/runs/looker"
     return [
         "/console/apps",
@@ -225,6 +226,9 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         f"{of_app}/kv/entry?key=hostile:{'long' * 30}",
         f"{of_app}/kv/entry?key=new#new-entry",
         f"{of_app}/audit-log",
+        f"{of_app}/users",
+        f"{of_app}/users/{user['id']}#user",
+        f"{of_app}/sign-in",
         f"{of_app}/mails",
         f"{of_app}/mails/{mail['id']}#mail",
         await ask_question(office, app),

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.e2e.console.conftest import DESKTOP, PHONE, Office
@@ -67,3 +67,18 @@ async def test_a_person_signs_up_and_comes_back_by_the_link_of_a_mail(
         await person.photograph(f"login-link-{name}")
         await page.get_by_role("button", name="Sign in").click()
         assert (await wait_for_tokens(page, site))["refresh_token"]
+
+
+async def test_the_console_shows_the_page_as_it_will_look_while_a_colour_is_typed(office: Office) -> None:
+    app = await office.create_app("preview")
+    async with office.open_person() as person:
+        await person.page.goto(f"/console/apps/{app}/sign-in")
+        shown = person.page.frame_locator("#preview").get_by_role("button", name="Sign in")
+        await expect(shown).to_have_css("background-color", "rgb(29, 78, 216)")
+        await person.page.get_by_label("Colour of the buttons").fill("#ff8800")
+        await expect(shown).to_have_css("background-color", "rgb(255, 136, 0)")
+        await person.photograph("preview")
+        await person.page.get_by_role("button", name="Save").click()
+        await person.page.get_by_role("status").filter(has_text="Saved").wait_for()
+    settings = (await office.ask("GET", f"/v1/{app}/auth/settings"))["settings"]
+    assert settings["colour"] == "#ff8800"

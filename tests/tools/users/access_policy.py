@@ -80,6 +80,7 @@ POLICY = {
     "users_providers_update": ADMINS,
     "users_providers_delete": ADMINS,
     "users_rotate_keys": ADMINS,
+    "users_hook_calls": RUNNERS,
     "users_list": RUNNERS,
     "users_get": RUNNERS,
     "users_update": ADMINS,

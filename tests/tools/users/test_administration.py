@@ -6,7 +6,7 @@ from sqlalchemy import select
 from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.errors import InvalidUserToken
 from baobab.tools.users.errors import UserBanned, UserNotFound, WrongCredentials
-from baobab.tools.users.sign_in import AUTHENTICATED
+from baobab.tools.users.events import AUTHENTICATED
 from tests.jobs import list_events
 from tests.tools.users.conftest import EMAIL, UsersHarness
 

@@ -16,11 +16,12 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, NameText, Text, Uuid
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.users.errors import UserNotFound
+from baobab.tools.users.events import DELETED
 from baobab.tools.users.fields import DisplayName, RoleName
 from baobab.tools.users.rows import delete_users, find_user
 from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
 from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
-from baobab.tools.users.sign_in import DELETED, report_change
+from baobab.tools.users.sign_in import report_change
 from baobab.tools.users.tables import FREEZES, user_codes, user_invitations
 from baobab.tools.users.tables import users as rows
 from baobab.tools.users.toolset import users

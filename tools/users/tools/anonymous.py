@@ -8,10 +8,11 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Email
 from baobab.tools.users.access import SIGNED_IN_USER
-from baobab.tools.users.admission import admit
+from baobab.tools.users.admission import admit, require_open
 from baobab.tools.users.anonymous import give_address, seal_ticket
 from baobab.tools.users.codes import use_code
 from baobab.tools.users.errors import (
@@ -41,7 +42,7 @@ _UPGRADED = Audit("anonymous_upgraded", category="auth", resource="user")
     "POST /anonymous",
     access=EVERYBODY,
     effect="write",
-    raises=(AnonymousClosed, SignUpClosed),
+    raises=(AnonymousClosed, SignUpClosed, PlanLimitReached),
     limit=PerAddress(30, 3600, per_app=True),
     audit=Audit("anonymous_login", category="auth", action="create", resource="session"),
 )
@@ -57,7 +58,7 @@ async def auth_anonymous(call: Call, app_id: AppId) -> SignedIn:
     user = build_user(call.services, app_id, None, "anonymous", last_sign_in_at=call.now)
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
-        user |= await admit(unit.execute, app_id, None, call.now, proves_address=False)
+        user |= await admit(unit.execute, call.require_app(), None, call.now, proves_address=False)
         await insert_user(unit, user)
     return await finish_sign_in(call, user, "anonymous", "anonymous_login", is_new=True)
 
@@ -66,7 +67,7 @@ async def auth_anonymous(call: Call, app_id: AppId) -> SignedIn:
     "POST /upgrade",
     access=SIGNED_IN_USER,
     effect="write",
-    raises=(NotAnonymous, UserExists, WeakPassword, SignUpClosed),
+    raises=(NotAnonymous, UserExists, WeakPassword, SignUpClosed, PlanLimitReached),
     limit=PerAddress(5, WINDOW, per_app=True),
     audit=_UPGRADED,
     rest=Rest(examples={"email": "ada@example.com", "password": "correct Horse 7!", "display_name": "Ada"}),
@@ -82,10 +83,11 @@ async def auth_upgrade(
     """
     caller = await _require_anonymous(call)
     check_password(password)
+    await require_open(call)
     password_hash = await hash_password(password)
     further = {"password_hash": password_hash, "display_name": display_name, "provider": "email"}
     async with FREEZES.writing(call) as unit:
-        further |= await admit(unit.execute, app_id, email, call.now, proves_address=False)
+        further |= await admit(unit.execute, call.require_app(), email, call.now, proves_address=False)
         user = await give_address(unit, app_id, caller.user_id, email, **further)
         await send_code(call.services, unit, app_id, email, "verify_email")
         await announce_change(call, caller.user_id)
@@ -117,7 +119,7 @@ async def auth_upgrade_code(call: Call, app_id: AppId, email: Email) -> Message:
     "POST /upgrade/verify",
     access=SIGNED_IN_USER,
     effect="write",
-    raises=(NotAnonymous, UserExists, WrongCode, CodeUsed, CodeExpired, SignUpClosed),
+    raises=(NotAnonymous, UserExists, WrongCode, CodeUsed, CodeExpired, SignUpClosed, PlanLimitReached),
     limit=PerAddress(10, WINDOW, per_app=True),
     audit=_UPGRADED,
     rest=Rest(examples={"email": "ada@example.com", "code": "123456"}),
@@ -130,7 +132,7 @@ async def auth_upgrade_verify(call: Call, app_id: AppId, email: Email, code: Cod
     caller = await _require_anonymous(call)
     await use_code(call, email, "add_address", code)
     async with FREEZES.writing(call) as unit:
-        admitted = await admit(unit.execute, app_id, email, call.now, proves_address=True)
+        admitted = await admit(unit.execute, call.require_app(), email, call.now, proves_address=True)
         further = {"email_verified": True, "provider": "magic_link", **admitted}
         user = await give_address(unit, app_id, caller.user_id, email, **further)
         await end_sessions(call, unit, caller.user_id, but=caller.session_id)

@@ -9,8 +9,10 @@ from baobab.storage.tables import build_upsert
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
+from baobab.tools.users.admission import require_user_room
 from baobab.tools.users.rows import build_user
 from baobab.tools.users.schemas import Imported, ImportedLine, ImportedUser
 from baobab.tools.users.tables import FREEZES
@@ -25,6 +27,7 @@ _IN_ONE_STATEMENT = 200
     "POST /admin/auth/users/import",
     access=AppOwner("admin"),
     effect="write",
+    raises=(PlanLimitReached,),
     audit=Audit("auth.user.import", category="auth", action="create", resource="user"),
     rest=Rest(examples={"users": [{"email": "ada@example.com", "email_verified": True, "display_name": "Ada"}]}),
     mcp=Mcp(
@@ -79,4 +82,6 @@ async def _insert(call: Call, new: list[dict[str, Any]]) -> dict[str, str]:
             upsert = upsert.values(new[start : start + _IN_ONE_STATEMENT]).on_conflict_do_nothing()
             inserted = await unit.execute(upsert.returning(rows.c.email, rows.c.id))
             created |= {row.email: row.id for row in inserted}
+        # After the insert, which alone knows who is new; more than there is room for is taken back as a whole.
+        await require_user_room(unit.execute, call.require_app(), call.now, more=0)
     return created

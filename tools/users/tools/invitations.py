@@ -14,9 +14,10 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import MissingField
 from baobab.tools.core.limits import PerAddress, PerOrganisation
+from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Email, Uuid
-from baobab.tools.users.admission import find_invitation
+from baobab.tools.users.admission import find_invitation, require_user_room
 from baobab.tools.users.codes import KINDS, use_code, use_link
 from baobab.tools.users.errors import (
     CodeExpired,
@@ -135,7 +136,7 @@ async def users_invitations_revoke(call: Call, app_id: AppId, invitation_id: Inv
     "POST /invitation/accept",
     access=EVERYBODY,
     effect="write",
-    raises=(WrongCode, CodeUsed, CodeExpired, WeakPassword, UserBanned),
+    raises=(WrongCode, CodeUsed, CodeExpired, WeakPassword, UserBanned, PlanLimitReached),
     limit=PerAddress(10, WINDOW, per_app=True),
     audit=Audit("invitation_accepted", category="auth", action="create", resource="user"),
     rest=Rest(examples={"link": "pS0xJ3Zk...", "password": "correct Horse 7!", "display_name": "Ada"}),
@@ -189,6 +190,7 @@ async def _accept(call: Call, email: str, password_hash: str, display_name: str)
         if user is None:
             further = {"email_verified": True, "password_hash": password_hash, "role": invitation.role}
             user = build_user(call.services, app_id, email, "email", display_name=display_name, **further)
+            await require_user_room(unit.execute, call.require_app(), call.now)
             await insert_user(unit, user)
             return user, True
         # Somebody may have signed up with the address who does not read its mail.

@@ -7,6 +7,7 @@ from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Email
@@ -54,7 +55,7 @@ async def auth_magic_link(call: Call, app_id: AppId, email: Email, redirect_to: 
     "POST /magic-link/verify",
     access=EVERYBODY,
     effect="write",
-    raises=(WrongCode, CodeUsed, CodeExpired, UserBanned, SignUpClosed),
+    raises=(WrongCode, CodeUsed, CodeExpired, UserBanned, SignUpClosed, PlanLimitReached),
     limit=PerAddress(10, WINDOW, per_app=True),
     audit=Audit("magic_link_login", category="auth", action="create", resource="session"),
     rest=Rest(examples={"email": "ada@example.com", "code": "123456"}),
@@ -99,7 +100,7 @@ async def auth_link_request(call: Call, app_id: AppId, link: Link) -> MailedLink
     "POST /magic-link/confirm",
     access=EVERYBODY,
     effect="write",
-    raises=(WrongCode, CodeUsed, CodeExpired, UserBanned, SignUpClosed),
+    raises=(WrongCode, CodeUsed, CodeExpired, UserBanned, SignUpClosed, PlanLimitReached),
     limit=PerAddress(10, WINDOW, per_app=True),
     audit=Audit("magic_link_login", category="auth", action="create", resource="session"),
     rest=Rest(examples={"link": "pS0xJ3Zk..."}),
@@ -128,7 +129,7 @@ async def _join(call: Call, email: str) -> dict[str, Any]:
     user = build_user(call.services, app_id, email, "magic_link", email_verified=True)
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
-        invited = await admit(unit.execute, app_id, email, call.now, proves_address=True)
+        invited = await admit(unit.execute, call.require_app(), email, call.now, proves_address=True)
         if not invited:
             # The user was deleted, or the invitation revoked, after the mail was sent.
             raise WrongCode("Invalid sign-in code")

@@ -1,6 +1,7 @@
 """/auth/{app_id}/oauth: sign-in with an OAuth provider, by way of the user's browser."""
 
 from typing import Annotated, Any
+from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field
 from sqlalchemy import insert, select
@@ -10,6 +11,7 @@ from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Text
@@ -42,11 +44,21 @@ State = Annotated[str, Text(200)]
 Reason = Annotated[str, Text(500)]
 PostedUser = Annotated[str, Text(4000)]
 Ticket = Annotated[str, Text(1000, 1, r"^[A-Za-z0-9._=-]+$")]
+Host = Annotated[str, Text(300), Field(description="The name by which the browser came; it comes by itself.")]
 Cookies = Annotated[str, Text(16_000), Field(description="The browser's cookies; they come by themselves.")]
 
 _LIMIT = PerAddress(60, WINDOW, per_app=True)
 _AUDIT = Audit("oauth_login", category="auth", action="create", resource="session")
-_RAISES = (ProviderNotFound, OAuthFailed, AddressInUse, UserBanned, UserExists, NotAnonymous, SignUpClosed)
+_RAISES = (
+    ProviderNotFound,
+    OAuthFailed,
+    AddressInUse,
+    UserBanned,
+    UserExists,
+    NotAnonymous,
+    SignUpClosed,
+    PlanLimitReached,
+)
 
 
 def _status(result: Any) -> int:
@@ -62,7 +74,7 @@ _CALLBACK = Rest(status=_status, statuses=(200, 302), form=True, from_headers={"
     effect="read",
     raises=(ProviderNotFound, RedirectRefused, NotAnonymous),
     limit=_LIMIT,
-    rest=Rest(status=302),
+    rest=Rest(status=302, from_headers={"host": "host"}),
 )
 async def auth_oauth_start(
     call: Call,
@@ -70,6 +82,7 @@ async def auth_oauth_start(
     provider: Slug,
     redirect_to: RedirectTo | None = None,
     upgrade: Ticket | None = None,
+    host: Host = "",
 ) -> SentOn:
     """Send the browser to a provider's sign-in. It comes back signed in.
 
@@ -81,6 +94,13 @@ async def auth_oauth_start(
     if redirect_to is not None and not is_redirect_allowed(call, redirect_to):
         raise RedirectRefused
     account = await _load_account(call, app_id, provider)
+    if host and host.lower() == _name_own_host(call):
+        # The provider sends the browser back to the server's own name, and only a cookie of that name comes along.
+        further = {"redirect_to": redirect_to, "upgrade": upgrade}
+        query = urlencode({name: value for name, value in further.items() if value is not None})
+        address = f"{call.services.options.base_url}/auth/{app_id}/oauth/{provider}" + (f"?{query}" if query else "")
+        call.headers = [(b"location", address.encode()), (b"cache-control", b"no-store")]
+        return {"location": address}
     user_id = None if upgrade is None else await open_ticket(call, upgrade)
     address, cookie = begin_flow(call, account, redirect_to, user_id)
     call.headers = [(b"location", address.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
@@ -178,6 +198,12 @@ async def _finish(
     return {"location": location}
 
 
+def _name_own_host(call: Call) -> str:
+    """Returns the app's own host, with the port, as a browser names it."""
+    port = urlsplit(call.services.options.base_url).port
+    return f"{call.require_app().subdomain}.{call.services.options.base_domain}".lower() + (f":{port}" if port else "")
+
+
 async def _load_account(call: Call, app_id: str, provider: str) -> ProviderAccount:
     async with call.stores.database.reading() as connection:
         row = await find_row(connection.execute, app_id, provider)
@@ -208,7 +234,7 @@ async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderU
         if user is None:
             further = {"provider_uid": who.uid, "email_verified": who.email_verified, "avatar_url": who.avatar_url}
             user = build_user(call.services, app_id, email, provider, display_name=who.name, **further)
-            user |= await admit(unit.execute, app_id, email, call.now, proves_address=who.email_verified)
+            user |= await admit(unit.execute, call.require_app(), email, call.now, proves_address=who.email_verified)
             await insert_user(unit, user)
         elif not (who.email_verified and user["email_verified"]):
             raise AddressInUse
@@ -230,7 +256,7 @@ async def _upgrade(call: Call, app_id: str, provider: str, who: ProviderUser, us
         further = {"provider": provider, "provider_uid": who.uid, "email_verified": who.email_verified}
         further |= {"display_name": who.name, "avatar_url": who.avatar_url}
         email = _name_address(who, provider)
-        further |= await admit(unit.execute, app_id, email, call.now, proves_address=who.email_verified)
+        further |= await admit(unit.execute, call.require_app(), email, call.now, proves_address=who.email_verified)
         try:
             user = await give_address(unit, app_id, user_id, email, **further)
         except UserExists as exc:

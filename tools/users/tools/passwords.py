@@ -12,9 +12,10 @@ from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Email, Text
-from baobab.tools.users.admission import admit
+from baobab.tools.users.admission import admit, require_open
 from baobab.tools.users.codes import DIGITS, use_code
 from baobab.tools.users.errors import (
     CodeExpired,
@@ -25,13 +26,13 @@ from baobab.tools.users.errors import (
     WrongCode,
     WrongCredentials,
 )
+from baobab.tools.users.events import EMAIL_VERIFIED
 from baobab.tools.users.fields import DisplayName
 from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
 from baobab.tools.users.schemas import Challenged, Message, SignedIn, SignedUp
 from baobab.tools.users.sessions import end_sessions
 from baobab.tools.users.sign_in import (
-    EMAIL_VERIFIED,
     confirm_address,
     name_user,
     report_change,
@@ -52,7 +53,7 @@ Code = Annotated[
     "POST /signup",
     access=EVERYBODY,
     effect="write",
-    raises=(WeakPassword, UserExists, SignUpClosed),
+    raises=(WeakPassword, UserExists, SignUpClosed, PlanLimitReached),
     limit=PerAddress(5, WINDOW, per_app=True),
     audit=Audit("signup", category="auth", action="create", resource="user"),
     rest=Rest(
@@ -72,10 +73,11 @@ async def auth_signup(
     email: the user's address; upper and lower case count as the same.
     """
     check_password(password)
+    await require_open(call)
     password_hash = await hash_password(password)
     user = build_user(call.services, app_id, email, "email", password_hash=password_hash, display_name=display_name)
     async with FREEZES.writing(call) as unit:
-        user |= await admit(unit.execute, app_id, email, call.now, proves_address=False)
+        user |= await admit(unit.execute, call.require_app(), email, call.now, proves_address=False)
         await insert_user(unit, user)
         await send_code(call.services, unit, app_id, email, "verify_email")
     await report_sign_in(call, user, "email", "signup", is_new=True)

@@ -1,0 +1,111 @@
+"""The pages of an app's users, of their providers and of how they sign in."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.http.console.test_console import sign_in
+from tests.http.console.test_runs import Runner
+
+PASSWORD = "correct Horse 7!"
+CALLBACK = re.compile(r"http\S+/oauth/google/callback")
+
+
+@pytest.fixture
+async def visitor(baobab: Baobab) -> Runner:
+    return Runner(baobab, await baobab.create_app(), await sign_in(baobab))
+
+
+async def sign_up(visitor: Runner, email: str, **further: Any) -> str:
+    """A user of the app; returns the path of the page."""
+    body = {"email": email, "password": PASSWORD, **further}
+    made = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/signup", json=body)
+    assert made.status_code == 201, made.text
+    return f"/console/apps/{visitor.app_id}/users/{made.json()['user']['id']}"
+
+
+async def test_users_are_found_given_a_role_banned_signed_out_and_deleted(visitor: Runner) -> None:
+    users = f"/console/apps/{visitor.app_id}/users"
+    path = await sign_up(visitor, "ada@example.com", display_name="<script>alert(1)</script>")
+    await sign_up(visitor, "ben@example.com")
+    found = (await visitor.open(f"{users}?search=ADA")).text
+    assert ("ada@example.com" in found, "ben@example.com" in found) == (True, False)
+    assert "<script>alert" not in found
+    login = {"email": "ada@example.com", "password": PASSWORD}
+    await visitor.baobab.client.post(f"/auth/{visitor.app_id}/login", json=login)
+    page = await visitor.open(path)
+    assert "Sign out everywhere" in page.text
+    assert (await visitor.send(f"{path}/role", page, role="editor")).status_code == 303
+    assert (await visitor.send(f"{path}/sign-out", page)).status_code == 303
+    assert (await visitor.send(f"{path}/ban", page, reason="spam")).status_code == 303
+    page = await visitor.open(path)
+    assert ("Nowhere now" in page.text, "spam" in page.text, 'value="editor"' in page.text) == (True, True, True)
+    refused = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/login", json=login)
+    assert refused.status_code == 403
+    assert (await visitor.send(f"{path}/unban", page)).status_code == 303
+    assert (await visitor.send(f"{path}/second-factor", page)).status_code == 303
+    assert (await visitor.send(f"{path}/delete", page)).status_code == 303
+    assert (await visitor.baobab.client.get(path, headers=visitor.browser)).status_code == 404
+
+
+async def test_somebody_is_invited_and_the_invitation_taken_back(visitor: Runner) -> None:
+    users = f"/console/apps/{visitor.app_id}/users"
+    page = await visitor.open(users)
+    assert "No users yet" in page.text
+    assert (await visitor.send(f"{users}/invite", page, email="eve@example.com", role="editor")).status_code == 303
+    page = await visitor.open(users)
+    assert "eve@example.com" in page.text
+    (revoke,) = re.findall(r'action="(/console[^"]+/revoke)"', page.text)
+    assert (await visitor.send(revoke, page)).status_code == 303
+    assert "eve@example.com" not in (await visitor.open(users)).text
+
+
+async def test_settings_are_saved_and_the_preview_shows_what_is_typed_before(visitor: Runner) -> None:
+    path = f"/console/apps/{visitor.app_id}/sign-in"
+    page = await visitor.open(path)
+    policy = page.headers["content-security-policy"]
+    assert "frame-src 'self';" in policy
+    typed = await visitor.open(
+        f"{path}/preview?colour=%23ff8800&logo_url=https://cdn.example.com/l.png&invite_only=yes"
+    )
+    assert "--accent: #ff8800" in typed.text
+    assert 'src="https://cdn.example.com/l.png"' in typed.text
+    assert "Create an account" not in typed.text
+    assert "<script" not in typed.text
+    half = await visitor.open(f"{path}/preview?colour=%23ff&logo_url=javascript:alert(1)")
+    assert ("--accent: #1d4ed8" in half.text, "javascript:" in half.text) == (True, False)
+    # Nothing of it runs, whatever somebody has typed.
+    policy = typed.headers["content-security-policy"]
+    assert policy.startswith("sandbox; default-src 'none';")
+    assert "script-src" not in policy
+    assert "frame-ancestors 'self'" in policy
+    form = {"invite_only": "yes", "second_factor": "required", "anonymous_days": "30", "colour": "#112233"}
+    assert (await visitor.send(f"{path}/save", page, **form, logo_url="")).status_code == 303
+    settings = f"/v1/{visitor.app_id}/auth/settings"
+    saved = (await visitor.baobab.client.get(settings, headers=visitor.baobab.owner)).json()["settings"]
+    assert saved == {
+        "anonymous": False, "anonymous_days": 30, "invite_only": True, "second_factor": "required", "logo_url": None,
+        "colour": "#112233",
+    }  # fmt: skip
+    assert (await visitor.send(f"{path}/save", page, colour="red")).status_code == 400
+    assert (await visitor.send(f"{path}/save", page, anonymous_days="x")).status_code == 400
+    assert "--accent: #112233" in (await visitor.open(f"{path}/preview")).text
+
+
+async def test_a_provider_is_added_switched_off_and_removed_and_its_secret_is_never_shown(visitor: Runner) -> None:
+    path = f"/console/apps/{visitor.app_id}/sign-in"
+    page = await visitor.open(path)
+    given = {"provider": "google", "client_id": "123.apps", "client_secret": "GOCSPX-hidden"}
+    assert (await visitor.send(f"{path}/providers", page, **given)).status_code == 303
+    page = await visitor.open(path)
+    assert CALLBACK.search(page.text)
+    assert "GOCSPX" not in page.text
+    assert "Continue with Google" in (await visitor.open(f"{path}/preview")).text
+    assert (await visitor.send(f"{path}/providers/google/switch", page, enabled="no")).status_code == 303
+    assert "switched off" in (await visitor.open(path)).text
+    assert (await visitor.send(f"{path}/providers/google/delete", page)).status_code == 303
+    assert "None yet" in (await visitor.open(path)).text
+    refused = await visitor.send(f"{path}/providers", page, **{**given, "provider": "acme"})
+    assert (refused.status_code, "authorization_url" in refused.text) == (400, True)

@@ -1,0 +1,39 @@
+"""What the post-auth hook of an app is told."""
+
+from typing import cast
+
+from sqlalchemy import select
+
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.pagination import PageSize
+from baobab.tools.core.toolset import Mcp
+from baobab.tools.core.types import AppId
+from baobab.tools.users.schemas import HookCall, HookCalls
+from baobab.tools.users.tables import user_hook_calls
+from baobab.tools.users.toolset import users
+
+_columns = user_hook_calls.c
+
+
+@users.tool(
+    "GET /auth/hook-calls",
+    access=AppOwner(),
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "post-auth hook, who signed in lately, sign-in webhook, login events payload; "
+            "Hook nach der Anmeldung; "
+            "gancho tras el inicio de sesión"
+        )
+    ),
+)
+async def users_hook_calls(call: Call, app_id: AppId, limit: PageSize = 100) -> HookCalls:
+    """List what the app's post-auth hook is told of sign-ins and sign-ups, the newest first, for a week."""
+    query = select(user_hook_calls).where(_columns.app_id == app_id)
+    query = query.order_by(_columns.created_at.desc(), _columns.id).limit(limit)
+    async with call.reading() as execute:
+        rows = (await execute(query)).mappings().all()
+    shown = [cast(HookCall, {name: row[name] for name in HookCall.__annotations__}) for row in rows]
+    return {"calls": shown}
