@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from unicodedata import normalize
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema, to_json
@@ -116,8 +117,19 @@ Uuid = Annotated[
     StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", max_length=36),
     Field(examples=["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"]),
 ]
+
+
+def _normalise_address(value: str) -> str:
+    """One spelling for each address: letters with accents in one piece, and nothing that cannot be seen."""
+    normalised = normalize("NFC", value)
+    if not all(map(is_seen, normalised)):
+        raise ValueError("has characters that cannot be seen")
+    return normalised
+
+
 Email = Annotated[
     str,
     StringConstraints(pattern=r"^[^@\s\x00]{1,64}@[^@\s\x00]{1,185}$", max_length=250, to_lower=True),
+    AfterValidator(_normalise_address),
     Field(description="An e-mail address.", examples=["ada@example.com"], json_schema_extra={"format": "email"}),
 ]
