@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.auth.tables import apps, organisations
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import Event
 from baobab.tools.substrate import tables
@@ -21,9 +21,10 @@ _entities, _keys = tables.entities.c, tables.entity_keys.c
 
 async def mirror_user(job: Job, event: Event, *, is_verified: bool = False, is_deleted: bool = False) -> None:
     """Brings the entity of a user up to date, where the app is linked and wants that."""
-    query = select(apps.c.substrate_organization_id).where(
-        apps.c.id == event.app_id, apps.c.substrate_autopropagate_users.is_(True)
-    )
+    # The organisation may be gone since.
+    linked = apps.join(organisations, organisations.c.id == apps.c.substrate_organization_id)
+    query = select(organisations.c.id).select_from(linked)
+    query = query.where(apps.c.id == event.app_id, apps.c.substrate_autopropagate_users.is_(True))
     async with job.services.database.reading() as connection:
         organisation_id = (await connection.execute(query)).scalar_one_or_none()
     user, app_id = event.data["user"], event.app_id

@@ -31,6 +31,7 @@ class MeaningIndex:
     def __init__(self, np: Any) -> None:
         self._np = np
         self._size = 0
+        self._widest = _SMALL
         self._until: datetime | None = None
         self._numbers: Any = np.zeros(0, dtype=np.int64)
         self._kinds: Any = np.zeros(0, dtype=np.uint8)
@@ -73,6 +74,18 @@ class MeaningIndex:
         self._kinds[place] = [KINDS.index(row.kind) for row in found]
         self._bits[:, place] = bits.T
         self._size += len(found)
+        if self._size > self._widest:
+            self._leave_out_replaced()
+
+    def _leave_out_replaced(self) -> None:
+        """Keeps the newest bits of each memory: one that is changed again and again must not fill the index."""
+        np, size = self._np, self._size
+        _, latest = np.unique(self._numbers[:size][::-1], return_index=True)
+        kept = np.sort(size - 1 - latest)
+        self._size = len(kept)
+        self._numbers[: self._size], self._kinds[: self._size] = self._numbers[kept], self._kinds[kept]
+        self._bits[:, : self._size] = self._bits[:, kept]
+        self._widest = 2 * self._size + _SMALL
 
     async def find_candidates(self, bits: bytes, kinds: Sequence[str] | None, most: int) -> list[int]:
         """The numbers of the memories whose bits differ least."""

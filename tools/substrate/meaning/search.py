@@ -14,7 +14,7 @@ from baobab.tools.substrate.meaning.index import MeaningIndexes
 from baobab.tools.substrate.meaning.vectors import Vector, compare, embed_texts, name_embedder
 from baobab.tools.substrate.memory_search import SHOWN, Match, build_search
 
-_CANDIDATES = 200
+_CANDIDATES = 100
 """Memories whose bits are nearest, of which the vectors are compared."""
 _RANKED = 100
 """The first of each ranking, which are ranked together."""

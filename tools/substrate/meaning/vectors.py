@@ -1,5 +1,6 @@
 """Vectors of texts, kept with a byte for each dimension, and with a bit for each, by which most are ruled out."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,6 +62,25 @@ async def compare(some: Sequence[bytes], others: Sequence[bytes]) -> Any:
     """How close each of some vectors is to each of the others, from -1 to 1: a matrix."""
     np = await NUMPY.get()
     return _normalise(np, some) @ _normalise(np, others).T
+
+
+async def group_vectors(vectors: Sequence[bytes], closeness: float) -> list[list[int]]:
+    """The places of vectors that are so close to each other, or to others of their group; of two at least."""
+    np = await NUMPY.get()
+    return await asyncio.to_thread(_group, np, vectors, closeness)
+
+
+def _group(np: Any, vectors: Sequence[bytes], closeness: float) -> list[list[int]]:
+    rows = _normalise(np, vectors)
+    near = rows @ rows.T >= closeness
+    groups, left = [], near.sum(axis=1) > 1
+    while left.any():
+        group = near[left.argmax()]
+        while (wider := near[group].any(axis=0)).sum() > group.sum():
+            group = wider
+        groups.append([int(place) for place in np.flatnonzero(group)])
+        left &= ~group
+    return groups
 
 
 def _normalise(np: Any, vectors: Sequence[bytes]) -> Any:

@@ -1,6 +1,5 @@
 """/memory/duplicates: memories that say the same."""
 
-from collections import defaultdict
 from typing import Annotated, Any, cast
 
 from pydantic import Field
@@ -10,7 +9,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
-from baobab.tools.substrate.meaning.vectors import compare
+from baobab.tools.substrate.meaning.vectors import group_vectors
 from baobab.tools.substrate.schemas import Duplicates
 from baobab.tools.substrate.toolset import substrate
 
@@ -70,21 +69,8 @@ async def _find_groups(rows: list[Any], closeness: float) -> list[list[Any]]:
     """The rows that are close to each other, or to one that is close to both; the oldest of each group first."""
     if len(rows) < 2:
         return []
-    vectors = [row.parts for row in rows]
-    near = await compare(vectors, vectors) >= closeness
-    leader = list(range(len(rows)))
-
-    def find(at: int) -> int:
-        while leader[at] != at:
-            leader[at] = at = leader[leader[at]]
-        return at
-
-    for one, other in zip(*near.nonzero(), strict=True):
-        leader[find(int(one))] = find(int(other))
-    members: dict[int, list[Any]] = defaultdict(list)
-    for at, row in enumerate(rows):
-        members[find(at)].append(row)
-    groups = [sorted(group, key=lambda row: (row.created_at, row.id)) for group in members.values() if len(group) > 1]
+    places = await group_vectors([row.parts for row in rows], closeness)
+    groups = [sorted((rows[place] for place in group), key=lambda row: (row.created_at, row.id)) for group in places]
     return [group[:_MOST_OF_GROUP] for group in groups]
 
 
