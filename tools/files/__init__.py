@@ -1,7 +1,7 @@
 """Files of an app and of its users, whose bytes are in the object store of the app's region."""
 
 from baobab.tools.files import jobs
-from baobab.tools.files.tools import content, objects, texts, uploads
+from baobab.tools.files.tools import content, named, objects, texts, uploads
 from baobab.tools.files.toolset import files
 
 TOOLSETS = (files,)
@@ -9,6 +9,7 @@ MODULES = (
     objects,
     content,
     texts,
+    named,
     uploads,
     jobs,
 )

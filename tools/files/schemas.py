@@ -1,5 +1,7 @@
 """The arguments and answers of files."""
 
+import base64
+import binascii
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -7,9 +9,14 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from baobab.tools.core.types import NameText, Text, Uuid
+from baobab.tools.files.errors import ContentInvalid, FileTooLarge
 
 MOST_INLINE = 2**20
 """The most bytes of a file that a call itself may bring."""
+LONGEST_INLINE = 4 * (MOST_INLINE // 3 + 1)
+"""The same in characters: base64 takes four for three bytes."""
+MOST_NAMED = 256 * 1024
+"""The most bytes that the answer of a file by its name has."""
 MOST_READ = 64 * 1024
 """The most bytes of a file that a call itself answers."""
 
@@ -98,6 +105,16 @@ class LocatedFile(TypedDict):
     store_key: Annotated[str, Field(description="Where its bytes are in the object store of the app's region.")]
 
 
+class NamedFile(TypedDict):
+    id: str
+    key: Annotated[str, Field(description="The file's name.")]
+    content_type: str
+    size_bytes: int
+    content_base64: Annotated[
+        str | None, Field(description="Its bytes; null beyond 256 KiB: then op:files_download has an address of them.")
+    ]
+
+
 class Progress(TypedDict):
     id: str
     received_bytes: int
@@ -107,3 +124,18 @@ class Progress(TypedDict):
 Encoding = Literal["text", "base64"]
 Bytes = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
 """A stream; or for a caller that takes none, a text that says where the bytes are."""
+
+
+def decode_content(content: str, encoding: Encoding) -> bytes:
+    """Raises ContentInvalid, FileTooLarge."""
+    try:
+        raw = content.encode() if encoding == "text" else base64.b64decode(content, validate=True)
+    except (ValueError, binascii.Error) as exc:
+        raise ContentInvalid from exc
+    if len(raw) > MOST_INLINE:
+        raise FileTooLarge(
+            f"The content has {len(raw)} bytes; a call takes up to {MOST_INLINE}.",
+            remediation="Announce the file with op:files_upload and send its bytes to the address.",
+            details={"file_size_bytes": len(raw), "max_file_size_bytes": MOST_INLINE},
+        )
+    return raw

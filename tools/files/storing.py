@@ -24,13 +24,14 @@ from baobab.tools.files.errors import AlreadyStored, FileNotFound, LengthDiffers
 from baobab.tools.files.quota import Usage
 from baobab.tools.files.schemas import StoredFile
 from baobab.tools.files.signed_urls import UPLOAD_SECONDS
-from baobab.tools.files.tables import FREEZES, build_folder, file_parts, files_table
+from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, files_table
 
 STORED = "file.stored"
 """The event of a file whose bytes have arrived."""
 Row = Any
 """A row of `files_table`."""
 _ERASE = "files_erase"
+_MOST_NAMESAKES = 100
 _columns = files_table.c
 
 
@@ -74,8 +75,8 @@ async def reserve(
     return inserted, usage
 
 
-async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes]) -> None:
-    """Stores the bytes of a reserved file, and settles it.
+async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes], *, replaces: bool = False) -> None:
+    """Stores the bytes of a reserved file, and settles it. replaces: whether its owner's others of its name go then.
 
     Raises LengthDiffers, UploadRunning, StoreFailed, what `settle` raises, and whatever `chunks` raises.
     """
@@ -90,7 +91,7 @@ async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes]) -> None:
             info = await call.stores.objects.put(key, chunks, content_type=row.content_type, max_bytes=row.size_bytes)
             if info.size != row.size_bytes:
                 raise LengthDiffers(details={"expected_bytes": row.size_bytes, "received_bytes": info.size})
-            await settle(call, row, attempt, info)
+            await settle(call, row, attempt, info, replaces=replaces)
         except TooLarge as exc:
             raise LengthDiffers(details={"expected_bytes": row.size_bytes}) from exc
         except StoreUnavailable as exc:
@@ -103,7 +104,7 @@ async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes]) -> None:
         receiving.discard(row.id)
 
 
-async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo) -> None:
+async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo, *, replaces: bool = False) -> None:
     """Records that the bytes have arrived, once.
 
     Raises FileNotFound if the file was deleted meanwhile, AlreadyStored, AppMigrating, and QuotaExceeded if the upload
@@ -114,6 +115,17 @@ async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo) -> None:
         raise AppMigrating
     async with FREEZES.writing(call) as unit:
         await settle_in(unit, call.services, app, row.id, attempt, info)
+        if replaces:
+            await _delete_namesakes(call, unit, row)
+
+
+async def _delete_namesakes(call: Call, unit: Unit, row: Row) -> None:
+    """Deletes the stored files of the same name and owner, in the transaction that settles this one."""
+    same = (_columns.app_id == row.app_id, _columns.filename == row.filename, _columns.id != row.id)
+    owned = (_columns.user_id.is_not_distinct_from(row.user_id), ~PENDING)
+    query = select(files_table).where(*same, *owned).order_by(_columns.id.desc()).limit(_MOST_NAMESAKES)
+    for earlier in (await unit.execute(query)).all():
+        await delete_file(call.services, unit, earlier, call.require_app().organisation_id)
 
 
 async def settle_in(unit: Unit, services: Services, app: App, file_id: str, attempt: str, info: ObjectInfo) -> None:
@@ -186,3 +198,7 @@ def describe(row: Row) -> StoredFile:
         "public": row.public,
         "created_at": row.created_at,
     }
+
+
+async def iterate(raw: bytes) -> AsyncIterator[bytes]:
+    yield raw

@@ -20,6 +20,8 @@ POLICY = {
     "files_delete": USERS,
     "files_put": USERS,
     "files_read": USERS,
+    "files_write_named": USERS,
+    "files_read_named": USERS,
     # They ask for what a client of tus says in headers, which the matrix sends as parameters.
     "files_upload_begin": USERS,
     "files_upload_status": USERS,
@@ -38,6 +40,15 @@ async def _make_file(world: World, caller: Caller) -> dict[str, Any]:
     body = {"filename": "a.txt", "contentType": "text/plain", "content": "hello"}
     made = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
     return {"app_id": world.app, "object_id": made["id"]}
+
+
+async def for_files_write_named(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "key": "b.txt", "content_base64": "aGk="}
+
+
+async def for_files_read_named(world: World, caller: Caller) -> dict[str, Any]:
+    await _make_file(world, caller)
+    return {"app_id": world.app, "key": "a.txt"}
 
 
 for_files_download = for_files_delete = for_files_read = for_files_locate = _make_file

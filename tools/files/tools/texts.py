@@ -1,8 +1,5 @@
 """/storage/{app_id}/texts: small files as a part of the call, for models and for scripts."""
 
-import base64
-import binascii
-from collections.abc import AsyncIterator
 from typing import Annotated
 
 from pydantic import Field
@@ -14,9 +11,9 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of
 from baobab.tools.files.access import OF_RUNNING_APP, is_readable
-from baobab.tools.files.errors import ContentInvalid, FileNotFound, FileTooLarge, NotText, StoreFailed
+from baobab.tools.files.errors import ContentInvalid, FileNotFound, NotText, StoreFailed
 from baobab.tools.files.schemas import (
-    MOST_INLINE,
+    LONGEST_INLINE,
     MOST_READ,
     ContentType,
     Encoding,
@@ -25,17 +22,16 @@ from baobab.tools.files.schemas import (
     FileText,
     LocatedFile,
     StoredFile,
+    decode_content,
 )
 from baobab.tools.files.serving import read_bytes
-from baobab.tools.files.storing import describe, find_row, receive, reserve
+from baobab.tools.files.storing import describe, find_row, iterate, receive, reserve
 from baobab.tools.files.tables import FREEZES, PENDING, build_folder
 from baobab.tools.files.tools.content import STORING
 from baobab.tools.files.tools.objects import RESERVING
 from baobab.tools.files.toolset import files
 
-# Base64 takes four characters for three bytes.
-_LONGEST = 4 * (MOST_INLINE // 3 + 1)
-Content = Annotated[str, Text(_LONGEST), Field(description="The content: text, or bytes as base64.")]
+Content = Annotated[str, Text(LONGEST_INLINE), Field(description="The content: text, or bytes as base64.")]
 
 
 @files.tool(
@@ -46,7 +42,7 @@ Content = Annotated[str, Text(_LONGEST), Field(description="The content: text, o
     audit=Audit("storage.put", category="storage", action="create", resource="file"),
     rest=Rest(
         status=201,
-        max_body=2 * _LONGEST,
+        max_body=2 * LONGEST_INLINE,
         examples={"filename": "notes/today.md", "contentType": "text/markdown", "content": "# Today"},
     ),
     guard=Guard(widens={"public": one_of([True])}),
@@ -72,7 +68,7 @@ async def files_put(
     encoding: `text` stores the content as UTF-8; `base64` decodes it first.
     public: whether every signed-in user of the app may download it.
     """
-    raw = _decode(content, encoding)
+    raw = decode_content(content, encoding)
     # Committed before the bytes are stored: whatever happens then, the sweep finds what is left of them.
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
@@ -84,7 +80,7 @@ async def files_put(
             size=len(raw),
             public=public,
         )
-    await receive(call, row, _iterate(raw))
+    await receive(call, row, iterate(raw))
     call.audit.resource_id = row.id
     call.audit.data |= {"filename": filename, "size_bytes": len(raw), "public": public}
     return describe(row)
@@ -150,25 +146,6 @@ async def files_locate(call: Call, app_id: AppId, object_id: FileId) -> LocatedF
         "sha256": row.sha256,
         "store_key": build_folder(row.app_id, row.id) + row.stored_as,
     }
-
-
-def _decode(content: str, encoding: Encoding) -> bytes:
-    """Raises ContentInvalid, FileTooLarge."""
-    try:
-        raw = content.encode() if encoding == "text" else base64.b64decode(content, validate=True)
-    except (ValueError, binascii.Error) as exc:
-        raise ContentInvalid from exc
-    if len(raw) > MOST_INLINE:
-        raise FileTooLarge(
-            f"The content has {len(raw)} bytes; a call takes up to {MOST_INLINE}.",
-            remediation="Announce the file with op:files_upload and send its bytes to the address.",
-            details={"file_size_bytes": len(raw), "max_file_size_bytes": MOST_INLINE},
-        )
-    return raw
-
-
-async def _iterate(raw: bytes) -> AsyncIterator[bytes]:
-    yield raw
 
 
 def _decode_text(raw: bytes, *, is_end: bool) -> tuple[str, int]:
