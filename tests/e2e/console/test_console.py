@@ -182,6 +182,19 @@ async def test_what_others_wrote_stays_text(office: Office) -> None:
         await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
 
 
+POSTS: dict[str, Any] = {
+    "authors": {"columns": {"id": {"type": "integer", "primaryKey": True}, "name": {"type": "text"}}},
+    "posts": {
+        "columns": {
+            "id": {"type": "integer", "primaryKey": True},
+            "author_id": {"type": "integer", "references": "authors.id"},
+            "title": {"type": "text"},
+            "public": {"type": "boolean"},
+        }
+    },
+}
+
+
 async def make_pages_of_app(office: Office, app: str) -> list[str]:
     """The pages of an app with an agent, of which one run has ended, one has failed and one waits."""
     test = {"==": [{"var": "input.name"}, "fails"]}
@@ -209,6 +222,11 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
     picture = {"filename": "red.png", "contentType": "image/png", "encoding": "base64", "content": draw_png()}
     await office.ask("POST", f"/storage/{app}/objects", picture)
     await office.ask("PUT", f"/v1/{app}/kv/hostile:{'long' * 30}", {"value": HOSTILE})
+    schema = {"tables": POSTS}
+    await office.ask("POST", f"/v1/{app}/schema/apply", {"schema": schema})
+    await office.ask("POST", f"/v1/{app}/posts", [{"id": 1, "title": HOSTILE, "public": True}, {"id": 2, "title": "x"}])
+    policy = {"table_name": "posts", "policy_name": "open", "role": "anon", "using_expression": "public"}
+    await office.ask("POST", f"/v1/{app}/rls/policies", policy)
     channel = {"kind": "slack", "url": "https://hooks.example.com/services/x", "name": "the team"}
     await office.ask("POST", "/v1/notices/channels", channel)
     await office.ask("POST", f"/auth/{app}/signup", {"email": "ada@example.com", "password": "correct Horse 7!"})
@@ -225,6 +243,11 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         f"{of_app}/files",
         f"{of_app}/kv/entry?key=hostile:{'long' * 30}",
         f"{of_app}/kv/entry?key=new#new-entry",
+        f"{of_app}/tables",
+        f"{of_app}/tables/posts",
+        f"{of_app}/tables/posts/row?id=1#row",
+        f"{of_app}/tables/posts/access",
+        f"{of_app}/row-changes",
         f"{of_app}/audit-log",
         f"{of_app}/users",
         f"{of_app}/users/{user['id']}#user",

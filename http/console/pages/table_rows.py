@@ -1,0 +1,97 @@
+"""/console/apps/{app}/tables/{table}: the rows of a table, to be filtered, changed, added and deleted."""
+
+import json
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from baobab.http.console.app_page import parse_object, read_app
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
+
+PATH = "/apps/{app}/tables/{table}"
+_SHOWN = 50
+
+
+async def show_rows(visit: Visit) -> Context:
+    app, table = await read_app(visit), visit.parts["table"]
+    described = await visit.call("schema_describe", app_id=app["id"], table=table)
+    typed, order = visit.query.get("filter", "")[:2000], visit.query.get("order", "")[:500]
+    offset = int(visit.query["offset"]) if visit.query.get("offset", "").isdecimal() else 0
+    asked: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
+    rows = await visit.call(
+        "data_list", app_id=app["id"], table=table, order=order, limit=_SHOWN + 1, offset=offset, **asked
+    )
+    key = described["key"][0] if len(described["key"]) == 1 else None
+    return {
+        "app": app,
+        "title": table,
+        "table": table,
+        "columns": list(described["columns"]),
+        "key": key,
+        "rows": [{name: _show(value) for name, value in row.items()} for row in rows[:_SHOWN]],
+        "filter": typed,
+        "order": order,
+        "offset": offset,
+        "following": offset + _SHOWN if len(rows) > _SHOWN else None,
+    }
+
+
+async def show_row(visit: Visit) -> Context:
+    app, table, row_id = await read_app(visit), visit.parts["table"], visit.query.get("id", "")
+    row = await visit.call("data_get", app_id=app["id"], table=table, row_id=row_id)
+    text = json.dumps(row, indent=2, ensure_ascii=True)
+    return {"app": app, "title": f"A row of {table}", "table": table, "row_id": row_id, "text": text}
+
+
+async def change_row(visit: Visit) -> str:
+    """Stores those columns that were changed since the page was made: others may have changed the rest."""
+    before = parse_object(visit.form.get("before", ""), "row") or {}
+    after = parse_object(visit.form.get("row", ""), "row") or {}
+    changes = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    if changes:
+        asked = {"app_id": visit.parts["app"], "table": visit.parts["table"], "row_id": visit.form.get("id", "")}
+        await visit.call("data_update", **asked, changes=changes)
+    return PATH.format(**visit.parts)
+
+
+async def add_row(visit: Visit) -> str:
+    values = parse_object(visit.form.get("row", ""), "row")
+    if values is None:
+        raise BadRequest("Type the new row as a JSON object.")
+    await visit.call("data_insert", app_id=visit.parts["app"], table=visit.parts["table"], values=values)
+    return PATH.format(**visit.parts)
+
+
+async def delete_row(visit: Visit) -> str:
+    asked = {"app_id": visit.parts["app"], "table": visit.parts["table"], "row_id": visit.form.get("id", "")}
+    await visit.call("data_delete", **asked)
+    return PATH.format(**visit.parts)
+
+
+def _read_filters(typed: str) -> dict[str, list[str]]:
+    """Filters as they stand in an address: `title=ilike.*a*&score=gt.3`."""
+    found: dict[str, list[str]] = {}
+    for name, value in parse_qsl(quote(typed, safe="=&()*,.%:><-"), keep_blank_values=True, max_num_fields=50):
+        found.setdefault(name.strip(), []).append(value)
+    if not found:
+        raise BadRequest("Filters are written `column=operator.value`, several of them with `&` in between.")
+    return found
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:120]}…"
+
+
+PAGES = (
+    Page(PATH, "Rows", "table_rows.html", show_rows),
+    Page(PATH + "/row", "A row", "table_row.html", show_row),
+)
+FORMS = (
+    Form(PATH + "/row/change", change_row),
+    Form(PATH + "/row/add", add_row),
+    Form(PATH + "/row/delete", delete_row),
+)

@@ -1,0 +1,79 @@
+"""The console's pages of tables: drawing, rows, who sees what, and undo."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.http.console.test_console import HOSTILE, sign_in
+from tests.http.console.test_runs import Runner
+
+POSTS: dict[str, Any] = {
+    "authors": {"columns": {"id": {"type": "integer", "primaryKey": True}, "name": {"type": "text"}}},
+    "posts": {
+        "columns": {
+            "id": {"type": "integer", "primaryKey": True},
+            "author_id": {"type": "integer", "references": "authors.id"},
+            "title": {"type": "text"},
+            "public": {"type": "boolean"},
+        }
+    },
+}
+
+
+@pytest.fixture
+async def visitor(baobab: Baobab) -> Runner:
+    visitor = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
+    await _ask(visitor, "schema/apply", {"schema": {"tables": POSTS}})
+    return visitor
+
+
+async def _ask(visitor: Runner, path: str, body: Any) -> Any:
+    baobab = visitor.baobab
+    answer = await baobab.client.post(f"/v1/{visitor.app_id}/{path}", json=body, headers=baobab.owner)
+    assert answer.status_code < 300, answer.text
+    return answer.json()
+
+
+async def test_tables_are_listed_and_their_references_drawn(visitor: Runner) -> None:
+    page = await visitor.open(f"/console/apps/{visitor.app_id}/tables")
+    assert "posts.author_id refers to authors" in page.text
+    assert 'aria-label="2 tables and 1 references"' in page.text
+    empty = Runner(visitor.baobab, await visitor.baobab.create_app(), visitor.browser)
+    assert "There are no tables yet" in (await empty.open(f"/console/apps/{empty.app_id}/tables")).text
+
+
+async def test_rows_are_added_filtered_changed_deleted_and_brought_back(visitor: Runner) -> None:
+    path = f"/console/apps/{visitor.app_id}/tables/authors"
+    page = await visitor.open(path)
+    for row in ('{"id": 1, "name": "Ada"}', '{"id": 2, "name": "Ben & Co <b>"}'):
+        assert (await visitor.send(f"{path}/row/add", page, row=row)).status_code == 303
+    assert (await visitor.send(f"{path}/row/add", page, row="[")).status_code == 400
+    found = (await visitor.open(f"{path}?filter=name%3Dilike.*ben*%26id%3Dgt.1")).text
+    assert "Ben &amp; Co &lt;b&gt;" in found
+    assert "Ada" not in found
+    row = await visitor.open(f"{path}/row?id=1")
+    before = '{"id": 1, "name": "Ada"}'
+    changed = await visitor.send(f"{path}/row/change", row, id="1", before=before, row='{"id": 1, "name": "Lovelace"}')
+    assert changed.status_code == 303
+    assert (await visitor.send(f"{path}/row/delete", row, id="2")).status_code == 303
+    history = await visitor.open(f"/console/apps/{visitor.app_id}/row-changes")
+    actions = re.findall(r'name="action_id" value="(\d+)"', history.text)
+    undo = f"/console/apps/{visitor.app_id}/row-changes/undo"
+    for action in actions[:2]:
+        assert (await visitor.send(undo, history, action_id=action)).status_code == 303
+    listed = (await visitor.open(path)).text
+    assert "Ada" in listed
+    assert "Ben &amp; Co" in listed
+
+
+async def test_who_sees_what_is_shown_side_by_side(visitor: Runner) -> None:
+    await _ask(visitor, "posts", [{"id": 1, "title": HOSTILE, "public": True}, {"id": 2, "title": "x"}])
+    policy = {"table_name": "posts", "policy_name": "open", "role": "anon", "using_expression": "public"}
+    await _ask(visitor, "rls/policies", policy)
+    ada = "11111111-1111-4111-8111-111111111111"
+    page = (await visitor.open(f"/console/apps/{visitor.app_id}/tables/posts/access?first={ada}")).text
+    assert "2 rows in all. Visitors: 1." in page
+    assert page.count("sees it") == 1
+    assert HOSTILE not in page
