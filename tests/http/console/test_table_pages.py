@@ -53,11 +53,13 @@ async def test_rows_are_added_filtered_changed_deleted_and_brought_back(visitor:
     found = (await visitor.open(f"{path}?filter=name%3Dilike.*ben*%26id%3Dgt.1")).text
     assert "Ben &amp; Co &lt;b&gt;" in found
     assert "Ada" not in found
-    row = await visitor.open(f"{path}/row?id=1")
+    opened = await visitor.open(f"{path}/row?id=1")
     before = '{"id": 1, "name": "Ada"}'
-    changed = await visitor.send(f"{path}/row/change", row, id="1", before=before, row='{"id": 1, "name": "Lovelace"}')
+    changed = await visitor.send(
+        f"{path}/row/change", opened, id="1", before=before, row='{"id": 1, "name": "Lovelace"}'
+    )
     assert changed.status_code == 303
-    assert (await visitor.send(f"{path}/row/delete", row, id="2")).status_code == 303
+    assert (await visitor.send(f"{path}/row/delete", opened, id="2")).status_code == 303
     history = await visitor.open(f"/console/apps/{visitor.app_id}/row-changes")
     actions = re.findall(r'name="action_id" value="(\d+)"', history.text)
     undo = f"/console/apps/{visitor.app_id}/row-changes/undo"
