@@ -75,6 +75,7 @@ async def add_document(
         "chunks_done": 0,
         "chunks_total": 0,
         "attempts": 0,
+        "keeps_text": False,
         "size_bytes": 0,
         "sha256": source.digest,
         "created_at": call.now,
@@ -107,6 +108,7 @@ async def begin_version(call: Call, unit: Unit, document: Row, source: Source, m
         "chunks_done": 0,
         "chunks_total": 0,
         "attempts": 0,
+        "keeps_text": False,
         "key_id": _find_paying_key(call),
         "updated_at": call.now,
     }

@@ -21,6 +21,7 @@ _FORGOTTEN = timedelta(seconds=60)
 _MOST_SWEPT = 5
 """How often a document is taken up again whose jobs ended without saying how."""
 _ROUND = 200
+_AT_ONCE = 50
 _GIVEN_UP = "Reading the document ended the server's work again and again."
 
 
@@ -41,6 +42,44 @@ async def rag_clean(job: Job, app_id: str, collection_id: str, document_id: str 
     """Deletes what no document has any more."""
     if not await clean(job, app_id, collection_id, document_id):
         raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+
+
+@rag.job()
+async def rag_begin_reindexing(job: Job, app_id: str, collection_id: str) -> None:
+    """Asks for a new version of each document that is searched, from the text that is kept."""
+    services = job.services
+    try:
+        app = await services.directory.app(app_id)
+    except AppNotFound:
+        return
+    columns, after = documents.c, ""
+    of_it = (columns.app_id == app_id, columns.collection_id == collection_id)
+    # One whose next version is being read from another source gets the new settings with that.
+    is_settled = (columns.version.is_not(None), columns.next_version.is_(None) | columns.keeps_text)
+    while True:
+        async with job.writing(lock=app_id, bulk=True) as unit:
+            if await FREEZES.is_frozen(unit.execute, app_id):
+                raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+            query = select(documents).where(*of_it, *is_settled, columns.id > after).order_by(columns.id)
+            rows = (await unit.execute(query.limit(_AT_ONCE))).all()
+            for row in rows:
+                values = {
+                    "status": "pending",
+                    "error_message": None,
+                    "next_version": max(row.version, row.next_version or 0) + 1,
+                    "keeps_text": True,
+                    "chunks_done": 0,
+                    "chunks_total": 0,
+                    "attempts": 0,
+                    "updated_at": services.clock.now(),
+                }
+                await unit.execute(
+                    update(documents).where(columns.app_id == app_id, columns.id == row.id).values(values)
+                )
+                await enqueue_preparation(services, unit, app_id, row.id, app.organisation_id)
+        if len(rows) < _AT_ONCE:
+            return
+        after = rows[-1].id
 
 
 @rag.job(every=60.0)

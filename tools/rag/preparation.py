@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
-from baobab.runtime.documents.document import ParsedDocument, UnreadableDocument
+from baobab.runtime.documents.document import Block, ParsedDocument, UnreadableDocument
 from baobab.runtime.documents.parsing import parse_document
 from baobab.runtime.job_slots import network_wait
 from baobab.runtime.retrieval.chunks import Chunk, TooManyChunks, split_text
@@ -112,7 +112,7 @@ class _Preparation:
 
     async def _split(self) -> None:
         """Reads the document and inserts its chunks; the blocks that were found, too."""
-        parsed = await self._parse()
+        parsed = await (self._read_kept() if self._document.keeps_text else self._parse())
         text = parsed.text
         size, overlap = self._collection.chunk_size, self._collection.chunk_overlap
         try:
@@ -174,6 +174,20 @@ class _Preparation:
                 name, media_type = await self._fetch(document.object_id, source), document.media_type
             async with network_wait():
                 return await parse_document(source, name=document.filename or name, media_type=media_type)
+
+    async def _read_kept(self) -> ParsedDocument:
+        """Reads the text and the blocks of the version that searches see."""
+        document = self._document
+        which = (
+            texts.c.app_id == document.app_id,
+            texts.c.document_id == document.id,
+            texts.c.version == document.version,
+        )
+        async with self._job.database.reading() as connection:
+            parts = (await connection.execute(select(texts).where(*which).order_by(texts.c.part))).all()
+        blocks = tuple(Block(*block) for part in parts for block in part.blocks)
+        text = "".join(part.text for part in parts)
+        return ParsedDocument(text, blocks, document.media_type or "text/plain", document.title, document.pages)
 
     async def _fetch(self, object_id: str, target: Path) -> str:
         """Writes the bytes of a file to a path and returns the file's name. Raises _Refused."""
@@ -248,6 +262,7 @@ class _Preparation:
                 error_message=None,
                 version=document.next_version,
                 next_version=None,
+                keeps_text=False,
                 ingest_id=None,
                 chunk_count=document.chunks_total,
                 embedding_model=self._collection.embedding_model,
@@ -280,7 +295,12 @@ class _Preparation:
         try:
             async with self._writing(last=True) as unit:
                 await self._set(
-                    unit, status="failed", error_message=reason[:_LONGEST_MESSAGE], next_version=None, ingest_id=None
+                    unit,
+                    status="failed",
+                    error_message=reason[:_LONGEST_MESSAGE],
+                    next_version=None,
+                    keeps_text=False,
+                    ingest_id=None,
                 )
                 await self._clean(unit)
                 await self._emit(unit, FAILED, reason=reason[:_LONGEST_MESSAGE])

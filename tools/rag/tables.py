@@ -4,7 +4,7 @@ A document has versions: the one that searches see, and perhaps the next, which 
 vectors belong to a version, so that a document is replaced in one transaction, and searches see the old one until then.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text
 
 from baobab.storage.tables import Instant, Json, metadata
 from baobab.storage.vectors.halves import HalfVector
@@ -70,6 +70,8 @@ documents = Table(
     Column("media_type", String(255)),
     Column("title", String(500)),
     Column("pages", Integer),
+    # Whether the next version is made from the text of the one that searches see.
+    Column("keeps_text", Boolean, nullable=False),
     # Of its text in UTF-8, as far as it is known.
     Column("size_bytes", BigInteger, nullable=False),
     # Of the content, in hexadecimal: the same content is kept once.

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, any_, func, literal, select, text, tuple_
+from sqlalchemy import Boolean, ColumnElement, and_, any_, func, literal, literal_column, select, text, tuple_
 from sqlalchemy.dialects import postgresql
 
 from baobab.storage.database import Execute
@@ -21,6 +21,8 @@ from baobab.tools.rag.tables import documents, vectors
 
 _MOST_OPEN = 200
 _READ_AT_ONCE = 50
+_MOST_COMPARED = 20_000
+"""The chunks up to which Postgres compares them one by one, which finds the nearest exactly."""
 
 
 class Place(NamedTuple):
@@ -127,12 +129,27 @@ async def _read_vectors(call: Call, app_id: str, keys: Sequence[tuple[str, int]]
 
 
 async def _find_in_postgres(execute: Execute, scope: Scope, model: str, query: bytes, limit: int) -> list[Place]:
+    which = (*scope.list_conditions("postgresql"), documents.c.embedding_model == model)
+    count = (await execute(select(func.coalesce(func.sum(documents.c.chunk_count), 0)).where(*which))).scalar_one()
+    is_exact = int(count) <= _MOST_COMPARED
+    if not is_exact:
+        # The index goes on until enough rows have passed the conditions.
+        await execute(text("SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true)"))
+        found = await _rank_in_postgres(execute, scope, which, query, limit)
+        if len(found) == limit:
+            return found
+    # Without that index: few rows are compared one by one, and so are those of a scope that the index did not reach.
+    await execute(text("SELECT set_config('enable_indexscan', 'off', true)"))
+    return await _rank_in_postgres(execute, scope, which, query, limit)
+
+
+async def _rank_in_postgres(
+    execute: Execute, scope: Scope, which: Sequence[ColumnElement[bool]], query: bytes, limit: int
+) -> list[Place]:
     dimensions = len(query) // 2
-    # The index goes on until enough rows have passed the conditions.
-    await execute(text("SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true)"))
-    near: Any = text(
-        f"(rag_vectors.vector::halfvec({dimensions})) <=> CAST(:near AS halfvec({dimensions})) AS distance"
-    )
+    # The expression and the number stand in the statement as they do in the index, or it would not be used.
+    near = text(f"(rag_vectors.vector::halfvec({dimensions})) <=> CAST(:near AS halfvec({dimensions})) AS distance")
+    has_dimensions: Any = literal_column(f"rag_vectors.dimensions = {dimensions}", Boolean)
     place = (vectors.c.document_id, vectors.c.version, vectors.c.position)
     has_version = and_(
         documents.c.app_id == vectors.c.app_id,
@@ -142,17 +159,12 @@ async def _find_in_postgres(execute: Execute, scope: Scope, model: str, query: b
     ranked = (
         select(*place, near.bindparams(near=write_halfvec(query)))
         .select_from(vectors.join(documents, has_version))
-        .where(
-            vectors.c.app_id == scope.app_id,
-            vectors.c.collection_id == scope.collection_id,
-            vectors.c.dimensions == dimensions,
-            documents.c.embedding_model == model,
-            *scope.list_conditions("postgresql"),
-        )
+        .where(vectors.c.app_id == scope.app_id, vectors.c.collection_id == scope.collection_id, has_dimensions, *which)
         .order_by(text("distance"))
         .limit(limit)
     )
-    return [Place(row.document_id, row.version, row.position) for row in await execute(ranked)]
+    rows = (await execute(ranked)).all()
+    return [Place(row.document_id, row.version, row.position) for row in sorted(rows, key=lambda row: row.distance)]
 
 
 async def read_vectors_of(execute: Execute, app_id: str, places: Sequence[Place]) -> dict[Place, bytes]:

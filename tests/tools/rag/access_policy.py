@@ -21,6 +21,8 @@ POLICY = {
     "rag_documents_delete": USERS,
     "rag_read": USERS,
     "rag_query": USERS,
+    "rag_evaluate": USERS,
+    "rag_reindex": RUNNERS,
 }
 
 
@@ -35,7 +37,12 @@ async def _make_collection(world: World, caller: Caller) -> dict[str, Any]:
 
 
 for_rag_collections_get = for_rag_collections_update = for_rag_collections_delete = _make_collection
-for_rag_ingest = for_rag_documents_list = for_rag_query = _make_collection
+for_rag_ingest = for_rag_documents_list = for_rag_query = for_rag_reindex = _make_collection
+
+
+async def for_rag_evaluate(world: World, caller: Caller) -> dict[str, Any]:
+    made = await _make_collection(world, caller)
+    return {**made, "cases": [{"query": "water", "relevant": ["11111111-1111-4111-8111-111111111111"]}]}
 
 
 async def _make_document(world: World, caller: Caller) -> dict[str, Any]:

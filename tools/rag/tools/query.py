@@ -1,11 +1,14 @@
 """/v1/{app_id}/rag/collections/{name}/query: find chunks, and have a model answer from them."""
 
+from typing import cast
+
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.stream import Stream
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import OF_COLLECTION, load_collection
-from baobab.tools.rag.answers import split_sentences, write_answer
+from baobab.tools.rag.answers import split_sentences, stream_answer, write_answer
 from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid
 from baobab.tools.rag.schemas import (
     CollectionName,
@@ -50,12 +53,14 @@ async def rag_query(
     diversity: Diversity = 0.0,
     synthesize: bool = False,
     model: ModelId | None = None,
+    stream: bool = False,
 ) -> QueryResult:
     """Find the parts of documents that answer a question, the best first; op:rag_read shows more of their text.
 
     filter: only documents whose metadata match; null for all.
     synthesize: have a model write an answer from the chunks, which cites them as [1], [2].
     model: the model that writes the answer; null for the app's default.
+    stream: with `synthesize`, send the answer as server-sent events: `chunks`, `delta`, `done`. MCP answers at once.
     """
     del app_id
     async with call.reading() as execute:
@@ -63,5 +68,7 @@ async def rag_query(
     found = await search(call, collection, Wanted(query, topK, threshold, mode, diversity, filter))
     if not synthesize:
         return {"chunks": found}
+    if stream and call.context.streams:
+        return cast(QueryResult, Stream(await stream_answer(call, query, found, model)))
     answer, used = await write_answer(call, query, found, model)
     return {"chunks": found, "answer": answer, "model": used, "sentences": split_sentences(answer, len(found))}

@@ -1,0 +1,57 @@
+"""A moved app takes its collections along, and documents that were being read get ready there."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import open_installation
+from tests.jobs import run_job
+from tests.tools.rag.conftest import FACTS, RagApp
+
+EU = "eu-west-1"
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
+    (tmp_path / "regions.toml").write_text(f"[{EU}]\n")
+    regions = {"BAOBAB_REGIONS": str(tmp_path / "regions.toml")}
+    async with open_installation(tmp_path / "data", regions, clock=clock) as opened:
+        yield opened
+
+
+async def test_collections_move_with_the_app(baobab: Baobab, clock: FixedClock) -> None:
+    app = RagApp(baobab, clock, await baobab.create_app())
+    ids = await app.ingest_facts()
+    path = f"/v1/apps/{app.id}/move"
+    added = await app.request("POST", "/facts/ingest", json={"text": "Whales sing under water."})
+    move = (await baobab.client.post(path, json={"dest_region": EU}, headers=baobab.owner)).json()["migration_id"]
+    state = {}
+    for _ in range(20):
+        await app.run_jobs()
+        clock.advance(5)
+        state = (await baobab.client.get(f"/v1/apps/{app.id}/migrations/{move}", headers=baobab.owner)).json()
+        if state["completed_at"] is not None:
+            break
+    assert state["current_step"] == "completed", state
+    clock.advance(61)
+    await run_job(baobab.application, "rag_sweep")
+    await app.run_jobs()
+    assert (await app.find("wild yeast in bread"))[0] == ids["bread"]
+    document_id = added.json()["documentId"]
+    assert (await app.get(document_id))["status"] == "ready"
+    assert (await app.find("whales sing"))[0] == document_id
+    assert await app.ingest(FACTS["trees"], metadata={"topic": "trees"}) == ids["trees"]
+
+
+async def test_searches_find_the_same_after_a_restart(tmp_path: Path) -> None:
+    clock = FixedClock()
+    async with open_installation(tmp_path / "data", clock=clock) as opened:
+        app = RagApp(opened, clock, await opened.create_app())
+        await app.ingest_facts()
+        before = await app.query("trees and water", topK=3)
+    async with open_installation(tmp_path / "data", clock=clock) as opened:
+        again = RagApp(opened, clock, app.id)
+        assert await again.query("trees and water", topK=3) == before

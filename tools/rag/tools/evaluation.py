@@ -1,0 +1,127 @@
+"""/v1/{app_id}/rag/collections/{name}/evaluate: how well questions find what should be found."""
+
+from typing import Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.runtime.retrieval.measures import measure_ndcg, measure_recall, measure_reciprocal_rank
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.rag.access import OF_COLLECTION, Row, load_collection
+from baobab.tools.rag.answers import judge_answer, split_sentences, write_answer
+from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid
+from baobab.tools.rag.schemas import CollectionName, Diversity, DocumentId, MetadataFilter, Mode, ModelId, TopK
+from baobab.tools.rag.search import Wanted, search
+from baobab.tools.rag.toolset import rag
+
+
+class Case(TypedDict):
+    query: Annotated[str, Text(10_000, min_length=1)]
+    relevant: Annotated[
+        list[DocumentId], Field(min_length=1, max_length=100, description="The documents that should be found.")
+    ]
+
+
+class CaseResult(TypedDict):
+    query: str
+    found: Annotated[list[str], Field(description="The documents that were found, each once, the best first.")]
+    recall: float
+    ndcg: float
+    reciprocalRank: float
+    faithfulness: NotRequired[
+        Annotated[float, Field(description="The part of the answer's sentences that its sources support.")]
+    ]
+
+
+class Evaluation(TypedDict):
+    recall: Annotated[float, Field(description="Mean of all cases, as are the others.")]
+    ndcg: float
+    reciprocalRank: float
+    faithfulness: NotRequired[float]
+    cases: list[CaseResult]
+
+
+@rag.tool(
+    "POST /collections/{name}/evaluate",
+    access=OF_COLLECTION,
+    effect="read",
+    raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, CreditsExhausted, BudgetExhausted),
+    taints=True,
+    rest=Rest(
+        examples={
+            "cases": [{"query": "How many holidays?", "relevant": ["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"]}],
+            "topK": 10,
+        }
+    ),
+    mcp=Mcp(
+        long_running=True,
+        keywords=(
+            "evaluate, measure, benchmark retrieval quality, recall, nDCG, faithfulness, compare RAG settings; "
+            "Suche bewerten, Güte messen; "
+            "evaluar la búsqueda, medir calidad"
+        ),
+    ),
+)
+async def rag_evaluate(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    cases: Annotated[list[Case], Field(min_length=1, max_length=50)],
+    topK: TopK = 10,
+    mode: Mode = "hybrid",
+    diversity: Diversity = 0.0,
+    filter: MetadataFilter | None = None,
+    synthesize: bool = False,
+    model: ModelId | None = None,
+) -> Evaluation:
+    """Measure how well a collection answers questions of yours: recall, nDCG and reciprocal rank of what is found.
+
+    cases: questions, each with the documents that should be found.
+    filter: only documents whose metadata match; null for all.
+    synthesize: have a model answer too, and judge which sentences of the answers their sources support.
+    model: the model that answers and judges; null for the app's default.
+    """
+    del app_id
+    async with call.reading() as execute:
+        collection = await load_collection(execute, call, name)
+    results = []
+    for number, case in enumerate(cases, 1):
+        wanted = Wanted(case["query"], topK, 0.0, mode, diversity, filter)
+        results.append(await _measure(call, collection, case, wanted, model, synthesize=synthesize))
+        await call.progress(number, len(cases))
+    found: Evaluation = {
+        "recall": _mean([result["recall"] for result in results]),
+        "ndcg": _mean([result["ndcg"] for result in results]),
+        "reciprocalRank": _mean([result["reciprocalRank"] for result in results]),
+        "cases": results,
+    }
+    if synthesize:
+        found["faithfulness"] = _mean([result["faithfulness"] for result in results])
+    return found
+
+
+async def _measure(
+    call: Call, collection: Row, case: Case, wanted: Wanted, model: str | None, *, synthesize: bool
+) -> CaseResult:
+    chunks = await search(call, collection, wanted)
+    ranking = list(dict.fromkeys(chunk["documentId"] for chunk in chunks))
+    relevant = set(case["relevant"])
+    result: CaseResult = {
+        "query": case["query"],
+        "found": ranking,
+        "recall": measure_recall(ranking, relevant),
+        "ndcg": round(measure_ndcg(ranking, relevant, wanted.top_k), 6),
+        "reciprocalRank": round(measure_reciprocal_rank(ranking, relevant), 6),
+    }
+    if synthesize:
+        answer, _ = await write_answer(call, wanted.query, chunks, model)
+        sentences = split_sentences(answer, len(chunks))
+        result["faithfulness"] = await judge_answer(call, sentences, chunks, model)
+    return result
+
+
+def _mean(numbers: list[float]) -> float:
+    return round(sum(numbers) / len(numbers), 6)

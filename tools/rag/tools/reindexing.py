@@ -1,0 +1,77 @@
+"""/v1/{app_id}/rag/collections/{name}/reindex: split and embed all documents anew."""
+
+from typing import Any
+
+from sqlalchemy import update
+from typing_extensions import TypedDict
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId
+from baobab.tools.rag.access import MANAGERS, load_collection
+from baobab.tools.rag.errors import CollectionNotFound, OverlapTooLarge
+from baobab.tools.rag.schemas import ChunkOverlap, ChunkSize, CollectionName, EmbeddingModel
+from baobab.tools.rag.tables import FREEZES, collections
+from baobab.tools.rag.toolset import rag
+
+
+class Reindexing(TypedDict):
+    message: str
+    chunkSize: int
+    chunkOverlap: int
+    embeddingModel: str | None
+
+
+@rag.tool(
+    "POST /collections/{name}/reindex",
+    access=MANAGERS,
+    effect="write",
+    raises=(CollectionNotFound, OverlapTooLarge),
+    audit=Audit("rag.reindex", category="rag", action="update", resource="collection"),
+    rest=Rest(status=202, examples={"chunkSize": 800}),
+    mcp=Mcp(
+        keywords=(
+            "rebuild index, change chunk size, other embedding model, re-embed; "
+            "neu indizieren, Chunkgröße ändern; "
+            "reindexar, cambiar modelo"
+        )
+    ),
+)
+async def rag_reindex(
+    call: Call,
+    app_id: AppId,
+    name: CollectionName,
+    chunkSize: ChunkSize | None = None,
+    chunkOverlap: ChunkOverlap | None = None,
+    embeddingModel: EmbeddingModel | None = None,
+) -> Reindexing:
+    """Split and embed all documents of a collection anew, from the texts that are kept.
+
+    Searches go on meanwhile: each document is found as it was until it is ready again.
+
+    chunkSize: null leaves it as it is.
+    chunkOverlap: null leaves it as it is.
+    embeddingModel: null leaves it as it is.
+    """
+    async with FREEZES.writing(call) as unit:
+        row = await load_collection(unit.execute, call, name)
+        size = row.chunk_size if chunkSize is None else chunkSize
+        overlap = row.chunk_overlap if chunkOverlap is None else chunkOverlap
+        if overlap >= size:
+            raise OverlapTooLarge(details={"chunkSize": size, "chunkOverlap": overlap})
+        model = embeddingModel or row.embedding_model
+        values: dict[str, Any] = {"chunk_size": size, "chunk_overlap": overlap, "embedding_model": model}
+        which = (collections.c.app_id == app_id, collections.c.id == row.id)
+        await unit.execute(update(collections).where(*which).values(**values, updated_at=call.now))
+        arguments = {"app_id": app_id, "collection_id": row.id}
+        tenant = call.require_app().organisation_id
+        await call.services.jobs.enqueue(unit, "rag_begin_reindexing", arguments, tenant=tenant)
+    call.audit.resource_id = row.id
+    call.audit.data |= {"name": name, **values}
+    return {
+        "message": "All documents will be made ready anew.",
+        "chunkSize": size,
+        "chunkOverlap": overlap,
+        "embeddingModel": model,
+    }
