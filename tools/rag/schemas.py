@@ -165,3 +165,36 @@ class DocumentPart(TypedDict):
     start: int
     end: int
     nextOffset: Annotated[int | None, Field(description="The offset of the text that follows; null at the end.")]
+
+
+class Case(TypedDict):
+    query: Annotated[str, Text(10_000, min_length=1)]
+    relevant: Annotated[
+        list[DocumentId], Field(min_length=1, max_length=100, description="The documents that should be found.")
+    ]
+
+
+class CaseResult(TypedDict):
+    query: str
+    found: Annotated[list[str], Field(description="The documents that were found, each once, the best first.")]
+    recall: float
+    ndcg: float
+    reciprocalRank: float
+    faithfulness: NotRequired[
+        Annotated[float, Field(description="The part of the answer's sentences that its sources support.")]
+    ]
+
+
+class Evaluation(TypedDict):
+    recall: Annotated[float, Field(description="Mean of all cases, as are the others.")]
+    ndcg: float
+    reciprocalRank: float
+    faithfulness: NotRequired[float]
+    cases: list[CaseResult]
+
+
+class Reindexing(TypedDict):
+    message: str
+    chunkSize: int
+    chunkOverlap: int
+    embeddingModel: str | None

@@ -1,47 +1,30 @@
 """/v1/{app_id}/rag/collections/{name}/evaluate: how well questions find what should be found."""
 
-from typing import Annotated, NotRequired
+from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from baobab.runtime.retrieval.measures import measure_ndcg, measure_recall, measure_reciprocal_rank
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import OF_COLLECTION, Row, load_collection
 from baobab.tools.rag.answers import judge_answer, split_sentences, write_answer
 from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid
-from baobab.tools.rag.schemas import CollectionName, Diversity, DocumentId, MetadataFilter, Mode, ModelId, TopK
+from baobab.tools.rag.schemas import (
+    Case,
+    CaseResult,
+    CollectionName,
+    Diversity,
+    Evaluation,
+    MetadataFilter,
+    Mode,
+    ModelId,
+    TopK,
+)
 from baobab.tools.rag.search import Wanted, search
 from baobab.tools.rag.toolset import rag
-
-
-class Case(TypedDict):
-    query: Annotated[str, Text(10_000, min_length=1)]
-    relevant: Annotated[
-        list[DocumentId], Field(min_length=1, max_length=100, description="The documents that should be found.")
-    ]
-
-
-class CaseResult(TypedDict):
-    query: str
-    found: Annotated[list[str], Field(description="The documents that were found, each once, the best first.")]
-    recall: float
-    ndcg: float
-    reciprocalRank: float
-    faithfulness: NotRequired[
-        Annotated[float, Field(description="The part of the answer's sentences that its sources support.")]
-    ]
-
-
-class Evaluation(TypedDict):
-    recall: Annotated[float, Field(description="Mean of all cases, as are the others.")]
-    ndcg: float
-    reciprocalRank: float
-    faithfulness: NotRequired[float]
-    cases: list[CaseResult]
 
 
 @rag.tool(

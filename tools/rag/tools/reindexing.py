@@ -3,7 +3,6 @@
 from typing import Any
 
 from sqlalchemy import update
-from typing_extensions import TypedDict
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -11,16 +10,9 @@ from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import MANAGERS, load_collection
 from baobab.tools.rag.errors import CollectionNotFound, OverlapTooLarge
-from baobab.tools.rag.schemas import ChunkOverlap, ChunkSize, CollectionName, EmbeddingModel
+from baobab.tools.rag.schemas import ChunkOverlap, ChunkSize, CollectionName, EmbeddingModel, Reindexing
 from baobab.tools.rag.tables import FREEZES, collections
 from baobab.tools.rag.toolset import rag
-
-
-class Reindexing(TypedDict):
-    message: str
-    chunkSize: int
-    chunkOverlap: int
-    embeddingModel: str | None
 
 
 @rag.tool(
