@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0067"
-down_revision = "0066"
+revision = "0068"
+down_revision = "0067"
 
 _DIMENSIONS = (256, 384, 512, 768, 1024, 1536, 3072)
 """Those of usual models. Vectors of others are compared one by one."""
