@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ T = TypeVar("T")
 
 _MOST_OPEN = 100
 _STATEMENT_SECONDS = 15.0
+_LOOK_SECONDS = 0.2
 
 
 class FileStore:
@@ -41,7 +43,7 @@ class FileStore:
     async def read(
         self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
     ) -> T:
-        async with self._use(app_id) as file, file.reading() as connection:
+        async with self._use(app_id, reads=True) as file, file.reading() as connection:
             return await connection.run_statements(work, in_thread=not quick)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
@@ -71,9 +73,10 @@ class FileStore:
         return self._folder / f"{app_id}.db"
 
     @asynccontextmanager
-    async def _use(self, app_id: str) -> AsyncIterator["_AppFile"]:
+    async def _use(self, app_id: str, *, reads: bool = False) -> AsyncIterator["_AppFile"]:
+        """reads: whether it may be a file that another process has erased a moment ago."""
         file = self._open.get(app_id)
-        if file is None or not file.is_in_place:
+        if file is None or not (file.was_in_place if reads else file.is_in_place):
             file = await self._open_file(app_id)
         self._open.move_to_end(app_id)
         file.users += 1
@@ -106,14 +109,21 @@ class _AppFile(SqliteDatabase):
     users = 0
     """How many transactions use it now."""
     _inode = 0
+    _looked_at = 0.0
 
     async def open(self) -> None:
         await super().open()
         self._inode = self.path.stat().st_ino
 
     @property
+    def was_in_place(self) -> bool:
+        """As `is_in_place`, asked of the disk five times a second at most: that takes as long as reading a row."""
+        return time.monotonic() - self._looked_at < _LOOK_SECONDS or self.is_in_place
+
+    @property
     def is_in_place(self) -> bool:
         """Whether the open file is still the one of its name."""
+        self._looked_at = time.monotonic()
         try:
             return self.path.stat().st_ino == self._inode
         except FileNotFoundError:

@@ -11,6 +11,7 @@ from tests.bench import (
     backends,
     bombs,
     capacity,
+    data,
     gateway,
     jobs,
     kv_engine,
@@ -39,7 +40,7 @@ _SIDE_BY_SIDE = {
 def main() -> None:
     # Told to stop, it stops the servers that it has started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", "gateway", "bombs", "memory", *_SIDE_BY_SIDE}
+    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", "gateway", "bombs", "data", "memory", *_SIDE_BY_SIDE}
     if "engine" in chosen:
         kv_engine.main()
     if "rest" in chosen:
@@ -52,6 +53,8 @@ def main() -> None:
         print("\n".join(bombs.report(bombs.run())))
     if "memory" in chosen:
         print("\n".join(memory.report(memory.run())))
+    if "data" in chosen:
+        print("\n".join(data.report(asyncio.run(data.run()))))
     if chosen & set(_SIDE_BY_SIDE):
         print(f"\nSide by side; {os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f} at the start")
         with backends.start_servers() as servers:

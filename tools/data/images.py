@@ -54,7 +54,7 @@ class Images:
         if limit is not None:
             text += f" LIMIT {limit}"
         decoders = [(column.name, column.type.decoder(writer.dialect)) for column in table.columns.values()]
-        return [decode_row(decoders, values) for values in self._statements.rows(text, *writer.values)]
+        return decode_rows(decoders, self._statements.rows(text, *writer.values))
 
     def measure(self, table: TableInfo, condition: Expression) -> tuple[int, int]:
         """About how many bytes rows have, and how many rows there are."""
@@ -173,11 +173,21 @@ class Images:
         return found[0] if found else None
 
 
-def decode_row(decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], values: Sequence[Any]) -> Row:
-    return {
-        name: value if decode is None or value is None else decode(value)
-        for (name, decode), value in zip(decoders, values, strict=False)
-    }
+def decode_rows(
+    decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], found: Sequence[Sequence[Any]]
+) -> list[Row]:
+    """The rows of a statement as they are shown. decoders: of its first columns, by name."""
+    names = [name for name, _ in decoders]
+    # Most columns come as they are shown.
+    changed = [(name, decode) for name, decode in decoders if decode is not None]
+    rows: list[Row] = []
+    for values in found:
+        row = dict(zip(names, values, strict=False))
+        for name, decode in changed:
+            if row[name] is not None:
+                row[name] = decode(row[name])
+        rows.append(row)
+    return rows
 
 
 def _equal(column: Column, value: Any) -> Expression:

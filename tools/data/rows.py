@@ -16,7 +16,7 @@ from baobab.tools.data.defaults import find_default
 from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter, NotNullViolation, PolicyViolation
 from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
 from baobab.tools.data.filters import FilterReader
-from baobab.tools.data.images import Images, decode_row
+from baobab.tools.data.images import Images, decode_rows
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import Embed, Order, Selection, read_order
 from baobab.tools.data.selection_items import Item
@@ -118,7 +118,7 @@ class Rows:
                 remediation=f"Limit them, as in `{table.name}.limit=10`, or ask for fewer rows.",
             )
         decoders = [(item.name, item.type.decoder(self._store.dialect)) for item in items]
-        rows = [decode_row(decoders, values) for values in found]
+        rows = decode_rows(decoders, found)
         start = len(items) + (1 if related_by else 0)
         for position, embed in enumerate(selection.embeds):
             keys = [values[start + position] for values in found]
@@ -452,7 +452,7 @@ class Rows:
         if found and (check == FALSE or (is_checked and not all(values[-1] for values in found))):
             raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
-        return [decode_row(decoders, values) for values in found]
+        return decode_rows(decoders, found)
 
     def see_as(self, actor: Actor) -> "Rows":
         """The same rows as somebody else reads them, in the same transaction and within the same bytes."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
@@ -35,7 +35,7 @@ from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.policies import list_names
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.rows import Rows, Upsert, key_condition
-from baobab.tools.data.schemas import Deleted, Row
+from baobab.tools.data.schemas import Deleted, Row, RowsOrRow
 from baobab.tools.data.selection import Selection, place_filters, read_selection
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
@@ -129,7 +129,7 @@ async def data_list(
     media_type: MediaType = "",
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
-) -> list[Row] | Row:
+) -> RowsOrRow:
     """List rows of a table that the caller may see.
 
     select: columns, and related tables in parentheses; left out, all columns. Or aggregates, of rows that are alike in
@@ -154,7 +154,7 @@ async def data_list(
     selection, found, total = await read_rows(call, actor, read)
     _tell_range(call, len(found), offset, total)
     if _CSV in media_type and call.context.streams:
-        return cast(list[Row], Stream(_send_csv(selection, found), MEDIA_TYPE))
+        return Stream(_send_csv(selection, found), MEDIA_TYPE)
     return _shape(found, media_type)
 
 
