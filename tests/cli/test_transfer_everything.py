@@ -21,7 +21,7 @@ from baobab.tools.core.context import RequestContext
 from tests.cli.test_transfer import is_verified, read_files, run_command
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.installation import reset_rate_limits
-from tests.jobs import run_due_jobs
+from tests.jobs import run_due_jobs, run_job
 from tests.servers import start_postgres
 from tests.tools.access import World, load_policy, open_world
 from tests.tools.agents.access_policy import ASKING
@@ -92,6 +92,7 @@ async def _fill_what_operators_and_refusals_fill(world: World) -> None:
         identity = {"app_id": world.app, "provider": "github", "provider_uid": "1", "user_id": "u"}
         now = application.services.clock.now()
         await connection.execute(insert(metadata.tables["user_identities"]), {**identity, "created_at": now})
+    await run_job(application, "substrate_embed")
 
 
 async def _create_thread(world: World) -> None:
@@ -158,7 +159,6 @@ async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: P
         "draining_cells",
         "agent_live_texts",
         "user_mcp_codes",
-        "substrate_snapshots",
         "substrate_attention_rule_firings",
     }
 
