@@ -248,12 +248,14 @@ class LogReader:
         return self._read(f"{where}ORDER BY id DESC LIMIT {limit}", *named.values())
 
     def iterate_after(self, number: int) -> Iterator[Change]:
-        while page := self.read_after(number):
+        """Yields changes without their rows, which may be large."""
+        while page := self._read(f"WHERE id > ? ORDER BY id LIMIT {_PAGE}", number, rows=False):
             yield from page
             number = page[-1].id
 
-    def _read(self, where: str, *values: Any) -> list[Change]:
-        found = self._statements.rows(f"SELECT {', '.join(_NAMES)} FROM {self._table} {where}", *values)  # noqa: S608
+    def _read(self, where: str, *values: Any, rows: bool = True) -> list[Change]:
+        shown = [name if rows or name not in ("old_row", "new_row") else "NULL" for name in _NAMES]
+        found = self._statements.rows(f"SELECT {', '.join(shown)} FROM {self._table} {where}", *values)  # noqa: S608
         return [
             Change(*row[:6], *(None if text is None else json.loads(text) for text in row[6:8]), *row[8:])
             for row in found

@@ -1,5 +1,6 @@
 """/console/apps/{app}/tables/{table}/access: the policies of a table, and who sees which rows, side by side."""
 
+import json
 from typing import Any
 
 from baobab.http.console.app_page import read_app
@@ -24,7 +25,7 @@ async def show_access(visit: Visit) -> Context:
         "secured": table in policies["tables_with_rls"],
         "seen": seen,
         "names": {"anon": "Visitors"},
-        "rows": [(str(each["row"])[:160], each["seen_by"]) for each in seen["rows"]],
+        "rows": [(json.dumps(each["row"], ensure_ascii=False)[:160], each["seen_by"]) for each in seen["rows"]],
         "first": first,
         "second": second,
     }

@@ -60,7 +60,7 @@ def draw_tables(tables: Mapping[str, Any]) -> Mapping[str, Any]:
         "boxes": list(boxes.values()),
         "lines": lines,
         "width": 20 + across * _WIDTH + max(across - 1, 0) * _GAP,
-        "height": top + height + 10,
+        "height": top + height + _GAP // 2 + 10,
     }
 
 
