@@ -62,6 +62,7 @@ SEGMENTS = [
     "x" * 5000, "%F0%80%80%80", "app_%00", "app_x%2F..", "{app_id}", "0" * 400, "1e400",
 ]  # fmt: skip
 # Where nearly every text is a key or a pattern, these are none.
+NO_FILE_NAMES = ["a%00b", "a%0Ab", "a%5Cb", "a%2F%2E%2E%2Fb", "a%2F%2Fb", "%20", "a" * 256, "%FF"]
 NO_KEYS = ["..", ".", "%2e%2e", "%2F", "a%2F..%2Fb", "%00", "a%00", "%", "%2", "%zz", "%FF", "%C3", "%ED%A0%80",
 "\xff", "%0D%0A",
            "%F0%9F%98%80", "x" * 5000, "_a", "%5Fa", "a%2F%2Fb", ""]  # fmt: skip
@@ -152,7 +153,8 @@ def bad_paths(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
     assert tool.rest is not None
     body = json.dumps(build_body(tool)).encode() if takes_body(tool) else None
     for name in tool.rest.path_parameters:
-        texts = {"key": NO_KEYS, "pattern": NO_PATTERNS}.get(name, SEGMENTS)
+        keys = NO_FILE_NAMES if tool.toolset.name == "files" else NO_KEYS
+        texts = {"key": keys, "pattern": NO_PATTERNS}.get(name, SEGMENTS)
         if tool.name == "agents_validate" and name == "name":
             # The agent need not exist, so what could be a name is one.
             texts = [text for text in texts if not text.isalnum()]
@@ -234,7 +236,12 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
             yield BadRequest(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
 
 
-LONG_TEXTS = {("files_put", "content"), ("rag_ingest", "text"), ("rag_documents_replace", "text")}
+LONG_TEXTS = {
+    ("files_put", "content"),
+    ("files_write_named", "content_base64"),
+    ("rag_ingest", "text"),
+    ("rag_documents_replace", "text"),
+}
 SAID_AS_ERROR = {"KvError", "MoveError", "AgentsError"}
 """Families whose `error` is the code."""
 FLAT = {"MediaError", "AuthError"}
