@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from baobab.http.answer import ON_STOP, reply_to
 from baobab.http.console import pages
+from baobab.http.console.app_page import parse_object
 from baobab.http.console.cookies import Cookies, require_csrf
 from baobab.http.console.live import Changes, Watch
 from baobab.http.console.page import Feed, Form, Page
@@ -26,6 +27,7 @@ from baobab.http.request import Scope
 from baobab.http.streaming import send_stream
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.console.errors import ConsoleSignedOut
+from baobab.tools.console.passkeys import begin_sign_in
 from baobab.tools.console.sessions import LiveSession, find_session
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
@@ -156,16 +158,22 @@ class Console:
         back = _own_path(request.query_params.get("back", ""))
         link = request.query_params.get("link", "")
         if request.method != "POST":
-            return self._render("sign_in.html", {"title": "Sign in", "back": back, "link": link, "problem": ""})
+            passkey = await begin_sign_in(self._services)
+            values = {"title": "Sign in", "back": back, "link": link, "problem": "", "passkey": passkey}
+            return self._render("sign_in.html", values)
         require_own_page(request.headers)
         fields = await read_form(request, _LARGEST_SIGN_IN)
-        given = {name: fields[name] for name in ("email", "password", "key", "link") if fields.get(name)}
+        names = ("email", "password", "key", "link", "state")
+        given: dict[str, Any] = {name: fields[name] for name in names if fields.get(name)}
         back = _own_path(fields.get("back", ""))
         try:
+            if fields.get("credential"):
+                given["credential"] = parse_object(fields["credential"], "passkey")
             found = await self._registry.call("console_sign_in", given, ANONYMOUS, context)
         except BaobabError as error:
             problem = f"{error.message} {error.remedy}" if isinstance(error, Unauthenticated) else error.message
-            values = {"title": "Sign in", "back": back, "link": "", "problem": problem}
+            passkey = await begin_sign_in(self._services)
+            values = {"title": "Sign in", "back": back, "link": "", "problem": problem, "passkey": passkey}
             return self._render("sign_in.html", values, status=error.status)
         answer = RedirectResponse(self._prefix + back, 303, _HEADERS)
         self._cookies.set(answer, found["session"], found["expires_at"], self._services.clock.now())

@@ -38,8 +38,13 @@ REMEDIES = {
 }
 
 
-def build_timeline(events: Iterable[Mapping[str, Any]], graph: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The entries of a timeline, oldest first: steps with what was done in them, and what happened between them."""
+def build_timeline(
+    events: Iterable[Mapping[str, Any]], graph: Mapping[str, Any], asked: Mapping[int, Mapping[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """The entries of a timeline, oldest first: steps with what was done in them, and what happened between them.
+
+    asked: what models were asked and answered, by step, where that is shown.
+    """
     entries: list[dict[str, Any]] = []
     steps: dict[int, dict[str, Any]] = {}
     calls: dict[str, dict[str, Any]] = {}
@@ -64,7 +69,7 @@ def build_timeline(events: Iterable[Mapping[str, Any]], graph: Mapping[str, Any]
                     _add(entries, steps, int(str(payload["call_id"]).partition(".")[0] or 0), call)
                 _end_call(call, payload, seq)
             case "llm_token_usage":
-                model = {"kind": "model", "at": at, "seq": seq, **payload}
+                model = {"kind": "model", "at": at, "seq": seq, **payload, "asked": (asked or {}).get(payload["step"])}
                 _add(entries, steps, payload["step"], model)
             case _:
                 if (call_id := payload.get("call_id")) in calls:

@@ -17,7 +17,7 @@ BATCH = 20
 _MOST_BATCHES = 20
 _HOUR = 3600
 _LASTING_HOURS = 48
-_OF_RUN = ("agent_events", "agent_stream_tokens", "agent_live_texts")
+_OF_RUN = ("agent_events", "agent_stream_tokens", "agent_live_texts", "agent_model_calls")
 _OF_THREAD = ("agent_writes", "agent_checkpoints", "agent_pieces")
 
 _above = runs.alias("above")

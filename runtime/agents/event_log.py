@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from baobab.runtime.agents.failures import RunTakenOver
+from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.pieces import CheckpointRow, save_checkpoints
 from baobab.runtime.agents.run_tree import emit_to_parents
 from baobab.runtime.agents.tables import Write
@@ -58,6 +59,7 @@ class EventLog:
     ) -> None:
         self._job = job
         self._run_id: str = run.id
+        self._app_id: str = run.app_id
         self._parent_id: str | None = run.parent_run_id
         self._run_fields = {"run_id": run.id, "agent": run.agent}
         self._read_state = (run.last_seq, run.job_id or "")
@@ -72,6 +74,7 @@ class EventLog:
         self._checkpoints: list[CheckpointRow] = []
         self._kept_back = 0
         self._deferred_writes: list[Write] = []
+        self._model_calls: list[ModelCallRecord] = []
         self.has_written_deferred = False
         """Whether this log has written what `defer_write` was given."""
         self._cost = self._prompt = self._completion = 0
@@ -101,6 +104,10 @@ class EventLog:
         if above and self._parent_id is not None:
             self._parent_events.append((type_, {**payload, **self._run_fields}, subject))
         return True
+
+    def add_model_call(self, record: ModelCallRecord) -> None:
+        """Write down what a model was asked, with the next transaction."""
+        self._model_calls.append(record)
 
     def add_usage(self, *, cost: int, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
         """Add to the usage of the run; cost is in nano-dollars."""
@@ -161,6 +168,7 @@ class EventLog:
             parent_ids: list[str] = []
             checkpoints, self._checkpoints, self._kept_back = self._checkpoints, [], 0
             deferred_writes, self._deferred_writes = self._deferred_writes, []
+            model_calls, self._model_calls = self._model_calls, []
             usage = (self._cost, self._prompt, self._completion, self._tainted)
             self._cost = self._prompt = self._completion = 0
             now = asyncio.get_running_loop().time()
@@ -185,6 +193,8 @@ class EventLog:
                     save_checkpoints(statements, checkpoints)
                 for write in deferred_writes:
                     write(statements)
+                for record in model_calls:
+                    record.save(statements, self._app_id, self._run_id, created_at)
                 if self._parent_id is not None:
                     parent_ids[:] = emit_to_parents(statements, self._parent_id, parent_events, created_at)
                 if work is not None:

@@ -16,6 +16,7 @@ from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import ApprovalPending, CallDenied, RateLimited, RunFailed, RunTimedOut, ToolFailed
 from baobab.runtime.agents.live_text import LiveText, LiveTexts
+from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
 from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RunResult
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
@@ -192,11 +193,19 @@ class RunToolbox:
             raise
         except BaobabError as exc:
             self.charges.may_be_incomplete = True
+            took = round((time.monotonic() - began_at) * 1000)
+            failed = ModelCallRecord(step, node_id, request["model"], messages, None, exc.message, 0, 0, 0, took)
+            self.event_log.add_model_call(failed)
             if isinstance(exc, BudgetExhausted) and exc.budget.subject == "agent":
                 raise RunFailed("daily_budget_usd", OUT_OF_BUDGET) from exc
             raise RunFailed("model_failed", exc.message, quotes=True) from exc
-        self._record_usage(answer, call, step, request["model"], round((time.monotonic() - began_at) * 1000))
-        return ModelAnswer(_parse_message(answer))
+        payload = self._record_usage(answer, call, step, request["model"], round((time.monotonic() - began_at) * 1000))
+        message, tokens = _parse_message(answer), (payload["input_tokens"], payload["output_tokens"])
+        record = ModelCallRecord(
+            step, node_id, payload["model"], messages, message, None, *tokens, call.cost, payload["duration_ms"]
+        )
+        self.event_log.add_model_call(record)
+        return ModelAnswer(message)
 
     async def _run_with_waits(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext
@@ -281,11 +290,12 @@ class RunToolbox:
 
     def _record_usage(
         self, answer: Mapping[str, Any], call: Call, step: int, requested_model: str | None, milliseconds: int
-    ) -> None:
+    ) -> dict[str, Any]:
+        """Counts what a model used, and returns what the event about it says."""
         usage = answer.get("usage") or {}
         prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
         self.event_log.add_usage(cost=call.cost, prompt_tokens=prompt, completion_tokens=completion)
-        payload = {
+        payload: dict[str, Any] = {
             "input_tokens": prompt,
             "output_tokens": completion,
             # As requested, with the provider's name; where the app's default was used, only the answer names it.
@@ -295,6 +305,7 @@ class RunToolbox:
             "step": step,
         }
         self.event_log.emit_event("llm_token_usage", payload, f"usage {step}")
+        return payload
 
 
 def _parse_message(answer: Mapping[str, Any]) -> Message:

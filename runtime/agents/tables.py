@@ -229,6 +229,26 @@ stream_tokens = Table(
     Column("opened_at", Instant),
 )
 
+# What models were asked and answered, by step: bounded, and erased with the run (model_calls.py).
+model_calls = Table(
+    "agent_model_calls",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("run_id", String(36), _run_foreign_key(), primary_key=True, index=True),
+    Column("step", Integer, primary_key=True, autoincrement=False),
+    Column("node_id", String(64), nullable=False),
+    Column("model", String(200)),
+    Column("prompt", Json, nullable=False),
+    Column("left_out", Integer, nullable=False),
+    Column("answer", Json),
+    Column("error", Text),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Column("cost", BigInteger, nullable=False),  # nano-dollars
+    Column("milliseconds", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
 # The answer of a model while it arrives, for readers in other processes than the one that executes the run.
 live_texts = Table(
     "agent_live_texts",

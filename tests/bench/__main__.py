@@ -11,6 +11,7 @@ from tests.bench import (
     backends,
     bombs,
     capacity,
+    console,
     data,
     gateway,
     jobs,
@@ -40,7 +41,8 @@ _SIDE_BY_SIDE = {
 def main() -> None:
     # Told to stop, it stops the servers that it has started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", "gateway", "bombs", "data", "memory", *_SIDE_BY_SIDE}
+    alone = {"engine", "rest", "mcp", "gateway", "bombs", "console", "data", "memory"}
+    chosen = set(sys.argv[1:]) or {*alone, *_SIDE_BY_SIDE}
     if "engine" in chosen:
         kv_engine.main()
     if "rest" in chosen:
@@ -55,6 +57,8 @@ def main() -> None:
         print("\n".join(memory.report(memory.run())))
     if "data" in chosen:
         print("\n".join(data.report(asyncio.run(data.run()))))
+    if "console" in chosen:
+        print("\n".join(console.report(asyncio.run(console.run()))))
     if chosen & set(_SIDE_BY_SIDE):
         print(f"\nSide by side; {os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f} at the start")
         with backends.start_servers() as servers:

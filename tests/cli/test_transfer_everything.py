@@ -84,6 +84,7 @@ async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     await world.request("POST", f"/v1/{world.app}/agents/limited/runs", world.callers["user"].headers, input={})
     await _create_thread(world)
     await _let_a_program_in(world)
+    await _tell_a_person(world)
     refused = await world.baobab.client.get(f"/v1/{world.app}/kv/secret")
     assert refused.status_code == 401
     async with application.services.database.writing() as connection:
@@ -122,6 +123,29 @@ async def _let_a_program_in(world: World) -> None:
         await connection.execute(insert(metadata.tables["oauth_grants"]), grant | more)
         token = {"digest": "d" * 64, "key_id": key_id, "created_at": now}
         await connection.execute(insert(metadata.tables["oauth_refresh_tokens"]), token)
+
+
+async def _tell_a_person(world: World) -> None:
+    """What somebody has who signs in with a passkey, and was told of a call that waits."""
+    now = world.baobab.application.services.clock.now()
+    async with world.baobab.application.services.database.writing() as connection:
+        account_id = await connection.scalar(select(metadata.tables["accounts"].c.id).limit(1))
+        owned = {"account_id": account_id, "created_at": now}
+        passkey = {
+            "id": "p",
+            "credential_id": "c",
+            "public_key": "k",
+            "rp_id": "localhost",
+            "sign_count": 1,
+            "name": "n",
+        }
+        await connection.execute(insert(metadata.tables["console_passkeys"]), owned | passkey | {"name": "My phone"})
+        spent = {"digest": "d" * 64, "used_at": now}
+        await connection.execute(insert(metadata.tables["console_spent_attempts"]), spent)
+        notice = {"approval_id": "appr_told", "organisation_id": world.org, "state": "told", "due_at": now}
+        await connection.execute(insert(metadata.tables["approval_notices"]), owned | notice)
+        message = {"id": "m", "channel_id": "c", "kind": "slack", "approval_ids": ["appr_told"], "status": "sent"}
+        await connection.execute(insert(metadata.tables["notice_messages"]), owned | message)
 
 
 @contextlib.asynccontextmanager

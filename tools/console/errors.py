@@ -1,6 +1,6 @@
 """The errors of the console's sessions."""
 
-from baobab.tools.core.errors import BadRequest, NotFound, Unauthenticated
+from baobab.tools.core.errors import BadRequest, Conflict, NotFound, Unauthenticated
 
 
 class ConsoleSignedOut(Unauthenticated):
@@ -25,3 +25,15 @@ class ConsoleSessionNotFound(NotFound):
     code = "CONSOLE_SESSION_NOT_FOUND"
     summary = "There is no such session of this account."
     remediation = "op:console_sessions_list lists those that are in force."
+
+
+class AccountPasskeyNotFound(NotFound):
+    code = "CONSOLE_PASSKEY_NOT_FOUND"
+    summary = "There is no such passkey of this account."
+    remediation = "The page of sessions lists those that there are."
+
+
+class AccountPasskeysFull(Conflict):
+    code = "CONSOLE_PASSKEYS_FULL"
+    summary = "The account has as many passkeys as it may have, or this one already."
+    remediation = "Remove one on the page of sessions."

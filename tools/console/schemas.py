@@ -6,6 +6,9 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from baobab.tools.core.secret import NotSecret
+from baobab.tools.core.types import JsonObject
+
 
 class SignedInToConsole(TypedDict):
     session: Annotated[str, Field(description="What the cookie carries; it is kept as a digest only.")]
@@ -30,3 +33,25 @@ class ConsoleSessions(TypedDict):
 
 class ConsoleSessionsEnded(TypedDict):
     ended: Annotated[int, Field(description="How many sessions ended by this.")]
+
+
+class PasskeyBegun(TypedDict):
+    options: Annotated[JsonObject, Field(description="What `navigator.credentials.create` is asked for.")]
+    state: Annotated[str, NotSecret("it is sealed"), Field(description="Belongs to the answer of the browser.")]
+
+
+class AccountPasskey(TypedDict):
+    id: str
+    name: str
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class AccountPasskeys(TypedDict):
+    """Newest first."""
+
+    passkeys: list[AccountPasskey]
+
+
+class AccountPasskeyRemoved(TypedDict):
+    removed: str

@@ -1,6 +1,6 @@
 """The tables of the console: who is signed in to it, and one-time links that sign in."""
 
-from sqlalchemy import Column, ForeignKey, String, Table
+from sqlalchemy import BigInteger, Column, ForeignKey, String, Table, Text
 
 from baobab.storage.tables import Instant, Json, metadata
 
@@ -30,4 +30,27 @@ console_links = Table(
     Column("account_id", String(36), ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("expires_at", Instant, nullable=False),
     Column("used_at", Instant),
+)
+
+console_passkeys = Table(
+    "console_passkeys",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("account_id", String(36), ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
+    # In base64url, as browsers write it.
+    Column("credential_id", String(1400), nullable=False, unique=True),
+    Column("public_key", Text, nullable=False),
+    Column("rp_id", String(253), nullable=False),
+    Column("sign_count", BigInteger, nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("last_used_at", Instant),
+)
+
+# Sign-ins by passkey that are done: each answer of a browser is good once.
+console_spent_attempts = Table(
+    "console_spent_attempts",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("used_at", Instant, nullable=False),
 )

@@ -3,36 +3,59 @@
 from typing import Annotated, Any, cast
 
 from pydantic import Field
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
-from baobab.tools.console.errors import ConsoleLinkSpent, ConsoleSessionNotFound, ConsoleSignInUnclear
-from baobab.tools.console.schemas import ConsoleSession, ConsoleSessions, ConsoleSessionsEnded, SignedInToConsole
+from baobab.runtime.passkeys import Owner, PasskeyRefused, PasskeysUnavailable
+from baobab.storage.tables import build_upsert
+from baobab.tools.console.errors import (
+    AccountPasskeyNotFound,
+    AccountPasskeysFull,
+    ConsoleLinkSpent,
+    ConsoleSessionNotFound,
+    ConsoleSignInUnclear,
+)
+from baobab.tools.console.passkeys import MOST_PASSKEYS, find_site, get_ceremonies, list_own, use_passkey
+from baobab.tools.console.schemas import (
+    AccountPasskey,
+    AccountPasskeyRemoved,
+    AccountPasskeys,
+    ConsoleSession,
+    ConsoleSessions,
+    ConsoleSessionsEnded,
+    PasskeyBegun,
+    SignedInToConsole,
+)
 from baobab.tools.console.sessions import NOTICE, start_session, use_link
+from baobab.tools.console.tables import console_passkeys
 from baobab.tools.console.tables import console_sessions as rows
 from baobab.tools.console.toolset import console
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.membership import select_memberships
 from baobab.tools.core.auth.passwords import AnyPassword
+from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import InvalidApiKey, Unauthenticated
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import Email, Uuid
+from baobab.tools.core.types import AnyJsonObject, Email, NameText, Uuid
 
 _PerAddress = PerAddress(60, 900)
 _SHOWN = [rows.c[name] for name in ConsoleSession.__annotations__ if name != "by_key"]
 
 KeyText = Annotated[str, Secret(300)]
 LinkSecret = Annotated[str, Secret(100)]
+PasskeyState = Annotated[str, Secret(2000, min_length=1)]
+PasskeyName = Annotated[str, NameText(100)]
+_PERSON = AnyAccount(keys=False)
 SessionId = Annotated[Uuid, Field(description="The session's id, as the list shows it.")]
 
 
 @console.tool(
     access=EVERYBODY,
     effect="write",
-    raises=(ConsoleSignInUnclear, ConsoleLinkSpent, Unauthenticated, InvalidApiKey),
+    raises=(ConsoleSignInUnclear, ConsoleLinkSpent, PasskeyRefused, Unauthenticated, InvalidApiKey),
     limit=_PerAddress,
     audit=Audit("console_login", category="auth", action="create", resource="session"),
 )
@@ -42,15 +65,21 @@ async def console_sign_in(
     password: AnyPassword | None = None,
     key: KeyText | None = None,
     link: LinkSecret | None = None,
+    state: PasskeyState | None = None,
+    credential: AnyJsonObject | None = None,
 ) -> SignedInToConsole:
-    """Sign in to the console: with a password for a week, with an API key for twelve hours, within the key's limits.
+    """Sign in to the console: with a password or passkey for a week, with an API key for twelve hours, within the
+    key's limits.
 
     email: the account's address, with `password`.
     key: an API key of an account.
     link: the secret of a one-time link, which the server prints on a terminal when it starts.
+    state: of the sign-in by passkey that the page began, with `credential`.
+    credential: what the browser has answered, `credential.toJSON()`.
     """
-    ways = (email is not None and password is not None, key is not None, link is not None)
-    if sum(ways) != 1 or (email is None) is not (password is None):
+    by_passkey = state is not None and credential is not None
+    ways = (email is not None and password is not None, key is not None, link is not None, by_passkey)
+    if sum(ways) != 1 or (email is None) is not (password is None) or (state is None) is not (credential is None):
         raise ConsoleSignInUnclear
     if key is not None:
         found = await call.services.credentials.caller(f"Bearer {key}".encode())
@@ -60,6 +89,8 @@ async def console_sign_in(
     else:
         if link is not None:
             account_id = await use_link(call, link)
+        elif state is not None and credential is not None:
+            account_id = await use_passkey(call, state, credential)
         else:
             given = {"email": email, "password": password}
             # In a call of its own, which counts wrong passwords and whose refusal has its own audit row.
@@ -72,7 +103,8 @@ async def console_sign_in(
     session, expires_at = await start_session(call, caller)
     call.audit.actor, call.audit.actor_id = caller.actor, caller.actor_id
     call.audit.resource_id, call.audit.organisation_id = caller.account_id, caller.organisation_id
-    call.audit.data["by"] = "key" if key is not None else "link" if link is not None else "password"
+    named = {"key": key is not None, "link": link is not None, "passkey": by_passkey}
+    call.audit.data["by"] = next((way for way, given in named.items() if given), "password")
     return {"session": session, "expires_at": expires_at}
 
 
@@ -114,6 +146,75 @@ async def console_sign_out(call: Call, session_id: SessionId) -> ConsoleSessions
     call.audit.resource_id = session_id
     await call.services.notices.publish(call.unit, NOTICE, call.account.account_id)
     return {"ended": ended.rowcount}
+
+
+@console.tool(access=_PERSON, effect="read", raises=(PasskeysUnavailable, AccountPasskeysFull))
+async def console_passkey_begin(call: Call) -> PasskeyBegun:
+    """Begin to add a passkey to the account: what the browser is asked for."""
+    known = await list_own(call)
+    if len(known) >= MOST_PASSKEYS:
+        raise AccountPasskeysFull
+    account_id, site = call.account.account_id, find_site(call.services)
+    found = (await call.execute(select(accounts.c.email, accounts.c.name).where(accounts.c.id == account_id))).one()
+    owner = Owner(account_id, found.email, found.name, "Baobab")
+    here = [row.credential_id for row in known if row.rp_id == site.rp_id]
+    options, state = await get_ceremonies(call.services).begin_registration(site, owner, known=here)
+    return {"options": options, "state": state}
+
+
+@console.tool(
+    access=_PERSON,
+    effect="write",
+    raises=(PasskeyRefused, AccountPasskeysFull),
+    audit=Audit("console_passkey_add", category="auth", action="create", resource="account"),
+)
+async def console_passkey_add(
+    call: Call, state: PasskeyState, credential: AnyJsonObject, name: PasskeyName = "Passkey"
+) -> AccountPasskey:
+    """Add the passkey that the browser has made to the account.
+
+    state: as the first half answered it.
+    credential: what the browser has answered, `credential.toJSON()`.
+    name: what the person calls it.
+    """
+    account_id = call.account.account_id
+    made = await get_ceremonies(call.services).finish_registration(state, account_id, credential)
+    row: dict[str, Any] = {"id": call.services.ids.uuid(), "account_id": account_id, "name": name, "rp_id": made.rp_id}
+    row |= {part: getattr(made, part) for part in ("credential_id", "public_key", "sign_count")}
+    row |= {"created_at": call.now, "last_used_at": None}
+    # Two that are added at once wait for each other here.
+    call.unit.lock_for(account_id)
+    inserting = build_upsert(call.unit.database.dialect, console_passkeys).on_conflict_do_nothing()
+    if len(await list_own(call)) >= MOST_PASSKEYS or not (await call.execute(inserting.values(row))).rowcount:
+        raise AccountPasskeysFull
+    call.audit.resource_id = account_id
+    return cast(AccountPasskey, {part: row[part] for part in AccountPasskey.__annotations__})
+
+
+@console.tool(access=_PERSON, effect="read")
+async def console_passkeys_list(call: Call) -> AccountPasskeys:
+    """List the passkeys of the account, the newest first."""
+    shown = AccountPasskey.__annotations__
+    return {"passkeys": [cast(AccountPasskey, {n: getattr(row, n) for n in shown}) for row in await list_own(call)]}
+
+
+@console.tool(
+    access=_PERSON,
+    effect="write",
+    raises=(AccountPasskeyNotFound,),
+    audit=Audit("console_passkey_remove", category="auth", action="delete", resource="account"),
+)
+async def console_passkey_remove(call: Call, passkey_id: Uuid) -> AccountPasskeyRemoved:
+    """Remove a passkey of the account: nobody signs in with it any more. Sessions that it began go on.
+
+    passkey_id: the passkey, by its id in the list.
+    """
+    table = console_passkeys.c
+    own = (table.id == passkey_id, table.account_id == call.account.account_id)
+    if (await call.execute(delete(console_passkeys).where(*own))).rowcount != 1:
+        raise AccountPasskeyNotFound
+    call.audit.resource_id = call.account.account_id
+    return {"removed": passkey_id}
 
 
 def _in_force(call: Call) -> tuple[Any, ...]:

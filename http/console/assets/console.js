@@ -97,12 +97,12 @@ function showText() {
 let rests = false;
 let missed = false;
 
-/** Asks for the page again soon, and not more often than every two seconds: each page is several calls of the app. */
+/** Asks for the page again soon, and not more often than every five seconds: each page is three calls of the app. */
 function follow() {
 	if (rests) { missed = true; return; }
 	[rests, missed] = [true, false];
 	setTimeout(refresh, 100);
-	setTimeout(() => { rests = false; if (missed) follow(); }, 2000);
+	setTimeout(() => { rests = false; if (missed) follow(); }, 5000);
 }
 
 if ("live" in document.body.dataset) {
@@ -200,3 +200,39 @@ document.addEventListener("input", ({ target }) => {
 	const query = new URLSearchParams([...new FormData(form)].filter(([name]) => name !== "csrf"));
 	shown = setTimeout(() => { document.getElementById("preview").src = `${form.dataset.preview}?${query}`; }, 250);
 });
+/** Says what is wrong with a text as it is typed: the page of its check has the same part. */
+for (const field of document.querySelectorAll("[data-check]")) {
+	let waits = 0;
+	let asked = 0;
+	field.addEventListener("input", () => {
+		clearTimeout(waits);
+		waits = setTimeout(async () => {
+			const mine = ++asked;
+			const body = new URLSearchParams({ csrf: field.form.elements.csrf.value, [field.name]: field.value });
+			const answer = await fetch(field.dataset.check, { method: "POST", body }).catch(() => null);
+			if (!answer?.ok || mine !== asked) return;
+			const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+			const fresh = page.getElementById("checked");
+			if (fresh) document.getElementById("checked").replaceChildren(...document.adoptNode(fresh).childNodes);
+		}, 600);
+	});
+/** Has the browser make or show a passkey, and sends what it answers. */
+async function usePasskey(form) {
+	const button = form.querySelector("button");
+	const asked = JSON.parse(form.dataset.options);
+	try {
+		const found = form.dataset.passkey === "create"
+			? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(asked) })
+			: await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(asked) });
+		form.elements.credential.value = JSON.stringify(found.toJSON());
+		form.submit();
+	} catch {
+		button.textContent = "It did not work. Reload the page to try again";
+	}
+}
+
+for (const form of document.querySelectorAll("[data-passkey]")) {
+	if (!window.PublicKeyCredential?.parseCreationOptionsFromJSON) continue;
+	form.hidden = false;
+	form.querySelector("button").addEventListener("click", () => usePasskey(form));
+}

@@ -1,6 +1,6 @@
 """/console/apps/{app}/runs: the runs of an app's agents, and one of them as it goes on."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -19,6 +19,8 @@ _SHOWN = 50
 _WINDOW = 300
 """The events that one page of a run shows."""
 _READ = 500
+_ASKED = 10
+"""The model calls that a run's page shows with prompt and answer; each other has a page of its own."""
 PATH = "/apps/{app}/runs/{agent}/{run}"
 
 
@@ -76,6 +78,8 @@ async def show_run(visit: Visit) -> Context:
     has_ended = run["status"] in ENDED
     latest = events[-1]["seq"] if events else since
     path = PATH.format(**visit.parts)
+    # Not while it goes on: the page is asked for again and again then, and each call counts.
+    asked = await _read_model_calls(visit, run, events) if has_ended else {}
     states = find_states(run, events)
     active = [escape_text(node_id) for node_id, state in states.items() if state in ("active", "waiting")]
     return {
@@ -83,7 +87,7 @@ async def show_run(visit: Visit) -> Context:
         "title": f"Run of {run['agent']}",
         "run": describe_run(run),
         "path": path,
-        "entries": build_timeline(events, graph),
+        "entries": build_timeline(events, graph, asked),
         "drawing": draw_graph(graph, states),
         "now_in": f", now in {active[0]}" if active else "",
         "remedy": REMEDIES.get((run["error"] or {}).get("type", "")),
@@ -96,6 +100,32 @@ async def show_run(visit: Visit) -> Context:
         "feed": "/events" if has_ended or before else f"{path}/live?since={latest}",
         "is_live": not has_ended and not before,
     }
+
+
+async def _read_model_calls(
+    visit: Visit, run: Mapping[str, Any], events: Sequence[Mapping[str, Any]]
+) -> dict[int, Mapping[str, Any]]:
+    """What models were asked in the newest steps of some events, by step."""
+    steps = [event["payload"]["step"] for event in events if event["type"] == "llm_token_usage"]
+    if not steps:
+        return {}
+    names = {"app_id": run["app_id"], "name": run["agent"], "id": run["id"]}
+    since = sorted(steps)[-_ASKED:][0] - 1
+    found = await visit.call("agents_runs_model_calls", **names, after_step=since, limit=_ASKED)
+    return {call["step"]: call for call in found["model_calls"]}
+
+
+async def show_model_call(visit: Visit) -> Context:
+    """Shows one call to a model with all that is kept of its prompt and answer."""
+    app, found = await read_app(visit), await read_run(visit)
+    step = visit.parts["step"]
+    if not step.isdecimal() or len(step) > 9:
+        raise RouteNotFound
+    names = {"app_id": app["id"], "name": visit.parts["agent"], "id": found["run"]["id"]}
+    calls = (await visit.call("agents_runs_model_calls", **names, after_step=int(step) - 1, limit=1))["model_calls"]
+    if not calls or calls[0]["step"] != int(step):
+        raise RouteNotFound
+    return {"app": app, "title": f"Model call of step {step}", "asked": calls[0], "path": PATH.format(**visit.parts)}
 
 
 def _say_output(output: Any) -> str:
@@ -167,6 +197,7 @@ PAGES = (
     Page("/apps/{app}/runs", "Runs", "runs.html", show_runs, tab="Runs", rank=10),
     Page(PATH, "Run", "run.html", show_run),
     Page(PATH + "/events/{seq}", "Event", "event.html", show_event),
+    Page(PATH + "/model-calls/{step}", "Model call", "model_call.html", show_model_call),
 )
 FEEDS = (
     Feed(PATH + "/live", open_live),

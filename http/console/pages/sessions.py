@@ -1,30 +1,34 @@
 """/console/sessions: where this person is signed in."""
 
+from contextlib import suppress
+
+from baobab.http.console.app_page import parse_object
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
-
-TEMPLATE = """{% extends "base.html" %}
-{% import "parts.html" as parts %}
-{% block main %}
-<h1>Sessions</h1>
-{% if by_key %}<p>You signed in with a key, which sees the sessions that it began.
-Sign in with a password to see all of the account.</p>{% endif %}
-<ul class="rows">
-{% for row in sessions %}
-<li class="row"><div class="grow"><strong>{{ "This session" if row.id == session.id else "Another session" }}</strong>
-<p class="soft">{{ "by an API key" if row.by_key else "by a person" }}, from {{ row.ip }}, last seen
-{{ parts.moment(row.last_seen_at) }}, ends {{ parts.moment(row.expires_at) }}</p>
-<p>{{ parts.quoted(row.user_agent or "no user agent") }}</p></div>
-<form method="post" action="{{ root }}/sessions/{{ row.id }}/revoke">{{ parts.csrf(session) }}
-<button class="caution">End</button></form></li>
-{% endfor %}
-</ul>
-{% endblock %}
-"""
+from baobab.runtime.passkeys import PasskeysUnavailable
+from baobab.tools.core.errors import Conflict
 
 
 async def show_sessions(visit: Visit) -> Context:
-    return {**await visit.call("console_sessions_list"), "by_key": visit.session.caller.key_id is not None}
+    by_key = visit.session.caller.key_id is not None
+    found = {**await visit.call("console_sessions_list"), "by_key": by_key, "passkeys": [], "begun": None}
+    if not by_key:
+        found |= await visit.call("console_passkeys_list")
+        with suppress(PasskeysUnavailable, Conflict):
+            found["begun"] = await visit.call("console_passkey_begin")
+    return found
+
+
+async def add_passkey(visit: Visit) -> str:
+    credential = parse_object(visit.form.get("credential", ""), "passkey") or {}
+    name = visit.form.get("name", "")[:100] or "Passkey"
+    await visit.call("console_passkey_add", state=visit.form.get("state", ""), credential=credential, name=name)
+    return "/sessions"
+
+
+async def remove_passkey(visit: Visit) -> str:
+    await visit.call("console_passkey_remove", passkey_id=visit.parts["id"])
+    return "/sessions"
 
 
 async def revoke(visit: Visit) -> str:
@@ -32,5 +36,9 @@ async def revoke(visit: Visit) -> str:
     return "/sessions"
 
 
-PAGES = (Page("/sessions", "Sessions", TEMPLATE, show_sessions, menu="Sessions", of_account=True),)
-FORMS = (Form("/sessions/{id}/revoke", revoke),)
+PAGES = (Page("/sessions", "Sessions", "sessions.html", show_sessions, menu="Sessions", of_account=True),)
+FORMS = (
+    Form("/sessions/{id}/revoke", revoke),
+    Form("/sessions/passkeys", add_passkey),
+    Form("/sessions/passkeys/{id}/remove", remove_passkey),
+)

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from typing import Any
+from urllib.parse import quote
 
-from baobab.http.console.page import Context, Page
+from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 
 _SPANS = (7, 30, 90)
@@ -61,4 +62,19 @@ def draw_bars(first: date, days: int, rows: Iterable[Mapping[str, Any]]) -> dict
     return {"width": _WIDTH, "height": _HEIGHT, "bars": bars, "most": most}
 
 
+async def set_budget(visit: Visit) -> str:
+    form, of = visit.form, visit.form.get("of", "")
+    given = {name: form.get(name, "") for name in ("subject", "subject_id", "period")}
+    await visit.call("billing_set_budget", **given, most_usd=form.get("most_usd", "").strip(), org_id=of)
+    return f"/usage?of={quote(of, safe='')}"
+
+
+async def delete_budget(visit: Visit) -> str:
+    of = visit.form.get("of", "")
+    given = {name: visit.form.get(name, "") for name in ("subject", "subject_id", "period")}
+    await visit.call("billing_delete_budget", **given, org_id=of)
+    return f"/usage?of={quote(of, safe='')}"
+
+
 PAGES = (Page("/usage", "Usage", "usage.html", show_usage, menu="Usage", rank=20),)
+FORMS = (Form("/usage/budgets/set", set_budget), Form("/usage/budgets/delete", delete_budget))

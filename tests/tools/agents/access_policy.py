@@ -41,6 +41,7 @@ POLICY = {
     "agents_runs_fork": AI,
     "agents_runs_events": AI,
     "agents_runs_events_list": AI,
+    "agents_runs_model_calls": RUNNERS,
     # Anonymous callers of these show the app's anon key; here they come with nothing.
     "agents_public_run": AI,
     "agents_public_get": AI,
@@ -126,6 +127,10 @@ async def for_agents_runs_cancel(world: World, caller: Caller) -> dict[str, Any]
 
 
 async def for_agents_runs_events_list(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_run(world, caller)
+
+
+async def for_agents_runs_model_calls(world: World, caller: Caller) -> dict[str, Any]:
     return await start_run(world, caller)
 
 

@@ -6,7 +6,7 @@ from baobab.tools.console.sessions import create_link
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
-from tests.tools.access import ACCOUNTS, PUBLIC, Caller, World
+from tests.tools.access import ACCOUNTS, PUBLIC, TOKENS, Caller, World
 
 POLICY = {
     "console_sign_in": PUBLIC,
@@ -14,6 +14,11 @@ POLICY = {
     # Each caller has one of its own.
     "console_session_revoke": ACCOUNTS,
     "console_sign_out": ACCOUNTS,
+    "console_passkey_begin": TOKENS,
+    "console_passkey_add": TOKENS,
+    "console_passkeys_list": TOKENS,
+    # Each caller names one that nobody has.
+    "console_passkey_remove": TOKENS.replace("ok ", "404"),
 }
 
 
@@ -37,3 +42,11 @@ async def for_console_session_revoke(world: World, caller: Caller) -> dict[str, 
 
 async def for_console_sign_out(world: World, caller: Caller) -> dict[str, Any]:
     return {"session_id": "00000000-0000-0000-0000-000000000000"}
+
+
+async def for_console_passkey_add(world: World, caller: Caller) -> dict[str, Any]:
+    return {"state": "v1.none.none", "credential": {}}
+
+
+async def for_console_passkey_remove(world: World, caller: Caller) -> dict[str, Any]:
+    return {"passkey_id": "00000000-0000-0000-0000-000000000000"}

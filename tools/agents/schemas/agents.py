@@ -176,6 +176,37 @@ class Events(TypedDict):
     events: list[Event]
 
 
+class ModelMessage(TypedDict):
+    role: str
+    content: str
+    content_characters: NotRequired[Annotated[int, Field(description="How many there were, if the text is cut.")]]
+    tool_calls: NotRequired[Annotated[str, Field(description="The calls of tools that it asks for, as JSON text.")]]
+    tool_calls_characters: NotRequired[int]
+
+
+class ModelCall(TypedDict):
+    """One call to a model. Of the prompt, the first message and the newest are kept, up to 16,000 characters."""
+
+    step: int
+    node_id: str
+    model: str | None
+    prompt: list[ModelMessage]
+    left_out: Annotated[int, Field(description="How many messages after the first are not kept.")]
+    answer: ModelMessage | None
+    error: Annotated[str | None, Field(description="Why there is no answer.")]
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    duration_ms: int
+    created_at: datetime
+
+
+class ModelCalls(TypedDict):
+    """Oldest first."""
+
+    model_calls: list[ModelCall]
+
+
 class Issue(TypedDict):
     path: list[str | int]
     message: str
@@ -210,6 +241,11 @@ def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -
     if awaited is not None:
         shown["waiting_for"] = list(awaited)
     return cast(Run, shown | {"usage": usage})
+
+
+def model_call_of(row: Any) -> ModelCall:
+    shown = {name: getattr(row, name) for name in ModelCall.__annotations__ if hasattr(row, name)}
+    return cast(ModelCall, shown | {"cost_usd": usd(row.cost), "duration_ms": row.milliseconds})
 
 
 class Validity(TypedDict):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import select, tuple_
 
+from baobab.runtime.agents.tables import model_calls
 from baobab.runtime.agents.tables import runs as rows
 from baobab.tools.agents.awaited_runs import list_awaited_runs
 from baobab.tools.agents.decisions import cancel_run, get_cancellable_run, resume_run
@@ -41,6 +42,7 @@ from baobab.tools.agents.run_events import list_events, stream_events
 from baobab.tools.agents.run_ownership import caller_subject, get_run_row, is_agent_available
 from baobab.tools.agents.schemas.agents import (
     Events,
+    ModelCalls,
     Name,
     NameOrNone,
     OneRun,
@@ -48,12 +50,13 @@ from baobab.tools.agents.schemas.agents import (
     RunState,
     RunStatus,
     Started,
+    model_call_of,
     run_of,
 )
 from baobab.tools.agents.tools.agents import agent_meaning, describe_agent, get_agent_row
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.approvals import EditsTakeOne
-from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.auth.access import OF_APP, AppOwner
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
 from baobab.tools.core.binding import Audit
@@ -296,6 +299,42 @@ async def agents_runs_events_list(
 ) -> Events:
     """List what a run has done, oldest first."""
     return await list_events(call, await get_run_row(call, app_id, id, name), since_seq, limit)
+
+
+@agents.tool(
+    "GET /agents/{name}/runs/{id}/model-calls",
+    access=AppOwner(),
+    effect="read",
+    taints=True,
+    raises=(RunNotFound,),
+    mcp=Mcp(
+        keywords=(
+            "prompt and answer of a model in a run, what was the model asked, debug a prompt, completions, latency; "
+            "Prompt und Antwort eines Laufs; "
+            "prompt y respuesta del modelo"
+        )
+    ),
+)
+async def agents_runs_model_calls(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    id: RunId,
+    after_step: Annotated[int, Field(ge=-1, le=2**31 - 1)] = -1,
+    limit: Annotated[int, Field(ge=1, le=50)] = 20,
+) -> ModelCalls:
+    """Read what a run asked its models and what they answered, with tokens, cost and time, oldest first.
+
+    Kept are the newest 200 steps, for as long as the run; users of the app do not see them.
+
+    after_step: only calls of later steps.
+    """
+    run = await get_run_row(call, app_id, id, name)
+    table = model_calls.c
+    query = select(model_calls).where(table.app_id == app_id, table.run_id == run.id, table.step > after_step)
+    async with call.reading() as execute:
+        found = (await execute(query.order_by(table.step).limit(limit))).all()
+    return {"model_calls": [model_call_of(row) for row in found]}
 
 
 @agents.tool(

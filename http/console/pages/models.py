@@ -1,0 +1,61 @@
+"""/console/apps/{app}/models: the models that an app can call, and a form that tries them."""
+
+import time
+from typing import Any
+
+from baobab.http.console.app_page import read_app
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest, BaobabError
+from baobab.tools.core.escaping import escape_json
+
+_PATH = "/apps/{app}/models"
+_FIELDS = ("model", "system", "message", "max_tokens", "temperature")
+
+
+async def show_models(visit: Visit) -> Context:
+    app = await read_app(visit)
+    found = await visit.call("ai_models", app_id=app["id"])
+    return {
+        "app": app,
+        "title": "Models",
+        "models": [model for model in found["models"] if model["modality"] in ("text", "chat")] or found["models"],
+        "typed": {name: visit.form.get(name, "") for name in _FIELDS},
+        "answer": None,
+        "problem": None,
+    }
+
+
+async def try_model(visit: Visit) -> Context:
+    """Asks a model once, and shows its answer with what it took."""
+    page = dict(await show_models(visit))
+    began_at = time.monotonic()
+    try:
+        answer = await visit.call("ai_chat", app_id=visit.parts["app"], **_read_request(page["typed"]))
+    except BaobabError as error:
+        return page | {"problem": f"{error.message} {error.remedy}"}
+    message = (answer.get("choices") or [{}])[0].get("message") or {}
+    text = message.get("content") or escape_json(message, indent=2)
+    usage, took = answer.get("usage") or {}, (time.monotonic() - began_at) * 1000
+    return page | {"answer": {"text": str(text), "usage": usage, "took": took, "model": answer.get("model")}}
+
+
+def _read_request(typed: dict[str, str]) -> dict[str, Any]:
+    messages = [{"role": "user", "content": typed["message"]}]
+    if typed["system"].strip():
+        messages.insert(0, {"role": "system", "content": typed["system"]})
+    request: dict[str, Any] = {"messages": messages}
+    if typed["model"]:
+        request["model"] = typed["model"]
+    try:
+        if typed["max_tokens"].strip():
+            request["max_tokens"] = int(typed["max_tokens"])
+        if typed["temperature"].strip():
+            request["temperature"] = float(typed["temperature"])
+    except ValueError as exc:
+        raise BadRequest("max_tokens and temperature are numbers.") from exc
+    return request
+
+
+PAGES = (Page(_PATH, "Models", "models.html", show_models, tab="Models", rank=30),)
+FORMS = (Form(f"{_PATH}/try", try_model, "models.html"),)
