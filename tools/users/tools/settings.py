@@ -53,7 +53,7 @@ async def users_settings_get(call: Call, app_id: AppId) -> OneSignInSettings:
     rest=Rest(examples={"anonymous": True, "anonymous_days": 30}),
     mcp=Mcp(
         keywords=(
-            "allow anonymous sign-in, guest users, try without an account, close sign-up, invite only, require 2FA; "
+            "anonymous users, guest accounts, close registration, invite only, require 2FA; "
             "Gäste zulassen, Registrierung schließen; permitir invitados, cerrar registro"
         )
     ),
@@ -76,8 +76,7 @@ async def users_settings_update(
     anonymous: whether anybody may sign in without an address, as an anonymous user.
     anonymous_days: after how many days without use an anonymous user is deleted; null for never.
     invite_only: whether only people who are invited (op:users_invite) become users, on every way of signing up.
-    second_factor: `required` asks everybody who signs in for a second factor, who sets one up then if there is none;
-        `optional` asks those who have set one up. Sessions that have begun go on.
+    second_factor: `required` of everybody, or `optional`; sessions that have begun go on.
     logo_url: a picture that the page shows; null for none.
     colour: of the page's buttons, such as `#1d4ed8`; null for blue.
     """
