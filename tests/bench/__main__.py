@@ -18,6 +18,7 @@ from tests.bench import (
     kv_engine,
     mcp_endpoint,
     memory,
+    rag,
     rest,
     rows,
     scale,
@@ -51,6 +52,8 @@ def main() -> None:
         print("\n".join(mcp_endpoint.report(asyncio.run(mcp_endpoint.run()))))
     if "gateway" in chosen:
         print("\n".join(gateway.report(asyncio.run(gateway.run()))))
+    if "rag" in chosen:
+        print("\n".join(rag.report(rag.run())))
     if "bombs" in chosen:
         print("\n".join(bombs.report(bombs.run())))
     if "memory" in chosen:
