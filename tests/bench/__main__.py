@@ -52,10 +52,9 @@ def main() -> None:
         print("\n".join(mcp_endpoint.report(asyncio.run(mcp_endpoint.run()))))
     if "gateway" in chosen:
         print("\n".join(gateway.report(asyncio.run(gateway.run()))))
-    if "rag" in chosen:
-        print("\n".join(rag.report(rag.run())))
-    if "bombs" in chosen:
-        print("\n".join(bombs.report(bombs.run())))
+    for name, report in (("rag", rag.report_run), ("bombs", lambda: bombs.report(bombs.run()))):
+        if name in chosen:
+            print("\n".join(report()))
     if "memory" in chosen:
         print("\n".join(memory.report(memory.run())))
     if "data" in chosen:

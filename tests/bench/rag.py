@@ -51,8 +51,9 @@ def run() -> dict[str, float]:
         }
 
 
-def report(found: dict[str, float]) -> Iterator[str]:
-    """Yields the lines of the report."""
+def report_run() -> Iterator[str]:
+    """Measures, and yields the lines of the report."""
+    found = run()
     yield f"\nRetrieval: {_DOCUMENTS * _CHUNKS} vectors of {_DIMENSIONS} dimensions in a mapped file"
     for name, value in found.items():
         unit = "" if name == "recall" else " ms"
