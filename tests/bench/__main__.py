@@ -42,7 +42,7 @@ _SIDE_BY_SIDE = {
 def main() -> None:
     # Told to stop, it stops the servers that it has started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    alone = {"engine", "rest", "mcp", "gateway", "bombs", "console", "data", "memory"}
+    alone = {"engine", "rest", "mcp", "gateway", "bombs", "console", "data", "memory", "rag"}
     chosen = set(sys.argv[1:]) or {*alone, *_SIDE_BY_SIDE}
     if "engine" in chosen:
         kv_engine.main()
@@ -52,11 +52,9 @@ def main() -> None:
         print("\n".join(mcp_endpoint.report(asyncio.run(mcp_endpoint.run()))))
     if "gateway" in chosen:
         print("\n".join(gateway.report(asyncio.run(gateway.run()))))
-    for name, report in (("rag", rag.report_run), ("bombs", lambda: bombs.report(bombs.run()))):
+    for name, measurement in (("bombs", bombs), ("memory", memory), ("rag", rag)):
         if name in chosen:
-            print("\n".join(report()))
-    if "memory" in chosen:
-        print("\n".join(memory.report(memory.run())))
+            print("\n".join(measurement.report(measurement.run())))
     if "data" in chosen:
         print("\n".join(data.report(asyncio.run(data.run()))))
     if "console" in chosen:
