@@ -20,6 +20,7 @@ from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.stores import store_at
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.tools.core.stores import Stores
+from baobab.tools.data.upgrade import upgrade_databases
 
 _WATCH_SECONDS = 3.0
 
@@ -83,6 +84,7 @@ class RegionStores:
             stack.push_async_callback(data.close)
             stores = Stores(database, kv, objects, data)
             await self._require_own_stores(name, stores)
+            await upgrade_databases(data)
             self._databases[place.database_url] = database
             self._opened_stack.push_async_callback(stack.pop_all().aclose)
         self.opened[name] = stores

@@ -5,7 +5,7 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -54,8 +54,8 @@ class FileStore:
         async with self._use(app_id) as file:
             return await file.alter(work)
 
-    async def list_apps(self) -> list[str]:
-        return await asyncio.to_thread(_list_names, self._folder)
+    async def list_apps(self, *, without: str | None = None) -> list[str]:
+        return await asyncio.to_thread(_list_apps, self._folder, without)
 
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
         async with self._opening:
@@ -135,8 +135,16 @@ class _AppFile(SqliteDatabase):
         connection.execute("PRAGMA case_sensitive_like=ON")
 
 
-def _list_names(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.db"))
+def _list_apps(folder: Path, without: str | None) -> list[str]:
+    files = sorted(folder.glob("*.db"))
+    return [path.stem for path in files if without is None or not _has_table(path, without)]
+
+
+def _has_table(path: Path, name: str) -> bool:
+    """Whether a file has a table, or is empty because its first change has failed."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return name in tables or not tables
 
 
 def _remove_files(path: Path) -> None:

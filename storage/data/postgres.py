@@ -14,7 +14,10 @@ from baobab.storage.statements import Statements
 
 T = TypeVar("T")
 
-_LIST = text("SELECT schemaname FROM pg_tables WHERE tablename = '_catalogue' ORDER BY schemaname")
+_LIST = text(
+    "SELECT schemaname FROM pg_tables AS known WHERE tablename = '_catalogue' AND NOT EXISTS (SELECT 1 FROM pg_tables "
+    "WHERE schemaname = known.schemaname AND tablename = CAST(:without AS text)) ORDER BY schemaname"
+)
 _EXISTS = text("SELECT to_regclass(:catalogue) IS NOT NULL")
 
 
@@ -53,9 +56,9 @@ class SchemaStore:
             await writing.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{app_id}"'))
             return await writing.run_statements(work)
 
-    async def list_apps(self) -> list[str]:
+    async def list_apps(self, *, without: str | None = None) -> list[str]:
         async with self._database.reading() as connection:
-            return list((await connection.execute(_LIST)).scalars())
+            return list((await connection.execute(_LIST, {"without": without})).scalars())
 
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
         async with self._unit(app_id, unit) as writing:

@@ -1,0 +1,28 @@
+"""Adds to the databases of apps what an earlier version did not make."""
+
+from functools import partial
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.data.catalogue import read_catalogue
+from baobab.tools.data.migration import create_own_tables
+from baobab.tools.data.usage import Counter
+
+_NEWEST_TABLE = "_changes"
+"""The one of our own tables that came last: a database that has it has all of them."""
+
+
+async def upgrade_databases(store: DataStore) -> None:
+    """Upgrades the databases of all apps of a store. Two servers may do so at once, and a kill leaves each app either
+    as it was or upgraded.
+    """
+    for app_id in await store.list_apps(without=_NEWEST_TABLE):
+        await store.alter(app_id, partial(_upgrade_database, store=store, app_id=app_id))
+
+
+def _upgrade_database(statements: Statements, store: DataStore, app_id: str) -> None:
+    create_own_tables(statements, store, app_id)
+    counter = Counter(statements, store, app_id)
+    for table in read_catalogue(statements, store, app_id).tables.values():
+        counter.stop(table)
+        counter.start(table)
