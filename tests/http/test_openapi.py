@@ -240,6 +240,9 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "auth_passkey_add",
             "auth_passkey_sign_in",
             "data_update_many",
+            "data_undo",
+            "notices_channel_add",
+            "notices_channel_confirm",
         ]
         if "example" not in content or name in unfounded or name.startswith(("mcp_servers_", "model_servers_")):
             continue

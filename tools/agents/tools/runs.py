@@ -328,6 +328,7 @@ async def agents_runs_model_calls(
     Kept are the newest 200 steps, for as long as the run; users of the app do not see them.
 
     after_step: only calls of later steps.
+    limit: how many at most.
     """
     run = await get_run_row(call, app_id, id, name)
     table = model_calls.c
