@@ -56,6 +56,7 @@ PasskeyName = Annotated[str, NameText(100), Field(description="What the user cal
 
 _LARGEST = 32_768
 _FROM_PAGE = {"origin": "origin"}
+_EXAMPLE = {"state": "v1.0a1b2c3d.c2VhbGVk", "credential": {"id": "AbCd"}}
 
 
 @auth.tool(
@@ -96,7 +97,7 @@ async def auth_passkey_options(call: Call, app_id: AppId, origin: Origin | None 
     raises=(PasskeyRefused, PasskeyExists, TooManyPasskeys),
     limit=PerAddress(30, WINDOW, per_app=True),
     audit=Audit("passkey_added", category="auth", action="create", resource="user"),
-    rest=Rest(status=201, max_body=_LARGEST, examples={"state": "v1.0a1b2c3d.c2VhbGVk", "credential": {"id": "AbCd"}, "name": "My phone"}),
+    rest=Rest(status=201, max_body=_LARGEST, examples={**_EXAMPLE, "name": "My phone"}),
 )
 async def auth_passkey_add(
     call: Call, app_id: AppId, state: State, credential: Answer, name: PasskeyName = "Passkey"
@@ -183,7 +184,7 @@ async def auth_passkey_sign_in_options(
     raises=(PasskeyRefused, ChallengeOver, UserBanned),
     limit=PerAddress(20, WINDOW, per_app=True),
     audit=Audit("passkey_login", failed="login_failed", category="auth", action="create", resource="session"),
-    rest=Rest(max_body=_LARGEST, examples={"state": "v1.0a1b2c3d.c2VhbGVk", "credential": {"id": "AbCd"}}),
+    rest=Rest(max_body=_LARGEST, examples=_EXAMPLE),
 )
 async def auth_passkey_sign_in(call: Call, app_id: AppId, state: State, credential: Answer) -> SignedIn:
     """Finish a sign-in with a passkey, which is both factors at once: a device, and its PIN or a finger.
