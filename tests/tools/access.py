@@ -4,6 +4,7 @@ What each tool answers stands beside the tests of its domain, in `access_policy.
 with a word for each caller, and `for_TOOL` makes the arguments of a tool that needs more than its example.
 """
 
+import asyncio
 import base64
 import json
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 import httpx
 from pydantic_core import to_json
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.tools.core.call import Tool
@@ -174,6 +176,9 @@ class World:
             await self.request("PATCH", path, self.owner.headers, visibility="private")
         # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
         # 415: the bytes of an upload have a type of their own.
+        # 400 of passkeys: the address of these tests has none, and what is shown is none.
+        if answer.status_code == 400 and tool.startswith("console_passkey_") and "AUTH_PASSKEY" in answer.text:
+            return "ok"
         # 302: to a provider's sign-in. 400: back from one, by a browser that has not begun there.
         if answer.status_code == 302 or (tool.startswith("auth_oauth_callback") and answer.status_code == 400):
             return "ok"
@@ -196,6 +201,34 @@ def load_policies() -> dict[str, dict[str, str]]:
 def load_policy() -> dict[str, str]:
     """The rows of all tools."""
     return {tool: row for table in load_policies().values() for tool, row in table.items()}
+
+
+def hang_up(application: ASGIApp) -> ASGIApp:
+    """Answers as the application does, to a client that hangs up as soon as a stream without an end has begun."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].endswith("/realtime/changes"):
+            await application(scope, receive, send)
+            return
+        begun, requests = asyncio.Event(), iter([receive])
+
+        async def receive_or_hang_up() -> Message:
+            for read_request in requests:
+                return await read_request()
+            await begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def note_begin(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                begun.set()
+                message = {**message, "headers": []}
+            await send(message)
+
+        await application(scope, receive_or_hang_up, note_begin)
+        if begun.is_set():
+            await send({"type": "http.response.body", "body": b""})
+
+    return answer
 
 
 @asynccontextmanager
@@ -241,7 +274,7 @@ async def open_world(baobab: Baobab) -> AsyncIterator[World]:
     callers = {}
     for number, (name, headers) in enumerate(credentials.items()):
         # An address each: limits that count addresses must not decide the table.
-        transport = httpx.ASGITransport(app=get_asgi_app(client), client=(f"192.0.2.{number}", 1))
+        transport = httpx.ASGITransport(app=hang_up(get_asgi_app(client)), client=(f"192.0.2.{number}", 1))
         # Who has no address cannot be invited; the invitation of somebody else must not help them either.
         email = addresses.get(name, f"nobody-{number}@example.com")
         callers[name] = Caller(name, headers, email, httpx.AsyncClient(transport=transport, base_url=ADDRESS))

@@ -200,6 +200,7 @@ document.addEventListener("input", ({ target }) => {
 	const query = new URLSearchParams([...new FormData(form)].filter(([name]) => name !== "csrf"));
 	shown = setTimeout(() => { document.getElementById("preview").src = `${form.dataset.preview}?${query}`; }, 250);
 });
+
 /** Says what is wrong with a text as it is typed: the page of its check has the same part. */
 for (const field of document.querySelectorAll("[data-check]")) {
 	let waits = 0;
@@ -216,6 +217,8 @@ for (const field of document.querySelectorAll("[data-check]")) {
 			if (fresh) document.getElementById("checked").replaceChildren(...document.adoptNode(fresh).childNodes);
 		}, 600);
 	});
+}
+
 /** Has the browser make or show a passkey, and sends what it answers. */
 async function usePasskey(form) {
 	const button = form.querySelector("button");
