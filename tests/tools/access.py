@@ -19,6 +19,7 @@ import httpx
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from baobab.runtime.passkeys import PasskeyRefused, PasskeysUnavailable
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import RequestContext
@@ -138,6 +139,9 @@ class World:
         who = await application.services.credentials.caller(header.encode() if header else None)
         try:
             await application.registry.call(tool, arguments, who, RequestContext("test", "matrix"))
+        except (PasskeyRefused, PasskeysUnavailable):
+            # The address of these tests has no passkeys, and what is shown is none: both are said to those who may ask.
+            return "ok"
         except BaobabError as error:
             return str(error.status)
         return "ok"
@@ -176,9 +180,6 @@ class World:
             await self.request("PATCH", path, self.owner.headers, visibility="private")
         # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
         # 415: the bytes of an upload have a type of their own.
-        # 400 of passkeys: the address of these tests has none, and what is shown is none.
-        if answer.status_code == 400 and tool.startswith("console_passkey_") and "AUTH_PASSKEY" in answer.text:
-            return "ok"
         # 302: to a provider's sign-in. 400: back from one, by a browser that has not begun there.
         if answer.status_code == 302 or (tool.startswith("auth_oauth_callback") and answer.status_code == 400):
             return "ok"
