@@ -19,6 +19,7 @@ from baobab.storage.migrate import SchemaTooNew, migrate
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.stores import store_at
 from baobab.storage.valkey.errors import ValkeyUnavailable
+from baobab.storage.vectors.extension import complete_vectors
 from baobab.tools.core.stores import Stores
 from baobab.tools.data.upgrade import upgrade_databases
 
@@ -72,6 +73,7 @@ class RegionStores:
                 stack.push_async_callback(database.close)
                 await database.open()
                 await migrate(database)
+                await complete_vectors(database)
             kv = engine_at(
                 self._settings.kv_folder(name), place.database_url, place.valkey_url, self._clock.time, place.kv
             )

@@ -45,6 +45,13 @@ class FileRefused(InvalidType):
     remediation = "Ingest one of the types in details.supported, or send the text itself."
 
 
+class VectorsUnavailable(BaobabError):
+    code = "RAG_UNAVAILABLE"
+    status = 503
+    summary = "The Postgres of this server lacks the extension pgvector, so no documents can be searched."
+    remediation = "Ask the operator to install pgvector 0.7 or later and to start the server again."
+
+
 class TooManyCollections(BaobabError):
     code = "RAG_COLLECTIONS_LIMIT"
     status = 402

@@ -4,6 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from baobab.storage.tables import Instant, Json
+from baobab.storage.vectors.extension import create_extension
 from baobab.storage.vectors.halves import HalfVector
 
 revision = "0064"
@@ -26,11 +27,10 @@ _POSTGRES = (
 
 def upgrade() -> None:
     is_postgres = op.get_bind().dialect.name == "postgresql"
-    if is_postgres:
-        op.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    has_vectors = not is_postgres or create_extension(op.get_bind())
     _create_collections()
     _create_documents()
-    _create_parts()
+    _create_parts(HalfVector() if has_vectors else sa.LargeBinary())
     for statement in _POSTGRES if is_postgres else _SQLITE:
         op.execute(statement)
 
@@ -100,7 +100,7 @@ def _version_columns() -> tuple[sa.Column[object], ...]:
     )
 
 
-def _create_parts() -> None:
+def _create_parts(vector: sa.types.TypeEngine[bytes]) -> None:
     op.create_table(
         "rag_texts",
         *_version_columns(),
@@ -133,7 +133,7 @@ def _create_parts() -> None:
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("collection_id", sa.String(36), nullable=False),
         sa.Column("dimensions", sa.Integer(), nullable=False),
-        sa.Column("vector", HalfVector, nullable=False),
+        sa.Column("vector", vector, nullable=False),
         sa.PrimaryKeyConstraint("app_id", "document_id", "version", "position", name=op.f("pk_rag_vectors")),
     )
     op.create_index("ix_rag_vectors_collection_id", "rag_vectors", ["app_id", "collection_id"])

@@ -3,11 +3,10 @@
 import sqlalchemy as sa
 from alembic import op
 
+from baobab.storage.vectors.extension import create_extension, create_near_indexes
+
 revision = "0068"
 down_revision = "0067"
-
-_DIMENSIONS = (256, 384, 512, 768, 1024, 1536, 3072)
-"""Those of usual models. Vectors of others are compared one by one."""
 
 
 def upgrade() -> None:
@@ -15,8 +14,5 @@ def upgrade() -> None:
     if op.get_bind().dialect.name != "postgresql":
         return
     op.alter_column("rag_documents", "keeps_text", server_default=None)
-    for dimensions in _DIMENSIONS:
-        op.execute(
-            f"CREATE INDEX ix_rag_vectors_near_{dimensions} ON rag_vectors"
-            f" USING hnsw ((vector::halfvec({dimensions})) halfvec_cosine_ops) WHERE dimensions = {dimensions}"
-        )
+    if create_extension(op.get_bind()):
+        create_near_indexes(op.get_bind())

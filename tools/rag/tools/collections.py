@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
+from baobab.storage.vectors.extension import lacks_vectors
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
@@ -17,6 +18,7 @@ from baobab.tools.rag.errors import (
     CollectionNotFound,
     OverlapTooLarge,
     TooManyCollections,
+    VectorsUnavailable,
 )
 from baobab.tools.rag.schemas import (
     MOST_COLLECTIONS,
@@ -41,7 +43,7 @@ _AUDIT = Audit("rag.collection.create", category="rag", action="create", resourc
     "POST /collections",
     access=MANAGERS,
     effect="write",
-    raises=(CollectionExists, OverlapTooLarge, TooManyCollections),
+    raises=(CollectionExists, OverlapTooLarge, TooManyCollections, VectorsUnavailable),
     audit=_AUDIT,
     rest=Rest(status=201, examples={"name": "handbook", "description": "How we work."}),
     guard=_WIDENS,
@@ -84,6 +86,8 @@ async def rag_collections_create(
         "updated_at": call.now,
     }
     async with FREEZES.writing(call) as unit:
+        if unit.database.dialect == "postgresql" and await lacks_vectors(unit.execute):
+            raise VectorsUnavailable
         names = set((await unit.execute(select(_columns.name).where(_columns.app_id == app_id))).scalars())
         if name in names:
             raise CollectionExists(details={"name": name})
