@@ -6,19 +6,32 @@ from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
+from baobab.runtime.documents.child.kinds import MEDIA_TYPES
 from baobab.storage.database import Unit
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.rag.access import Row, owner_of
-from baobab.tools.rag.errors import SourceMissing, StorageFull, TooManyDocuments
+from baobab.tools.rag.errors import FileRefused, SourceMissing, StorageFull, TooManyDocuments
 from baobab.tools.rag.schemas import MOST_DOCUMENTS, IngestResult
 from baobab.tools.rag.tables import collections, documents, texts
 
 PART = 64 * 1024
 """The characters of one part of a text, but for the last."""
 _JOB = "rag_prepare"
+# What else a file says that it is, its content decides when it is read.
+_WITHOUT_TEXT = ("image/", "audio/", "video/", "font/", "model/")
+_NEVER_READ = {
+    "application/gzip",
+    "application/msword",
+    "application/vnd.ms-excel",
+    "application/vnd.ms-powerpoint",
+    "application/vnd.rar",
+    "application/x-7z-compressed",
+    "application/x-tar",
+    "application/zip",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +51,18 @@ class Source:
 
 
 async def find_source(call: Call, text: str | None, object_id: str | None, filename: str | None) -> Source:
-    """Raises SourceMissing, and the errors of `files_locate` for a file that the caller may not read."""
+    """Raises SourceMissing, FileRefused, and the errors of `files_locate` for a file that the caller may not read."""
     if (text is None) == (object_id is None):
         raise SourceMissing
     if text is not None:
         return Source(text, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
     found = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
+    kind = found["content_type"].partition(";")[0].strip().lower()
+    if kind.startswith(_WITHOUT_TEXT) or kind in _NEVER_READ:
+        raise FileRefused(
+            f"A file of the type {kind} has no text that is read.",
+            details={"content_type": kind, "supported": sorted(MEDIA_TYPES.values())},
+        )
     return Source(None, object_id, filename or found["filename"], found["content_type"], found["sha256"])
 
 

@@ -77,6 +77,18 @@ async def test_a_file_that_was_uploaded_is_read(app: RagApp) -> None:
     assert (chunk["documentId"], chunk["headings"], chunk["filename"]) == (document_id, ["Trees"], "trees.md")
 
 
+@pytest.mark.parametrize("kind", ["image/png", "Application/ZIP"])
+async def test_a_file_of_a_type_without_text_is_refused_at_once(app: RagApp, kind: str) -> None:
+    await app.create()
+    file = {"filename": "a.bin", "contentType": kind, "content": "not a text"}
+    path = f"/storage/{app.id}/objects"
+    stored = (await app.baobab.client.post(path, json=file, headers=app.baobab.owner)).json()
+    refused = await app.request("POST", "/facts/ingest", json={"storage_object_id": stored["id"]})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "VALIDATION_INVALID_TYPE"
+    assert "application/pdf" in refused.json()["error"]["details"]["supported"]
+
+
 async def test_a_file_that_is_deleted_before_it_is_read_fails_in_words(app: RagApp) -> None:
     await app.create()
     file = {"filename": "a.txt", "contentType": "text/plain", "content": "a"}
