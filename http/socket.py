@@ -51,7 +51,7 @@ async def _serve_stream(stream: Stream, receive: Any, respond: Send) -> None:
         if sending.done():
             code, reason = (_FAILED, "") if sending.exception() else sending.result()
             async with asyncio.timeout(_CLOSING_SECONDS):
-                await respond({"type": "websocket.close", "code": code, "reason": reason})
+                await respond({"type": "websocket.close", "code": code} | ({"reason": reason} if reason else {}))
     except TimeoutError:
         # The client reads nothing, so it cannot be told.
         return
