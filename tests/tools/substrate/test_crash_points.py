@@ -39,6 +39,8 @@ async def propose_until(substrate: Substrate, statements: int, capability: str, 
     except SimulatedCrash as crash:
         await unit.rollback(crash)
         return True
+    # A commit may have a statement of its own.
+    unit.left = 0
     await unit.commit()
     return False
 
