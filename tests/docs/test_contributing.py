@@ -75,7 +75,7 @@ def client(server: ServerProcess) -> Iterator[httpx.Client]:
 async def call_over_mcp(server: ServerProcess, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     """Calls tools in their order, as an MCP client does; the structured results."""
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.key}"}) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.key}"}, timeout=60) as http,
         Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
     ):
         results = [await client.call_tool(tool, arguments) for tool, arguments in calls]

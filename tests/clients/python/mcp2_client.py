@@ -10,7 +10,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 @asynccontextmanager
 async def open_session():
-    http = httpx2.AsyncClient(headers=checks.HEADERS)
+    http = httpx2.AsyncClient(headers=checks.HEADERS, timeout=60)
     async with http, Client(streamable_http_client(checks.MCP, http_client=http)) as client:
         yield client
 
