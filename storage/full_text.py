@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 """A word; of scripts without spaces, each character is one."""
@@ -20,6 +21,12 @@ def normalise(text: str) -> str:
 def split_words(text: str) -> list[str]:
     """The words of a text as searches compare them. Both databases index these, so that both find the same."""
     return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text[:_MOST_CHARACTERS]))[:_MOST_WORDS]]
+
+
+def find_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where each word of a text stands (start and end, in characters), and the word as searches compare it."""
+    for found in _WORD.finditer(text):
+        yield found.start(), found.end(), normalise(found[0])[:_WORD_LENGTH]
 
 
 def tag_words(owner_id: str, words: list[str]) -> list[str]:

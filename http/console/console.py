@@ -151,7 +151,8 @@ class Console:
                 done = await form.act(visit)
                 if isinstance(done, str):
                     return RedirectResponse(self._prefix + done, 303, _HEADERS)
-                return self._render(form.template, done, session)
+                # It does not follow changes: asked for again, its address would show something else.
+                return self._render(form.template, {"feed": "", **done}, session)
         raise RouteNotFound
 
     async def _sign_in(self, request: Request, context: RequestContext) -> Response:

@@ -122,6 +122,16 @@ if ("live" in document.body.dataset) {
 	});
 }
 
+/** A page that shows how far something is asks for itself again, until it says that it need not. */
+async function watch() {
+	const part = main().querySelector("[data-again]");
+	if (!part) return;
+	await new Promise((resolve) => setTimeout(resolve, part.dataset.again * 1000));
+	if (!document.hidden && !isWriting()) await refresh();
+	watch();
+}
+watch();
+
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 /** Announces a file with the page's form, and sends its bytes to the address that the answer has. */

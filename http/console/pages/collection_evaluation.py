@@ -1,0 +1,56 @@
+"""/console/apps/{app}/collections/{collection}/evaluation: how well questions of a person find what they should."""
+
+import json
+from typing import Any
+
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.pages.collection_search import WAYS
+from baobab.http.console.pages.collections import COLLECTION, read_collection, read_number
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
+
+PATH = COLLECTION + "/evaluation"
+_MODES = {"all": "each of them, side by side", **WAYS}
+
+
+async def show_evaluation(visit: Visit) -> Context:
+    shown = {"questions": "", "top": "10", "mode": "all", "model": "", "judged": False}
+    return {**await read_collection(visit), **shown, "modes": _MODES, "measured": None}
+
+
+async def evaluate(visit: Visit) -> Context:
+    values = await read_collection(visit)
+    form = visit.form
+    mode, judged, questions = form.get("mode", "all"), "judged" in form, form.get("questions", "")
+    top, cases = read_number(form.get("top", "10"), "number of chunks", 50), _parse_lines(questions)
+    asked: dict[str, Any] = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "cases": cases}
+    asked |= {"topK": top, "synthesize": judged, "model": (form.get("model") or None) if judged else None}
+    measured = {
+        WAYS.get(way, way): await visit.call("rag_evaluate", **asked, mode=way)
+        for way in (WAYS if mode == "all" else (mode,))
+    }
+    shown = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", ""), "judged": judged}
+    for found in measured.values():
+        for case, result in zip(cases, found["cases"], strict=True):
+            result["missing"] = [document for document in case["relevant"] if document not in result["found"]]
+    return {**values, **shown, "title": "Evaluation", "modes": _MODES, "measured": measured}
+
+
+def _parse_lines(text: str) -> list[dict[str, Any]]:
+    """The question of each line. Raises BadRequest, which names the line."""
+    cases = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            case = json.loads(line)
+        except (ValueError, RecursionError) as exc:
+            raise BadRequest(f"Line {number} is not JSON.") from exc
+        if not isinstance(case, dict) or not isinstance(case.get("relevant"), list):
+            raise BadRequest(f'Line {number} must be an object with "query" and "relevant", a list of documents.')
+        cases.append({"query": case.get("query"), "relevant": case["relevant"]})
+    return cases
+
+
+PAGES = (Page(PATH, "Evaluate a collection", "collection_evaluation.html", show_evaluation),)
+FORMS = (Form(PATH + "/measure", evaluate, "collection_evaluation.html"),)

@@ -1,0 +1,106 @@
+"""/console/apps/{app}/collections/{collection}/search: chunks in their documents, and an answer with its sources."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baobab.http.console.app_page import parse_object
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.pages.collections import COLLECTION, read_collection, read_number
+from baobab.http.console.visit import Visit
+from baobab.storage.full_text import find_words
+from baobab.tools.core.errors import BadRequest, NotFound
+from baobab.tools.rag.text_search import choose_words
+
+PATH = COLLECTION + "/search"
+WAYS = {"hybrid": "meaning and words", "vector": "meaning", "text": "words"}
+_AROUND = 300
+"""Characters of a document that are shown before and after a chunk of it."""
+_LONGEST = 10_000
+
+
+async def show_search(visit: Visit) -> Context:
+    values = {**await read_collection(visit), **_describe(visit.query)}
+    if not values["q"]:
+        return {**values, "chunks": None, "answer": None}
+    found = await visit.call("rag_query", **_ask(visit, visit.query))
+    return {**values, "chunks": await _place_chunks(visit, found["chunks"], values["q"]), "answer": None}
+
+
+async def answer(visit: Visit) -> Context:
+    """Has a model answer: a form's work, as it is paid for."""
+    values = {**await read_collection(visit), **_describe(visit.form)}
+    found = await visit.call(
+        "rag_query", **_ask(visit, visit.form), synthesize=True, model=visit.form.get("model") or None
+    )
+    chunks = await _place_chunks(visit, found["chunks"], values["q"])
+    shown = {"text": found["answer"], "model": found["model"], "sentences": found["sentences"]}
+    return {**values, "title": "Answer", "chunks": chunks, "answer": shown}
+
+
+def _describe(fields: Mapping[str, str]) -> dict[str, Any]:
+    """What was asked, as the form shows it again."""
+    asked = {name: fields.get(name, "") for name in ("q", "filter", "threshold", "diversity", "model")}
+    asked["q"] = asked["q"][:_LONGEST]
+    return {**asked, "mode": fields.get("mode", "hybrid"), "top": fields.get("top") or "5", "ways": WAYS}
+
+
+def _ask(visit: Visit, fields: Mapping[str, str]) -> dict[str, Any]:
+    asked = _describe(fields)
+    return {
+        "app_id": visit.parts["app"],
+        "name": visit.parts["collection"],
+        "query": asked["q"],
+        "mode": asked["mode"],
+        "topK": read_number(asked["top"], "number of chunks", 20),
+        "threshold": _read_part(asked["threshold"], "least score"),
+        "diversity": _read_part(asked["diversity"], "diversity"),
+        "filter": parse_object(asked["filter"], "filter"),
+    }
+
+
+def _read_part(text: str, what: str) -> float:
+    """Raises BadRequest for what is no number from 0 to 1."""
+    try:
+        number = float(text or 0)
+    except ValueError as exc:
+        raise BadRequest(f"The {what} is a number from 0 to 1.") from exc
+    if not 0 <= number <= 1:
+        raise BadRequest(f"The {what} is a number from 0 to 1.")
+    return number
+
+
+async def _place_chunks(visit: Visit, chunks: list[dict[str, Any]], q: str) -> list[dict[str, Any]]:
+    words = set(choose_words(q))
+    return [await _place_chunk(visit, chunk, words) for chunk in chunks]
+
+
+async def _place_chunk(visit: Visit, chunk: dict[str, Any], words: set[str]) -> dict[str, Any]:
+    """Adds what stands around a chunk in its document, and marks the words of the question in it."""
+    first = max(chunk["start"] - _AROUND, 0)
+    which = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "document_id": chunk["documentId"]}
+    try:
+        part = await visit.call("rag_read", **which, offset=first, limit=chunk["end"] - first + _AROUND)
+        text = part["text"]
+    except NotFound:
+        # Deleted since it was found.
+        text = ""
+    begin, end = chunk["start"] - first, chunk["end"] - first
+    if text[begin:end] != chunk["text"]:
+        # Replaced since it was found: only the chunk itself can be shown.
+        return {**chunk, "before": "", "pieces": _mark_words(chunk["text"], words), "after": ""}
+    return {**chunk, "before": text[:begin], "pieces": _mark_words(chunk["text"], words), "after": text[end:]}
+
+
+def _mark_words(text: str, words: set[str]) -> list[tuple[str, bool]]:
+    """Cuts a text into pieces, each with whether it is a word of the question, compared as searches do."""
+    pieces: list[tuple[str, bool]] = []
+    done = 0
+    for start, end, word in find_words(text):
+        if word in words:
+            pieces += [(text[done:start], False), (text[start:end], True)]
+            done = end
+    return [*pieces, (text[done:], False)]
+
+
+PAGES = (Page(PATH, "Search a collection", "collection_search.html", show_search),)
+FORMS = (Form(PATH + "/answer", answer, "collection_search.html"),)
