@@ -8,14 +8,14 @@ and never changed; a journal beside the file says which rows are whose. Several 
     vectors.search(query, keys, 10)
 """
 
-import fcntl
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from baobab.storage.vectors.folders import lock_writers
 
 Key = tuple[str, int]
 """A document and its version."""
@@ -38,7 +38,7 @@ class _Files(NamedTuple):
 
 
 class VectorFile:
-    """Call its methods in threads, one at a time."""
+    """Call its methods in threads, one at a time. They raise FileNotFoundError if the folder is deleted meanwhile."""
 
     def __init__(self, folder: Path, dimensions: int) -> None:
         self._folder = folder
@@ -57,7 +57,7 @@ class VectorFile:
 
     def append(self, fresh: Mapping[Key, Sequence[bytes]]) -> None:
         """Adds the vectors of versions, each vector as little-endian 16-bit floats of length 1."""
-        with self._lock_writers():
+        with lock_writers(self._folder):
             self._read_journal()
             mine = {key: vectors for key, vectors in fresh.items() if key not in self._ordinals}
             files = self._name_files(self._generation)
@@ -103,6 +103,7 @@ class VectorFile:
 
     def _forget(self) -> None:
         self._generation = 0
+        self._vectors_inode = 0
         self._journal_bytes = 0
         self._rows = 0
         self._keys: list[Key] = []
@@ -119,10 +120,16 @@ class VectorFile:
             self._forget()
             self._generation = newest
         try:
-            with self._name_files(newest).journal.open("rb") as file:
+            files = self._name_files(newest)
+            if self._rows and files.vectors.stat().st_ino != self._vectors_inode:
+                # The folder was deleted and made again. No new file gets the number of one that is mapped.
+                self._forget()
+                self._generation = newest
+            with files.journal.open("rb") as file:
                 file.seek(self._journal_bytes)
                 text = file.read()
         except FileNotFoundError:
+            self._forget()
             return
         whole = text[: text.rfind(b"\n") + 1]
         counts = []
@@ -144,9 +151,12 @@ class VectorFile:
         if self._matrix is None or self._matrix.shape != shape:
             files = self._name_files(self._generation)
             try:
-                self._matrix = (
-                    np.memmap(files.vectors, "<f4", "r", shape=shape) if self._rows else np.zeros(shape, "f4")
-                )
+                if not self._rows:
+                    self._matrix = np.zeros(shape, "f4")
+                    return
+                with files.vectors.open("rb") as file:
+                    self._matrix = np.memmap(file, "<f4", "r", shape=shape)
+                    self._vectors_inode = os.fstat(file.fileno()).st_ino
             except (ValueError, FileNotFoundError):
                 # It holds less than the journal says: made again from the rows of the database.
                 files.journal.unlink(missing_ok=True)
@@ -155,7 +165,7 @@ class VectorFile:
 
     def _compact(self, keys: Collection[Key]) -> None:
         """Writes the rows that are still wanted into the files of a new generation."""
-        with self._lock_writers():
+        with lock_writers(self._folder):
             self._read_journal()
             matrix, kept = self._matrix, [key for key in keys if key in self._ordinals]
             old, new = self._name_files(self._generation), self._name_files(self._generation + 1)
@@ -180,13 +190,6 @@ class VectorFile:
 
     def _name_files(self, generation: int) -> _Files:
         return _Files(self._folder / f"{generation}.journal", self._folder / f"{generation}.vectors")
-
-    @contextmanager
-    def _lock_writers(self) -> Iterator[None]:
-        """Only one process writes at a time."""
-        with (self._folder / "lock").open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
 
 def _find_largest(scores: Any, count: int) -> Any:

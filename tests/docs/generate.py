@@ -227,6 +227,9 @@ def _render_tool(tool: Tool, registry: Registry) -> Iterator[str]:
     elif tool.widens:
         yield ""
         yield f"A key with limits cannot give, where it widens something: {', '.join(f'`{n}`' for n in tool.widens)}."
+    if tool.spends:
+        yield ""
+        yield f"A key that only reads cannot give, because it spends money: {', '.join(f'`{n}`' for n in tool.spends)}."
     yield ""
     yield f"Who: {tool.access.description}"
     properties = tool.input_schema["properties"]

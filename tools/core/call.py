@@ -125,6 +125,7 @@ class Tool:
     start: bool
     grants: bool
     widens: Mapping[str, Widens]
+    spends: frozenset[str]
     destructive_when: str | None
     long_running: bool
     preview: Handler | None

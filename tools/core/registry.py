@@ -376,6 +376,8 @@ class Registry:
         values = _validate_arguments(tool, arguments)
         if tool.widens and not nested:
             key_limits.check_arguments(call.caller, tool, values, arguments)
+        if tool.spends and not nested:
+            key_limits.check_spending(call.caller, tool, values)
         return values
 
     async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:

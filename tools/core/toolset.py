@@ -100,6 +100,8 @@ class Guard:
     grants: it hands out a credential or a right, so that keys with limits of their own may not call it.
     widens: by argument, which of its values give somebody more than they had, or take a guard away: a key with limits
     may not give those (tools/core/widening.py). Secrets among the arguments are so by themselves.
+    spends: for a tool that reads, the arguments that have it spend money on a model if they are true: a key that only
+    reads may not give those.
     destructive_when: for a tool of a lesser effect, in which case it destroys or replaces something all the same. Its
     handler says so by `call.destroys()` before it does.
     preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
@@ -111,6 +113,7 @@ class Guard:
 
     grants: bool = False
     widens: Mapping[str, Widens] = field(default_factory=dict)
+    spends: frozenset[str] = frozenset()
     destructive_when: str | None = None
     preview: Handler | None = None
     idle: Handler | None = None
@@ -263,6 +266,7 @@ class Toolset:
                 start=mcp.start,
                 grants=guard.grants,
                 widens=_widening(name, hints, access, guard.widens),
+                spends=_spending(name, hints, guard.spends),
                 destructive_when=guard.destructive_when,
                 long_running=effect == "external" if mcp.long_running is None else mcp.long_running,
                 preview=guard.preview,
@@ -288,6 +292,13 @@ def _audit(name: str, effect: Effect, audit: Audit | None) -> Audit | None:
         return audit
     action = {"write": "update", "destructive": "delete", "external": "invoke"}[effect]
     return Audit(event=name.replace("_", ".", 1), action=action)
+
+
+def _spending(name: str, hints: Mapping[str, Any], given: frozenset[str]) -> frozenset[str]:
+    unknown = sorted(given - hints.keys())
+    if unknown:
+        raise RegistrationError(f"{name}: `spends` names {unknown[0]}, which it does not take")
+    return given
 
 
 def _widening(name: str, hints: Mapping[str, Any], access: Access, given: Mapping[str, Widens]) -> dict[str, Widens]:

@@ -10,11 +10,12 @@ from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.services import Services
-from baobab.tools.rag.cleaning import clean
+from baobab.tools.rag.cleaning import clean, enqueue_cleaning
 from baobab.tools.rag.ingest import enqueue_preparation
 from baobab.tools.rag.preparation import prepare
 from baobab.tools.rag.tables import FREEZES, documents
 from baobab.tools.rag.toolset import rag
+from baobab.tools.rag.vector_leftovers import delete_left_files
 
 _MOVING_SECONDS = 10.0
 _FORGOTTEN = timedelta(seconds=60)
@@ -40,6 +41,17 @@ async def rag_prepare(job: Job, app_id: str, document_id: str) -> None:
 @rag.job()
 async def rag_clean(job: Job, app_id: str, collection_id: str, document_id: str = "") -> None:
     """Deletes what no document has any more."""
+    services = job.services
+    try:
+        app = await services.directory.app(app_id)
+    except AppNotFound:
+        return
+    database = services.stores_of(app.region).database
+    if database is not job.database:
+        # The app has moved, and what was to be deleted went along.
+        async with database.writing_unit(lock=app_id) as unit:
+            await enqueue_cleaning(services, unit, app_id, collection_id, document_id, app.organisation_id)
+        return
     if not await clean(job, app_id, collection_id, document_id):
         raise RetryLater(_MOVING_SECONDS, "the app is being moved")
 
@@ -80,6 +92,12 @@ async def rag_begin_reindexing(job: Job, app_id: str, collection_id: str) -> Non
         if len(rows) < _AT_ONCE:
             return
         after = rows[-1].id
+
+
+@rag.job(every=600.0)
+async def rag_leftovers(job: Job) -> None:
+    """Deletes the files of vectors whose collections are gone."""
+    await delete_left_files(job.services)
 
 
 @rag.job(every=60.0)

@@ -270,7 +270,8 @@ class _Preparation:
             )
             its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
             await unit.execute(update(collections).where(*its).values(revision=collections.c.revision + 1))
-            if document.version is not None:
+            if document.next_version > 1:
+                # Of the version before, which searches have seen or which was given up unfinished.
                 await self._clean(unit)
             await self._emit(unit, READY, chunk_count=document.chunks_total)
 

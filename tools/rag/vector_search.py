@@ -13,6 +13,7 @@ from sqlalchemy import Boolean, ColumnElement, and_, any_, func, literal, litera
 from sqlalchemy.dialects import postgresql
 
 from baobab.storage.database import Execute
+from baobab.storage.vectors.folders import name_folder
 from baobab.storage.vectors.halves import write_halfvec
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
@@ -81,13 +82,22 @@ class VectorSearch:
         live = live.where(*scope.list_conditions("sqlite"), documents.c.embedding_model == model)
         async with call.reading() as execute:
             keys = [(row.id, row.version) for row in await execute(live)]
-        return await self._open(scope, len(query) // 2).find_nearest(call, scope, query, keys, limit)
+        try:
+            return await self._open(scope, len(query) // 2).find_nearest(call, scope, query, keys, limit)
+        except FileNotFoundError:
+            # The collection was deleted since its row was read, and its folder is gone.
+            return []
+
+    def close(self, app_id: str, collection_id: str) -> None:
+        """Closes the files of a collection that is gone."""
+        for name in [name for name in self._files if name[:2] == (app_id, collection_id)]:
+            del self._files[name]
 
     def _open(self, scope: Scope, dimensions: int) -> "_OpenFile":
         name = (scope.app_id, scope.collection_id, dimensions)
         file = self._files.get(name)
         if file is None:
-            folder = self._folder / scope.app_id / f"{scope.collection_id}-{dimensions}"
+            folder = name_folder(self._folder, scope.app_id, scope.collection_id, dimensions)
             file = self._files[name] = _OpenFile(folder, dimensions)
         self._files.move_to_end(name)
         while len(self._files) > _MOST_OPEN:

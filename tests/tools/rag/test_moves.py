@@ -4,12 +4,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, insert, select
 
+from baobab.storage.tables import metadata
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.jobs import run_job
-from tests.tools.rag.conftest import FACTS, RagApp
+from tests.tools.rag.conftest import ANN, BEN, FACTS, RagApp
 
 EU = "eu-west-1"
 
@@ -44,6 +46,23 @@ async def test_collections_move_with_the_app(baobab: Baobab, clock: FixedClock) 
     assert (await app.get(document_id))["status"] == "ready"
     assert (await app.find("whales sing"))[0] == document_id
     assert await app.ingest(FACTS["trees"], metadata={"topic": "trees"}) == ids["trees"]
+    await _check_that_old_jobs_clean_here(app)
+
+
+async def _check_that_old_jobs_clean_here(app: RagApp) -> None:
+    """A job that was asked for before the move deletes in the new region."""
+    services, table = app.baobab.application.services, metadata.tables["rag_texts"]
+    left = {"app_id": app.id, "document_id": BEN, "version": 1, "part": 0, "collection_id": ANN}
+    async with services.regions[EU].database.writing() as connection:
+        await connection.execute(insert(table).values({**left, "text": "", "blocks": []}))
+    unit = services.database.build_unit(write=True)
+    await services.jobs.enqueue(unit, "rag_clean", {"app_id": app.id, "collection_id": ANN, "document_id": BEN})
+    await unit.commit()
+    # The first job asks for the second.
+    for _ in range(2):
+        await app.run_jobs()
+    async with services.regions[EU].database.reading() as connection:
+        assert await connection.scalar(select(func.count()).where(table.c.document_id == BEN)) == 0
 
 
 async def test_searches_find_the_same_after_a_restart(tmp_path: Path) -> None:

@@ -58,6 +58,19 @@ def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given
             )
 
 
+def check_spending(caller: Caller, tool: Tool, values: Mapping[str, Any]) -> None:
+    """Raises KeyLimited if a caller that only reads gives an argument with which the tool spends money."""
+    if caller.limits is None or not caller.limits.read_only:
+        return
+    for name in sorted(tool.spends):
+        if values[name]:
+            raise KeyLimited(
+                f"A key that only reads cannot give `{name}`: it spends money on a model.",
+                remediation=f"Leave `{name}` out, or use a key that may call models.",
+                details={"argument": name},
+            )
+
+
 def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
     """Raises KeyLimited if a call exceeds a limit. app_id: the app of the call, if it has one."""
     reason = find_exceeded_limit(caller, tool)

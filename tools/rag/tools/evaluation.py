@@ -7,7 +7,7 @@ from pydantic import Field
 from baobab.runtime.retrieval.measures import measure_ndcg, measure_recall, measure_reciprocal_rank
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import OF_COLLECTION, Row, load_collection
 from baobab.tools.rag.answers import judge_answer, split_sentences, write_answer
@@ -39,6 +39,7 @@ from baobab.tools.rag.toolset import rag
             "topK": 10,
         }
     ),
+    guard=Guard(spends=frozenset({"synthesize"})),
     mcp=Mcp(
         long_running=True,
         keywords=(

@@ -5,7 +5,7 @@ from typing import cast
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.stream import Stream
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import OF_COLLECTION, load_collection
 from baobab.tools.rag.answers import split_sentences, stream_answer, write_answer
@@ -32,6 +32,7 @@ from baobab.tools.rag.toolset import rag
     raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, CreditsExhausted, BudgetExhausted),
     taints=True,
     rest=Rest(examples={"query": "How many holidays are there?", "topK": 3}),
+    guard=Guard(spends=frozenset({"synthesize"})),
     mcp=Mcp(
         long_running=True,
         keywords=(

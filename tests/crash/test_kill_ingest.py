@@ -1,0 +1,127 @@
+"""kill -9 of a server that reads documents, over and over: each gets ready once, whole, and with progress meanwhile."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from sqlalchemy import func, select
+
+from baobab.runtime.job_tables import events
+from baobab.storage.databases import database_at
+from baobab.tools.rag import tables
+from tests.cli.server_process import ServerProcess
+from tests.crash.machines import Installation, create_app, open_session
+from tests.crash.rounds import LONG
+
+DOCUMENTS = 1000 if LONG else 60
+"""A thousand with BAOBAB_CRASH_ROUNDS=2 or more."""
+LIVES = 12 if LONG else 2
+SECONDS = 900 if LONG else 120
+CHUNK = 200
+
+
+def write_text(number: int) -> str:
+    """A document of one to six chunks that no other one equals."""
+    return "\n\n".join(f"Tree {number} has a branch {branch}. " + "Leaves. " * 18 for branch in range(number % 6 + 1))
+
+
+class Library:
+    """A collection to which documents are added while its server is killed."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session, self.app = session, ""
+        self.ids: dict[int, str] = {}
+        self._progress: dict[str, tuple[int, int]] = {}
+
+    async def create(self, server: ServerProcess) -> None:
+        self.app = await create_app(self._session, server)
+        body = {"name": "trees", "chunkSize": CHUNK, "chunkOverlap": 0}
+        async with self._session.post(f"{server.address}/v1/{self.app}/rag/collections", json=body) as made:
+            assert made.status == 201, await made.text()
+
+    async def add_documents(self, server: ServerProcess) -> None:
+        """Adds what has not been acknowledged yet, four at a time, until all are or the server is gone."""
+        missing = iter([number for number in range(DOCUMENTS) if number not in self.ids])
+
+        async def add() -> None:
+            for number in missing:
+                async with self._session.post(self._at(server, "ingest"), json={"text": write_text(number)}) as added:
+                    assert added.status == 202, await added.text()
+                    self.ids[number] = (await added.json())["documentId"]
+
+        await asyncio.gather(*(add() for _ in range(4)))
+
+    async def count_ready(self, server: ServerProcess) -> int:
+        async with self._session.get(self._at(server, "")) as read:
+            assert read.status == 200, await read.text()
+            counts: dict[str, int] = (await read.json())["documentCounts"]
+        assert counts["failed"] == 0, counts
+        return counts["ready"]
+
+    async def check_progress(self, server: ServerProcess) -> None:
+        """No document goes back behind chunks that it had done."""
+        async with self._session.get(self._at(server, "documents?limit=500")) as listed:
+            for document in await listed.json():
+                progress = document["progress"]
+                done, total = progress["chunksDone"], progress["chunksTotal"]
+                assert (done, total) >= self._progress.get(document["id"], (0, 0)), document
+                assert done <= total
+                self._progress[document["id"]] = (done, total)
+
+    def _at(self, server: ServerProcess, path: str) -> str:
+        return f"{server.address}/v1/{self.app}/rag/collections/trees" + (f"/{path}" if path else "")
+
+    async def verify(self, url: str) -> None:
+        """Each document has the rows of one version, all of them, and was told as ready once."""
+        database = database_at(url)
+        await database.open()
+        try:
+            async with database.reading() as connection:
+                documents = (await connection.execute(select(tables.documents))).all()
+                assert {row.id for row in documents} == set(self.ids.values())
+                chunks = {row.id: row.chunk_count for row in documents}
+                assert all(row.status == "ready" and row.version == 1 for row in documents)
+                assert chunks == {self.ids[number]: number % 6 + 1 for number in range(DOCUMENTS)}
+                for columns in (tables.chunks.c, tables.vectors.c):
+                    count = select(columns.document_id, func.count(), func.max(columns.position))
+                    rows = (await connection.execute(count.group_by(columns.document_id))).all()
+                    assert {row[0]: (row[1], row[2] + 1) for row in rows} == {
+                        each: (number, number) for each, number in chunks.items()
+                    }
+                kept = (await connection.execute(select(func.count()).select_from(tables.texts))).scalar_one()
+                assert kept == DOCUMENTS
+                ready = (
+                    await connection.execute(select(events.c.data).where(events.c.type == "rag.document.ready"))
+                ).scalars()
+                told: list[Any] = [data["document_id"] for data in ready]
+                assert sorted(told) == sorted(chunks), "a document was told as ready twice, or never"
+        finally:
+            await database.close()
+
+
+async def test_documents_are_read_once_each_however_often_the_server_is_killed(tmp_path: Path) -> None:
+    here, dice = Installation.on_backend(tmp_path), random.Random(19)
+    async with open_session() as session, asyncio.timeout(SECONDS):
+        library = Library(session)
+        for life in range(LIVES):
+            with here.start_machine() as server:
+                if not library.app:
+                    await library.create(server)
+                before = await library.count_ready(server)
+                adding = asyncio.create_task(library.add_documents(server))
+                wanted = min(before + 1 + dice.randrange(DOCUMENTS // LIVES), DOCUMENTS - 1)
+                while await library.count_ready(server) < wanted:
+                    await library.check_progress(server)
+                    await asyncio.sleep(0.05)
+                await asyncio.sleep(dice.random() * 0.2)
+                server.kill()
+                (failure,) = await asyncio.gather(adding, return_exceptions=True)
+                assert failure is None or isinstance(failure, aiohttp.ClientError), (life, failure)
+        with here.start_machine() as server:
+            await library.add_documents(server)
+            while await library.count_ready(server) < DOCUMENTS:
+                await library.check_progress(server)
+                await asyncio.sleep(0.2)
+        await library.verify(here.database_url)

@@ -1,0 +1,78 @@
+"""Nothing stays of what is gone: rows of versions that were given up, rows in a new region, files of vectors."""
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from baobab.storage.tables import metadata
+from baobab.storage.vectors.folders import list_folders
+from tests.jobs import run_job
+from tests.tools.rag.conftest import ANN, FACTS, RagApp
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def count_rows(app: RagApp, name: str, **values: object) -> int:
+    table = metadata.tables[f"rag_{name}"]
+    which = [table.c[column] == value for column, value in values.items()]
+    async with app.baobab.application.services.regions["local"].database.reading() as connection:
+        return int(await connection.scalar(select(func.count()).where(table.c.app_id == app.id, *which)) or 0)
+
+
+async def test_a_version_that_was_replaced_before_it_was_ready_leaves_no_rows(app: RagApp) -> None:
+    await app.create()
+    added = await app.request("POST", "/facts/ingest", json={"text": FACTS["trees"]})
+    path = f"/facts/documents/{added.json()['documentId']}"
+    assert (await app.request("PUT", path, json={"text": FACTS["bread"]})).status_code == 202
+    await app.run_jobs()
+    assert (await app.get(added.json()["documentId"]))["status"] == "ready"
+    for name in ("texts", "chunks", "vectors"):
+        assert await count_rows(app, name, version=2) == 1
+        assert await count_rows(app, name) == 1
+
+
+async def test_the_files_of_deleted_collections_are_deleted(app: RagApp) -> None:
+    await app.ingest_facts()
+    await app.create("kept")
+    await app.ingest(FACTS["trees"], to="kept")
+    for name in ("facts", "kept"):
+        assert await app.query("water", of=name, mode="vector")
+    root = app.baobab.application.services.options.data / "vectors"
+    before = [folder for folder in list_folders(root) if folder.app_id == app.id]
+    await app.request("DELETE", "/facts")
+    await run_job(app.baobab.application, "rag_leftovers")
+    after = [folder for folder in list_folders(root) if folder.app_id == app.id]
+    if app.baobab.application.services.database.dialect == "sqlite":
+        assert (len(before), len(after)) == (2, 1)
+    else:
+        assert before == after == []
+    assert await app.query("water", of="kept", mode="vector")
+
+
+async def test_what_is_to_be_deleted_of_an_app_is_deleted_where_the_app_is(app: RagApp) -> None:
+    created = await app.create()
+    services = app.baobab.application.services
+    row = {"app_id": app.id, "document_id": ANN, "version": 1, "part": 0, "collection_id": created["id"]}
+    async with services.regions["local"].database.writing() as connection:
+        await connection.execute(insert(metadata.tables["rag_texts"]).values({**row, "text": "", "blocks": []}))
+    unit = services.database.build_unit(write=True)
+    arguments = {"app_id": app.id, "collection_id": created["id"], "document_id": ANN}
+    await services.jobs.enqueue(unit, "rag_clean", arguments)
+    await unit.commit()
+    await app.run_jobs()
+    assert await count_rows(app, "texts") == 0
+
+
+@pytest.mark.parametrize("path", ["query", "evaluate"])
+async def test_a_key_that_only_reads_finds_chunks_and_pays_for_no_answer(app: RagApp, path: str) -> None:
+    ids = await app.ingest_facts()
+    made = await app.baobab.client.post(
+        "/api-keys", json={"name": "reader", "read_only": True}, headers=app.baobab.owner
+    )
+    reader = {"authorization": f"Bearer {made.json()['key']}"}
+    body = {"query": "water"} if path == "query" else {"cases": [{"query": "water", "relevant": [ids["trees"]]}]}
+    address = f"/v1/{app.id}/rag/collections/facts/{path}"
+    found = await app.baobab.client.post(address, json=body, headers=reader)
+    assert found.status_code == 200, found.text
+    refused = await app.baobab.client.post(address, json={**body, "synthesize": True}, headers=reader)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
+    assert refused.json()["error"]["details"] == {"argument": "synthesize"}
