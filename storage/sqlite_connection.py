@@ -214,10 +214,10 @@ class SqliteConnection:
 
     async def begin(self, *, write: bool) -> None:
         self._is_reading = not write
-        if write:
-            await self._call(partial(self._begin_writing, durable=True), stops=True)
-        else:
+        if not write:
             self._raw.execute("BEGIN")
+        elif self.in_thread or not self._try_to_begin_writing():
+            await self._run_in_thread(partial(self._begin_writing, durable=True))
 
     async def commit(self) -> None:
         """Commits in the thread, because that waits for the disk."""
@@ -266,6 +266,20 @@ class SqliteConnection:
             self.rollback()
             raise
         return result
+
+    def _try_to_begin_writing(self) -> bool:
+        """Returns False if it would have to wait for another process.
+
+        The statement is not stopped by its budget, which SQLite counts over all executions of a prepared statement: one
+        in some thousands would be reported as interrupted with its transaction begun.
+        """
+        try:
+            self._begin_writing(durable=True)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            return False
+        return True
 
     def _begin_writing(self, *, durable: bool) -> None:
         self._set_pragma("synchronous", "FULL" if durable else "NORMAL")

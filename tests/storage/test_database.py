@@ -1,6 +1,7 @@
 """The rows: turns, units and what a failure leaves behind."""
 
 import asyncio
+import contextlib
 import random
 import sqlite3
 import subprocess
@@ -282,4 +283,16 @@ async def test_a_writer_that_is_cancelled_while_a_stranger_to_our_locks_writes_l
         await cancelled
     async with database.reading() as connection:
         assert await connection.scalar(text("SELECT count(*) FROM sqlite_master")) == 1
+    await database.close()
+
+
+async def test_however_many_transactions_a_connection_has_begun_the_next_one_begins(tmp_path: Path) -> None:
+    """SQLite counts the steps of a prepared statement over all its executions: a bound on them must not stop BEGIN."""
+    database = SqliteDatabase(tmp_path / "baobab.db")
+    await database.open()
+    for _ in range(20_000):
+        with contextlib.suppress(asyncio.CancelledError):
+            async with database.writing():
+                # Rolled back, which does not wait for the disk.
+                raise asyncio.CancelledError
     await database.close()
