@@ -73,55 +73,58 @@ class MeaningSearch:
         if by == "meaning":
             ranks = dict(near)
         else:
-            ranks = await self._fuse(execute, [number for number, _ in near], match, filters)
-        best = sorted(ranks, key=lambda number: -ranks[number])[:limit]
-        query = select(*SHOWN).where(_memory.organisation_id == self.organisation_id, _memory.number.in_(best))
-        rows = {row["number"]: dict(row) for row in (await execute(query)).mappings()}
-        return [{**rows[number], "rank": ranks[number]} for number in best if number in rows]
+            ranks = await self._fuse(execute, [memory_id for memory_id, _ in near], match, filters)
+        best = sorted(ranks, key=lambda memory_id: -ranks[memory_id])[:limit]
+        # By id: asked for numbers, SQLite would go through all memories of the organisation instead.
+        query = select(*SHOWN).where(_memory.organisation_id == self.organisation_id, _memory.id.in_(best))
+        rows = {row["id"]: dict(row) for row in (await execute(query)).mappings()}
+        return [{**rows[memory_id], "rank": ranks[memory_id]} for memory_id in best if memory_id in rows]
 
     async def _find_near(
         self, execute: Execute, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any]
-    ) -> list[tuple[int, float]]:
-        """The numbers of the nearest memories, the nearest first, and how close they are."""
+    ) -> list[tuple[str, float]]:
+        """The ids of the nearest memories, the nearest first, and how close they are."""
         which = _states.organisation_id == self.organisation_id
         embedder = name_embedder()
         if (await execute(select(_states.embedder).where(which))).scalar() != embedder:
             return []
         index = await self.services.of(MeaningIndexes).get(execute, self.organisation_id, embedder)
         candidates = await index.find_candidates(vector.bits, kinds, _CANDIDATES)
-        query = select(_embeddings.number, _embeddings.parts).where(
+        query = select(_embeddings.id, _embeddings.parts).where(
             _embeddings.organisation_id == self.organisation_id, _embeddings.number.in_(candidates)
         )
         if filters:
-            query = query.join(tables.memory, _memory.number == _embeddings.number).where(*filters)
+            same = (_memory.organisation_id == _embeddings.organisation_id) & (_memory.id == _embeddings.id)
+            query = query.join(tables.memory, same).where(*filters)
         rows = (await execute(query)).all() if candidates else []
         if not rows:
             return []
-        (closeness,) = await compare([vector.parts], [row.parts for row in rows])
-        found = [(row.number, round(float(close), 4)) for row, close in zip(rows, closeness, strict=True)]
+        closeness = await compare(vector.parts, [row.parts for row in rows])
+        found = [(row.id, round(close, 4)) for row, close in zip(rows, closeness, strict=True)]
         return sorted((pair for pair in found if pair[1] > 0), key=lambda pair: -pair[1])
 
     async def _fuse(
-        self, execute: Execute, near: Sequence[int], match: Match, filters: Sequence[Any]
-    ) -> dict[int, float]:
+        self, execute: Execute, near: Sequence[str], match: Match, filters: Sequence[Any]
+    ) -> dict[str, float]:
         """Reciprocal rank fusion of what is near, of what has the words, and of the order in time."""
-        worded: list[int] = []
+        worded: list[str] = []
         searched = build_search(self.dialect, self.organisation_id, self.question, match)
         if searched is not None:
-            numbered = searched.with_only_columns(_memory.number, *_get_rank(searched))
-            found = await execute(numbered.where(*filters).limit(_RANKED))
-            worded = [row.number for row in found]
+            named = searched.with_only_columns(_memory.id, *_get_rank(searched))
+            worded = [row.id for row in await execute(named.where(*filters).limit(_RANKED))]
         near = near[:_RANKED]
-        query = select(_memory.number).where(
-            _memory.organisation_id == self.organisation_id, _memory.number.in_({*near, *worded})
+        query = select(_memory.id, _memory.updated_at).where(
+            _memory.organisation_id == self.organisation_id, _memory.id.in_({*near, *worded})
         )
-        latest = list((await execute(query.order_by(_memory.updated_at.desc()))).scalars())
+        # Sorted here: to have them in this order, SQLite would go through all memories of the organisation.
+        found = sorted(await execute(query), key=lambda row: row.updated_at, reverse=True)
+        latest = [row.id for row in found]
         ranks = dict.fromkeys(latest, 0.0)
         for weight, ranking in ((1.0, near), (1.0, worded), (_RECENCY, latest)):
-            for place, number in enumerate(ranking, 1):
-                if number in ranks:
-                    ranks[number] += weight / (_DAMPING + place)
-        return {number: round(rank, 6) for number, rank in ranks.items()}
+            for place, memory_id in enumerate(ranking, 1):
+                if memory_id in ranks:
+                    ranks[memory_id] += weight / (_DAMPING + place)
+        return {memory_id: round(rank, 6) for memory_id, rank in ranks.items()}
 
 
 def _get_rank(searched: Any) -> list[Any]:

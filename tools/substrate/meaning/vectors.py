@@ -58,10 +58,13 @@ def _embed(np: Any, texts: Sequence[str]) -> list[Vector]:
     return vectors
 
 
-async def compare(some: Sequence[bytes], others: Sequence[bytes]) -> Any:
-    """How close each of some vectors is to each of the others, from -1 to 1: a matrix."""
+async def compare(wanted: bytes, others: Sequence[bytes]) -> list[float]:
+    """How close a vector is to each of the others, from -1 to 1."""
     np = await NUMPY.get()
-    return _normalise(np, some) @ _normalise(np, others).T
+    # Not as a product of matrices: for so few numbers, waking the threads of a library would take most of the time.
+    one, rows = _normalise(np, [wanted])[0], _normalise(np, others)
+    closeness: list[float] = (rows * one).sum(axis=1).tolist()
+    return closeness
 
 
 async def group_vectors(vectors: Sequence[bytes], closeness: float) -> list[list[int]]:
