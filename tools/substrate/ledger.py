@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import Table, bindparam, delete, insert, select, update
+from sqlalchemy import Table, bindparam, delete, exists, insert, select, update
 
 from baobab.storage.database import Unit
 from baobab.storage.tables import Instant
@@ -27,7 +27,19 @@ Operation = Literal["insert", "update", "delete"]
 _TICK = timedelta(microseconds=1)
 # Built once, since that takes longer than to run them.
 _OURS = tables.settings.c.organisation_id == bindparam("of_organisation")
-_SETTINGS = select(tables.settings).where(_OURS)
+_principles, _targets = tables.decisions.c, tables.outbox_targets.c
+_SETTINGS = select(
+    tables.settings,
+    # Known with the rest, so that most proposals need not ask for what there is not.
+    exists()
+    .where(
+        _principles.organisation_id == tables.settings.c.organisation_id,
+        _principles.kind == "principle",
+        _principles.status == "active",
+    )
+    .label("has_principles"),
+    exists().where(_targets.organisation_id == tables.settings.c.organisation_id).label("has_targets"),
+).where(_OURS)
 _ADVANCE = update(tables.settings).where(_OURS).values(last_seq=bindparam("to_seq"), last_at=bindparam("to_at"))
 _ADVANCE_WITH_RECEIPTS = _ADVANCE.values(
     last_receipt=bindparam("to_receipt"), last_receipt_digest=bindparam("to_digest")
@@ -189,8 +201,7 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
 
 async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> Ledger | None:
     """The ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
-    query = select(tables.settings).where(tables.settings.c.organisation_id == organisation_id)
-    settings: Any = (await unit.execute(query)).first()
+    settings: Any = (await unit.execute(_SETTINGS, {"of_organisation": organisation_id})).first()
     return None if settings is None else Ledger(unit, services, organisation_id, settings, settings.last_at)
 
 

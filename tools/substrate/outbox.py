@@ -40,6 +40,8 @@ async def deliver_executed(ledger: Ledger, action: Mapping[str, Any]) -> None:
 
     action: its row in the ledger.
     """
+    if not ledger.settings.has_targets:
+        return
     which = (_targets.c.organisation_id == ledger.organisation_id, _targets.c.capability == action["capability"])
     target: Any = (await ledger.unit.execute(select(_targets).where(*which))).first()
     if target is None or target.source_app_id not in (None, action["source_app_id"]):

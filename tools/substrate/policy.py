@@ -75,6 +75,8 @@ async def _find_conflicts(
 ) -> list[PolicyConflictBrief]:
     """The principles in force that speak against an action."""
     conflicts: list[PolicyConflictBrief] = []
+    if not ledger.settings.has_principles:
+        return conflicts
     for principle in await ledger.unit.execute(_PRINCIPLES, {"of_organisation": ledger.organisation_id}):
         applies_to, constraint = principle.applies_to, principle.constraint_spec
         role = applies_to.get("target_role")
