@@ -22,6 +22,7 @@ from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseConnection, Execute, Unit
 from baobab.storage.secrets import Vault
+from baobab.tools.approvals.erasing import erase_calls, find_naming
 from baobab.tools.approvals.executor import Executor, job_id_of
 from baobab.tools.approvals.notices.tables import notice_settings
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
@@ -357,6 +358,14 @@ class ApprovalService:
         """Deletes the proposals of runs in the caller's transaction, except those that are still pending."""
         ended = (approvals.c.run_id.in_(run_ids), approvals.c.status != "pending")
         await execute(delete(approvals).where(*ended))
+
+    async def find_naming(self, execute: Execute, organisation_id: str, texts: Sequence[str]) -> list[str]:
+        """Finds the calls of an organisation that are not made yet and have one of these texts in their arguments."""
+        return await find_naming(execute, self._seals, organisation_id, texts)
+
+    async def erase_calls(self, unit: Unit, services: Services, organisation_id: str, ids: Sequence[str]) -> None:
+        """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""
+        await erase_calls(unit, services, self._clock, self._seals, organisation_id, ids)
 
     async def finish(self, call: "Call", result: Any) -> None:
         """Marks an approved call as executed, in the transaction of its effects."""

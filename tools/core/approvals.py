@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from baobab.storage.database import Execute
+from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.callers import Caller, Limits
 from baobab.tools.core.auth.deciders import Decider
 from baobab.tools.core.effects import Effect
@@ -178,6 +178,17 @@ class Approvals(Protocol):
 
     async def erase_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> None:
         """Delete what runs proposed, but for what nobody has decided yet."""
+        ...
+
+    async def find_naming(self, execute: Execute, organisation_id: str, texts: Sequence[str]) -> list[str]:
+        """The ids of an organisation's calls that are not made yet and have one of these texts in their arguments."""
+        ...
+
+    async def erase_calls(self, unit: Unit, services: Any, organisation_id: str, ids: Sequence[str]) -> None:
+        """Erase what calls were asked with and answered, and reject those that are not made yet.
+
+        `services` are the `Services`, which cannot be named here.
+        """
         ...
 
 

@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sqlalchemy import select
+
 from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.core.auth.deciders import NotYoursToDecide
 from baobab.tools.core.auth.roles import require_role
+from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
 from baobab.tools.core.services import Services
 from baobab.tools.substrate.errors import AgentsDoNotDecide
 
@@ -74,6 +78,42 @@ class StreamReaders:
 READERS = StreamReaders()
 
 
+@dataclass(frozen=True, slots=True)
+class EitherSide:
+    """Admits admins of the app's organisation, and those of the organisation whose substrate the app is linked to."""
+
+    keys: bool = False
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "An account with the role `admin` in the app's organisation, or in the one that it is linked to."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden, AppNotFound)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        try:
+            await _APP_ADMIN.authorise(call, arguments)
+        except Forbidden:
+            if not await self._is_admin_of_linked(call):
+                raise
+
+    async def _is_admin_of_linked(self, call: Call) -> bool:
+        caller = call.caller
+        if not isinstance(caller, Account) or not _opens_substrate(caller):
+            return False
+        query = select(apps.c.substrate_organization_id).where(apps.c.id == call.require_app().id)
+        async with call.services.database.reading() as connection:
+            linked = await connection.scalar(query)
+        if linked is None or linked != caller.organisation_id:
+            return False
+        call.role = await call.services.directory.role(linked, caller.account_id)
+        return call.role in ("admin", "owner")
+
+
+_APP_ADMIN, EITHER_SIDE = AppOwner("admin", keys=False), EitherSide()
+
+
 async def require_reader(services: Services, organisation_id: str, account_id: str) -> None:
     """Raises Forbidden for an account that has left the organisation."""
     require_role(await services.directory.role(organisation_id, account_id), "member")
@@ -100,6 +140,8 @@ class Proposer:
     trigger_context: Mapping[str, Any] | None = None
     from_strangers: bool = False
     """Whether text of strangers may be in what it proposes."""
+    approval_id: str | None = None
+    """The approved call that proposes it, if its credential has to ask first."""
 
 
 def organisation_of(call: Call) -> str:
@@ -121,6 +163,7 @@ def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) ->
         may_skip=not is_agent and isinstance(caller, Account) and call.role == "owner",
         trigger_context=trigger_context,
         from_strangers=step is not None and step.tainted,
+        approval_id=None if call.approved is None else call.approved.id,
     )
 
 

@@ -1,4 +1,4 @@
-"""Forgetting: rows go, and with them whatever the ledger keeps of them: images, payloads, deliveries, vectors."""
+"""Forgetting: rows go, and with them all that is kept of them: images, payloads, deliveries, vectors, waiting calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ class Traces:
     changes: list[int]
     deliveries: list[str]
     vectors: int
+    calls: list[str]
+    """Calls that wait for approval and name the rows, and approved ones that proposed one of the actions."""
 
 
 async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
@@ -52,7 +54,9 @@ async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
     vectors = tables.embeddings.c
     query = select(func.count()).where(vectors.organisation_id == ledger.organisation_id, vectors.id.in_(ids))
     counted = (await ledger.unit.execute(query)).scalar_one()
-    return Traces(list(ids), of_actions, [row.seq for row in found], deliveries, counted)
+    calls = set(await ledger.services.approvals.find_naming(ledger.unit.execute, ledger.organisation_id, ids))
+    calls |= {known[each]["approval_id"] for each in of_actions} - {None}
+    return Traces(list(ids), of_actions, [row.seq for row in found], deliveries, counted, sorted(calls))
 
 
 async def erase_traces(ledger: Ledger, traces: Traces) -> None:
@@ -81,4 +85,5 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
         pending = update(tables.outbox).where(ours, _outbox.action_id.in_(some), _outbox.state == "pending")
         cancelled = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
         await unit.execute(pending.values(cancelled))
+    await ledger.services.approvals.erase_calls(unit, ledger.services, ledger.organisation_id, traces.calls)
     await ledger.services.notices.publish(unit, FORGOTTEN, ledger.organisation_id)

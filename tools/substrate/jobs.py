@@ -8,6 +8,7 @@ from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import Event
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.attention.firing import fire_rule
+from baobab.tools.substrate.meaning.duplicates import propose_consolidations
 from baobab.tools.substrate.meaning.filling import fill_all
 from baobab.tools.substrate.outbox import try_delivery
 from baobab.tools.substrate.propagation import mirror_user
@@ -50,6 +51,12 @@ async def substrate_take_snapshots(job: Job) -> None:
 async def substrate_embed(job: Job) -> None:
     """Give new memories the vectors by which they are found by meaning."""
     await fill_all(job)
+
+
+@substrate.job(every=3600)
+async def substrate_propose_consolidations(job: Job) -> None:
+    """Propose once a day to consolidate memories that say the same, where an organisation has written new ones."""
+    await propose_consolidations(job)
 
 
 @substrate.job(on="user.authenticated")

@@ -205,7 +205,7 @@ async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> L
     return None if settings is None else Ledger(unit, services, organisation_id, settings, settings.last_at)
 
 
-_NOTHING_YET = {"last_seq": 0, "last_receipt": 0, "last_receipt_digest": FIRST}
+_NOTHING_YET = {"propose_consolidations": True, "last_seq": 0, "last_receipt": 0, "last_receipt_digest": FIRST}
 
 
 async def _provision(unit: Unit, services: Services, organisation_id: str) -> None:

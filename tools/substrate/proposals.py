@@ -120,6 +120,7 @@ async def _enter(
         "proposed_by_kind": proposer.kind,
         "proposed_by": proposer.name,
         "proposed_by_entity_id": action.entity_id,
+        "approval_id": proposer.approval_id,
         "source_app_id": proposer.app_id,
         "source_rule_id": proposer.rule_id,
         "trigger_context": None if proposer.trigger_context is None else dict(proposer.trigger_context),

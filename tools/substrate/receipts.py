@@ -100,6 +100,7 @@ def _describe(organisation_id: str, number: int, action: Mapping[str, Any], salt
         "source_app_id": action["source_app_id"],
         "at": action["updated_at"].isoformat(),
         "reverted": result.get("reverted", []) if isinstance(result, dict) else [],
+        "forgotten_calls": result.get("calls", []) if action["capability"] == "forget" else [],
         "payload_sha256": digest_payload(salt, action["payload"]),
         "previous": previous,
     }

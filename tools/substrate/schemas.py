@@ -11,6 +11,7 @@ ActionStatus = Literal["proposed", "executed", "rejected", "failed", "reverted"]
 
 class Settings(TypedDict):
     yolo_mode: bool
+    propose_consolidations: bool
     organization_id: str
     self_entity_id: str | None
     provisioned_at: datetime | None
@@ -101,6 +102,16 @@ class AppLink(TypedDict):
     app_id: str
     organization_id: str | None
     users: bool
+
+
+class LinkedApp(TypedDict):
+    app_id: str
+    name: str
+    users: bool
+
+
+class LinkedApps(TypedDict):
+    apps: list[LinkedApp]
 
 
 class PolicyConflict(TypedDict):

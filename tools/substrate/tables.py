@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     text,
+    true,
 )
 
 from baobab.storage.tables import Instant, Json, Sealed, metadata
@@ -78,6 +79,9 @@ settings = Table(
     metadata,
     Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
     Column("yolo_mode", Boolean, nullable=False),
+    # Whether a job proposes to consolidate duplicates, and when it has looked for them last.
+    Column("propose_consolidations", Boolean, nullable=False, server_default=true()),
+    Column("consolidated_at", Instant),
     Column("self_entity_id", _ID, nullable=False),
     Column("provisioned_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
@@ -124,6 +128,8 @@ action_ledger = substrate_table(
     # Who proposed it: `human` or `agent`, the credential, the entity, and the app or the rule if it was one of these.
     Column("proposed_by_kind", String(10), nullable=False),
     Column("proposed_by", String(100)),
+    # The approved call that proposed it, for a credential that has to ask first.
+    Column("approval_id", String(30)),
     Column("proposed_by_entity_id", _ID),
     Column("source_app_id", String(36)),
     Column("source_rule_id", _ID),

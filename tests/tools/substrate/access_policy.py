@@ -13,6 +13,8 @@ _LINKING = "401 403 403 403 403 403 403 403 403 ok  ok  ok  403 403"
 POLICY = {
     "substrate_settings": OPEN,
     "substrate_set_yolo": OPEN,
+    "substrate_set_consolidation": OPEN,
+    "substrate_apps": OPEN,
     "substrate_provision": OPEN,
     "substrate_propose": OPEN,
     "substrate_actions": OPEN,

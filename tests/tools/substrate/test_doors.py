@@ -1,6 +1,10 @@
 """The substrate over REST and MCP: the shapes that clients read, and who an agent is."""
 
+import json
+from typing import Any
+
 from tests.conftest import Baobab
+from tests.jobs import run_due_jobs
 from tests.people import create_key, create_person
 from tests.tools.conftest import ToolHarness
 
@@ -45,6 +49,37 @@ async def test_a_key_that_must_ask_waits_in_the_one_inbox(baobab: Baobab) -> Non
     (asked,) = (await client.get("/v1/approvals?status=pending", headers=ada.headers)).json()["approvals"]
     assert asked["tool"] == "substrate_propose"
     assert (await client.get(f"{BASE}/actions", headers=ada.headers)).json()["actions"] == []
+
+
+async def test_forgetting_reaches_the_calls_that_wait_and_those_that_were_approved(baobab: Baobab) -> None:
+    ada, client, secret = await create_person(baobab, "ada-forgets"), baobab.client, "Zyzzyva"
+    key = await create_key(baobab, ada.headers, scope="substrate", approval="write")
+
+    async def propose(capability: str, headers: dict[str, str] = key, **payload: Any) -> Any:
+        body = {"capability": capability, "payload": payload}
+        answer = await client.post(f"{BASE}/actions/propose", json=body, headers=headers)
+        return answer.json() | {"status": answer.status_code}
+
+    async def ask(name: str, *, method: str = "GET") -> Any:
+        return (await client.request(method, f"/v1/approvals/{name}", headers=ada.headers)).json()
+
+    person = {"type": "person", "display_name": secret, "id": "ent_forgotten"}
+    approved = (await propose("upsert_entity", **person))["error"]["details"]["approval_id"]
+    await ask(f"{approved}/approve", method="POST")
+    await run_due_jobs(baobab.application)
+    waits = await propose("patch_entity", id="ent_forgotten", attrs_patch={"note": secret})
+    other = await propose("record_learning", title="Kept", description="It is about nobody.")
+    waits, other = (each["error"]["details"]["approval_id"] for each in (waits, other))
+    assert secret in json.dumps([await ask(approved), await ask(waits)])
+    made = await propose("forget", ada.headers, ids=["ent_forgotten"], reason="They asked us to.")
+    done = await client.post(f"{BASE}/actions/{made['action_id']}/approve", headers=ada.headers)
+    assert sorted(done.json()["result"]["calls"]) == sorted([approved, waits])
+    rows = [await ask(each) for each in (approved, waits, other)]
+    assert secret not in json.dumps(rows)
+    assert [row["approval"]["status"] for row in rows] == ["executed", "rejected", "pending"]
+    receipts = (await client.get(f"{BASE}/receipts", headers=ada.headers)).json()["receipts"]
+    (body,) = [body for each in receipts if (body := json.loads(each["body"]))["capability"] == "forget"]
+    assert sorted(body["forgotten_calls"]) == sorted([approved, waits])
 
 
 async def test_the_key_of_an_oauth_client_opens_the_substrate(harness: ToolHarness) -> None:

@@ -1,6 +1,7 @@
 """Apps are linked to substrates, and their users become entities there; what a day's snapshot leaves is previewed."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,6 +88,23 @@ async def test_an_app_is_linked_only_to_an_organisation_of_ones_own(substrate: S
         with pytest.raises(BaobabError) as refused:
             await substrate.harness.call("apps_link_substrate", caller, app_id=app_id, **asked)
         assert refused.value.status in (403, 404)
+
+
+async def test_either_side_ends_a_link(substrate: Substrate, app_id: str) -> None:
+    call, owner = substrate.harness.call, substrate.owner
+    team = (await call("organisations_create", owner, name="Team"))["id"]
+    in_team = replace(owner, organisation_id=team)
+    await call("apps_link_substrate", owner, app_id=app_id, organization_id=team)
+    assert (await call("substrate_apps", in_team))["apps"] == [{"app_id": app_id, "name": "shop", "users": False}]
+    assert (await call("substrate_apps", owner))["apps"] == []
+    stranger = await substrate.harness.sign_up("eve@example.com")
+    with pytest.raises(BaobabError) as refused:
+        await call("apps_unlink_substrate", stranger, app_id=app_id)
+    assert refused.value.status == 403
+    assert (await call("apps_unlink_substrate", in_team, app_id=app_id))["organization_id"] is None
+    with pytest.raises(BaobabError):
+        await call("apps_unlink_substrate", in_team, app_id=app_id)
+    assert (await call("substrate_apps", in_team))["apps"] == []
 
 
 async def test_going_back_to_a_snapshot_is_previewed_and_proposed(substrate: Substrate) -> None:

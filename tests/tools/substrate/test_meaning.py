@@ -128,6 +128,42 @@ async def test_duplicates_are_found_and_become_one_when_a_person_agrees(substrat
     assert await find_faults(database, substrate.owner.organisation_id) == []
 
 
+async def test_duplicates_are_proposed_once_a_day_and_wait_for_a_person(substrate: Substrate) -> None:
+    harness = substrate.harness
+
+    async def look() -> list[Any]:
+        harness.clock.advance(86_400)
+        await fill(substrate)
+        await run_job(harness, "substrate_propose_consolidations")
+        found = await substrate.call("actions", capability="consolidate_memories")
+        return list(found["actions"])
+
+    ids = [await learn(substrate, "Customers pay late", "Most pay after sixty days.") for _ in range(2)]
+    await learn(substrate, "The moon", "It is far away.")
+    (proposed,) = await look()
+    assert (proposed["status"], proposed["proposed_by_kind"]) == ("proposed", "agent")
+    assert {proposed["payload"]["kept_id"], *proposed["payload"]["duplicate_ids"]} == set(ids)
+    ids.append(await learn(substrate, "Customers pay late", "Most pay after sixty days."))
+    # What waits is not proposed again with one more, and what a person has rejected never again.
+    assert len(await look()) == 1
+    await substrate.call("reject", action_id=proposed["id"])
+    wider, _ = await look()
+    assert {wider["payload"]["kept_id"], *wider["payload"]["duplicate_ids"]} == set(ids)
+    await substrate.call("reject", action_id=wider["id"])
+    await learn(substrate, "The sun", "It is hot.")
+    assert len(await look()) == 2
+
+
+async def test_who_has_switched_the_daily_proposals_off_gets_none(substrate: Substrate) -> None:
+    for _ in range(2):
+        await learn(substrate, "Customers pay late", "Most pay after sixty days.")
+    settings = await substrate.call("set_consolidation", propose_consolidations=False)
+    assert (settings["propose_consolidations"], settings["yolo_mode"]) == (False, False)
+    await fill(substrate)
+    await run_job(substrate.harness, "substrate_propose_consolidations")
+    assert (await substrate.call("actions", status="proposed"))["actions"] == []
+
+
 async def test_what_is_kept_of_decisions_supersedes_the_others(substrate: Substrate) -> None:
     kept, other = [
         (await substrate.do("record_decision", title=title, kind="vision"))["decision_id"] for title in ("A", "B")

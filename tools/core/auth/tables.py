@@ -81,7 +81,7 @@ apps = Table(
     Column("template_source_app_id", String(36)),
     Column("repo_latest_snapshot", String(64)),
     Column("fork_count", Integer, nullable=False, server_default="0"),
-    Column("substrate_organization_id", _ID),
+    Column("substrate_organization_id", _ID, index=True),
     # Whether the app's users become entities of that organisation's substrate.
     Column("substrate_autopropagate_users", Boolean, nullable=False, server_default=false()),
     Column("anon_key", String(60), nullable=False, unique=True),

@@ -48,6 +48,7 @@ async def forget(ledger: Ledger, payload: Forget, action: ActionContext) -> Plan
             "actions": len(traces.actions),
             "deliveries": len(traces.deliveries),
             "embeddings": traces.vectors,
+            "calls": traces.calls,
         },
         changes,
     )

@@ -1,5 +1,6 @@
 """Undo: the rows of an action become what they were before it, if no later action builds on it."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -92,9 +93,7 @@ class _Undo:
             found = await _load_changes(ledger, tables.changes.c.action_id, level)
             for change in found:
                 undo._changes[change.action_id].append(change)
-            await undo._find_later(found)
-            following = {later for each in level for later in undo._later[each]}
-            level = following - undo._actions.keys()
+            level = await undo._find_later(found) - undo._actions.keys()
         await undo._load_rows()
         return undo
 
@@ -158,28 +157,49 @@ class _Undo:
             waiting += fresh
         return self.sort_latest_first(found)
 
-    async def _find_later(self, found: list[Any]) -> None:
+    async def _find_later(self, found: list[Any]) -> set[str]:
         """Notes which actions build on those whose changes these are: by changing the same row later, or by naming a
-        row that they have made.
+        row that they have made. Of a row, each builds on the one before, and so on all. Returns all that do.
         """
         first = {(change.tbl, change.row_id, change.action_id): change.seq for change in reversed(found)}
-        by_row: dict[Place, list[tuple[str, int]]] = defaultdict(list)
+        begun: dict[Place, list[tuple[str, int]]] = defaultdict(list)
         for (name, row_id, action_id), seq in first.items():
-            by_row[name, row_id].append((action_id, seq))
-        others = await _load_changes(self._ledger, tables.changes.c.row_id, {change.row_id for change in found})
+            begun[name, row_id].append((action_id, seq))
         makers = {change.row_id: change.action_id for change in found if change.op == "insert"}
-        pairs = [
-            (earlier, change.action_id)
-            for change in others
-            for earlier, seq in by_row.get((change.tbl, change.row_id), ())
-            if change.seq > seq and change.action_id not in (earlier, None)
-        ]
-        pairs += [(makers[row_id], later) for row_id, later in await self._find_naming(makers)]
-        states = await self._ledger.load(tables.action_ledger, {later for _, later in pairs})
-        for earlier, later in pairs:
-            state = states.get(later)
-            if state is not None and state["status"] == "executed" and state["capability"] not in UNDOING:
-                self._later[earlier].add(later)
+        naming = await self._find_naming(makers)
+        changes = await _load_changes(self._ledger, tables.changes.c.row_id, {change.row_id for change in found})
+        standing = await self._find_standing({change.action_id for change in changes} | {later for _, later in naming})
+        steps: dict[Place, list[Any]] = defaultdict(list)
+        for change in changes:
+            if change.action_id in standing:
+                steps[change.tbl, change.row_id].append(change)
+        following = {later for _, later in naming} & standing
+        for row_id, later in naming:
+            if later in standing:
+                self._later[makers[row_id]].add(later)
+        for place, actions in begun.items():
+            following |= self._chain(steps[place], actions)
+        return following
+
+    def _chain(self, steps: list[Any], actions: list[tuple[str, int]]) -> set[str]:
+        """Notes for each of some actions which one is next to change a row. steps: all its changes that stand."""
+        places = [step.seq for step in steps]
+        for action_id, seq in actions:
+            rest = steps[bisect_right(places, seq) :]
+            following = next((step.action_id for step in rest if step.action_id != action_id), None)
+            if following is not None:
+                self._later[action_id].add(following)
+        earliest = min(seq for _, seq in actions)
+        return {step.action_id for step in steps[bisect_right(places, earliest) :]}
+
+    async def _find_standing(self, action_ids: set[str]) -> set[str]:
+        """Those of some actions that were done and are not undone; an undo itself does not count."""
+        states = await self._ledger.load(tables.action_ledger, action_ids)
+        return {
+            action_id
+            for action_id, row in states.items()
+            if row["status"] == "executed" and row["capability"] not in UNDOING
+        }
 
     async def _find_naming(self, makers: dict[str, str]) -> list[tuple[str, str]]:
         """The actions that wrote rows which name an entity that was made: commitments, and what was merged into it."""

@@ -14,8 +14,10 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Guard, Mcp, Toolset
 from baobab.tools.core.types import AppId, Uuid
 from baobab.tools.core.widening import one_of, whatever_is_given
+from baobab.tools.substrate.access import CALLERS, EITHER_SIDE, organisation_of
 from baobab.tools.substrate.errors import NotLinked
-from baobab.tools.substrate.schemas import AppLink
+from baobab.tools.substrate.schemas import AppLink, LinkedApps
+from baobab.tools.substrate.toolset import substrate
 
 substrate_links = Toolset("substrate_links", "The links of apps to substrates.", base="/v1/me/apps/{app_id}")
 
@@ -44,13 +46,13 @@ async def apps_link_substrate(call: Call, app_id: AppId, organization_id: Uuid |
 
 @substrate_links.tool(
     "DELETE /substrate-link",
-    access=_ADMIN,
+    access=EITHER_SIDE,
     effect="write",
     audit=Audit("app.substrate.unlink", resource="app"),
     mcp=Mcp(keywords="disconnect an app from memory; App vom Gedächtnis trennen; desvincular app de memoria"),
 )
 async def apps_unlink_substrate(call: Call, app_id: AppId) -> AppLink:
-    """Undo the link of an app to a substrate. What is there stays there."""
+    """Undo the link of an app to a substrate, from the side of either. What is there stays there."""
     return await _change(call, app_id, substrate_organization_id=None, substrate_autopropagate_users=False)
 
 
@@ -76,6 +78,30 @@ async def apps_set_substrate_autopropagate(
     if users and row["organization_id"] is None:
         raise NotLinked
     return row if users is None else await _change(call, app_id, substrate_autopropagate_users=users)
+
+
+@substrate.tool(
+    "GET /apps",
+    access=CALLERS,
+    effect="read",
+    mcp=Mcp(keywords="which apps are connected to memory; verbundene Apps; apps vinculadas a la memoria"),
+)
+async def substrate_apps(
+    call: Call,
+    limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    after: AppId | None = None,
+) -> LinkedApps:
+    """List the apps that are linked to the substrate, and whether their users become entities there.
+
+    limit: how many at most.
+    after: the last `app_id` of the page before; null for the first page.
+    """
+    query = select(apps.c.id, apps.c.name, apps.c.substrate_autopropagate_users)
+    query = query.where(apps.c.substrate_organization_id == organisation_of(call))
+    if after is not None:
+        query = query.where(apps.c.id > after)
+    rows = await call.execute(query.order_by(apps.c.id).limit(limit))
+    return {"apps": [{"app_id": row.id, "name": row.name, "users": row.substrate_autopropagate_users} for row in rows]}
 
 
 async def _change(call: Call, app_id: str, **values: Any) -> AppLink:

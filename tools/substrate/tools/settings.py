@@ -1,5 +1,7 @@
 """/settings: how much an organisation lets its substrate do by itself."""
 
+from typing import Any
+
 from sqlalchemy import select, update
 
 from baobab.tools.core.call import Call
@@ -30,6 +32,7 @@ async def _read_settings(call: Call) -> Settings:
     row = (await call.execute(query)).first()
     return {
         "yolo_mode": False if row is None else row.yolo_mode,
+        "propose_consolidations": True if row is None else row.propose_consolidations,
         "organization_id": organisation_id,
         "self_entity_id": None if row is None else row.self_entity_id,
         "provisioned_at": None if row is None else row.provisioned_at,
@@ -51,11 +54,30 @@ async def substrate_set_yolo(call: Call, yolo_mode: bool) -> Settings:
 
     yolo_mode: what agents, apps and rules propose, and what a principle speaks against, waits all the same.
     """
+    return await _change(call, yolo_mode=yolo_mode)
+
+
+@substrate.tool(
+    "PUT /settings/consolidation",
+    access=DECIDERS,
+    effect="write",
+    raises=(AgentsDoNotDecide,),
+    rest=Rest(examples={"propose_consolidations": False}),
+    mcp=Mcp(keywords="suggest merging duplicates daily; doppelte Erinnerungen vorschlagen; proponer duplicados"),
+)
+async def substrate_set_consolidation(call: Call, propose_consolidations: bool) -> Settings:
+    """Switch the daily proposals to consolidate duplicate memories on or off. They wait for a person in any case.
+
+    propose_consolidations: whether a job proposes them; it does unless somebody has switched it off.
+    """
+    return await _change(call, propose_consolidations=propose_consolidations)
+
+
+async def _change(call: Call, **values: Any) -> Settings:
     require_person(call)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
         ours = tables.settings.c.organisation_id == ledger.organisation_id
-        changing = update(tables.settings).where(ours)
-        await call.execute(changing.values(yolo_mode=yolo_mode, updated_at=call.now))
+        await call.execute(update(tables.settings).where(ours).values(**values, updated_at=call.now))
     return await _read_settings(call)
 
 

@@ -1,0 +1,63 @@
+"""Erasing: what people had forgotten is not kept in the arguments of calls that wait, or that were decided."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+
+from baobab.storage.clock import Clock
+from baobab.storage.database import Execute, Unit
+from baobab.tools.approvals.executor import job_id_of
+from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
+from baobab.tools.core.services import Services
+from baobab.tools.core.steps import ENDED
+
+_AT_ONCE = 200
+_REASON = "What it is about was forgotten."
+_UNFINISHED = approvals.c.status.in_(("pending", "approved"))
+
+
+async def find_naming(execute: Execute, seals: FieldCipher, organisation_id: str, texts: Sequence[str]) -> list[str]:
+    """The ids of an organisation's calls that are not made yet and have one of these texts in their arguments."""
+    ours, found, after = approvals.c.organisation_id == organisation_id, [], ""
+    while True:
+        query = select(approvals.c.id, approvals.c.arguments).where(ours, _UNFINISHED, approvals.c.id > after)
+        rows = (await execute(query.order_by(approvals.c.id).limit(_AT_ONCE))).all()
+        if not rows:
+            return found
+        after = rows[-1].id
+        # Waiting arguments may be megabytes.
+        found += await asyncio.to_thread(_filter, rows, seals, texts)
+
+
+def _filter(rows: Sequence[Any], seals: FieldCipher, texts: Sequence[str]) -> list[str]:
+    opened = ((row.id, seals.open(row.id, "arguments", row.arguments)) for row in rows)
+    return [approval_id for approval_id, arguments in opened if any(text in arguments for text in texts)]
+
+
+async def erase_calls(
+    unit: Unit, services: Services, clock: Clock, seals: FieldCipher, organisation_id: str, ids: Sequence[str]
+) -> None:
+    """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""
+    for approval_id in sorted(ids):
+        which = (approvals.c.organisation_id == organisation_id, approvals.c.id == approval_id)
+        query = select(approvals.c.status, approvals.c.run_id, approvals.c.app_id).where(*which).with_for_update()
+        row: Any = (await unit.execute(query)).first()
+        if row is None:
+            continue
+        values: dict[str, Any] = {"fields": None, "asked_fields": None, "used": None, "result": None}
+        # One whose job has begun waits for this transaction, and then finds that what it names is gone.
+        withdrawn = row.status == "pending" or (
+            row.status == "approved" and await services.jobs.withdraw(unit.execute, job_id_of(approval_id))
+        )
+        if withdrawn:
+            values |= {"status": "rejected", "reason": _REASON, "finished_at": clock.now()}
+        if row.status != "approved" or withdrawn:
+            values |= seals.without_arguments(approval_id)
+        await unit.execute(update(approvals).where(*which).values(**values))
+        if withdrawn and row.run_id is not None:
+            details = {"approval_id": approval_id, "run_id": row.run_id}
+            await services.jobs.emit(unit, ENDED, app_id=row.app_id, data=details)
+    if ids:
+        await services.notices.publish(unit, NOTICE, organisation_id)
