@@ -20,7 +20,8 @@ _UNFINISHED = approvals.c.status.in_(("pending", "approved"))
 
 async def find_naming(execute: Execute, seals: FieldCipher, organisation_id: str, texts: Sequence[str]) -> list[str]:
     """The ids of an organisation's calls that are not made yet and have one of these texts in their arguments."""
-    ours, found, after = approvals.c.organisation_id == organisation_id, [], ""
+    ours, after = approvals.c.organisation_id == organisation_id, ""
+    found: list[str] = []
     while True:
         query = select(approvals.c.id, approvals.c.arguments).where(ours, _UNFINISHED, approvals.c.id > after)
         rows = (await execute(query.order_by(approvals.c.id).limit(_AT_ONCE))).all()

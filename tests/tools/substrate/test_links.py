@@ -1,11 +1,12 @@
 """Apps are linked to substrates, and their users become entities there; what a day's snapshot leaves is previewed."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.errors import BaobabError
 from tests.jobs import run_due_jobs, run_job
 from tests.tools.substrate.checker import find_faults
@@ -91,20 +92,22 @@ async def test_an_app_is_linked_only_to_an_organisation_of_ones_own(substrate: S
 
 
 async def test_either_side_ends_a_link(substrate: Substrate, app_id: str) -> None:
-    call, owner = substrate.harness.call, substrate.owner
-    team = (await call("organisations_create", owner, name="Team"))["id"]
-    in_team = replace(owner, organisation_id=team)
-    await call("apps_link_substrate", owner, app_id=app_id, organization_id=team)
-    assert (await call("substrate_apps", in_team))["apps"] == [{"app_id": app_id, "name": "shop", "users": False}]
-    assert (await call("substrate_apps", owner))["apps"] == []
-    stranger = await substrate.harness.sign_up("eve@example.com")
+    call, services = substrate.harness.call, substrate.harness.services
+    eve = await substrate.harness.sign_up("eve@example.com")
     with pytest.raises(BaobabError) as refused:
-        await call("apps_unlink_substrate", stranger, app_id=app_id)
+        await call("apps_unlink_substrate", eve, app_id=app_id)
     assert refused.value.status == 403
-    assert (await call("apps_unlink_substrate", in_team, app_id=app_id))["organization_id"] is None
-    with pytest.raises(BaobabError):
-        await call("apps_unlink_substrate", in_team, app_id=app_id)
-    assert (await call("substrate_apps", in_team))["apps"] == []
+    async with services.database.writing_unit(lock=app_id) as unit:
+        # As if she had been a member of both organisations when the link was made.
+        linked = update(apps).where(apps.c.id == app_id)
+        await unit.execute(linked.values(substrate_organization_id=eve.organisation_id))
+    assert (await call("substrate_apps", eve))["apps"] == [{"app_id": app_id, "name": "shop", "users": False}]
+    assert (await call("substrate_apps", substrate.owner))["apps"] == []
+    assert (await call("apps_unlink_substrate", eve, app_id=app_id))["organization_id"] is None
+    with pytest.raises(BaobabError) as refused:
+        await call("apps_unlink_substrate", eve, app_id=app_id)
+    assert refused.value.status == 403
+    assert (await call("substrate_apps", eve))["apps"] == []
 
 
 async def test_going_back_to_a_snapshot_is_previewed_and_proposed(substrate: Substrate) -> None:
