@@ -63,7 +63,7 @@ async def test_forgetting_reaches_the_calls_that_wait_and_those_that_were_approv
     async def ask(name: str, *, method: str = "GET") -> Any:
         return (await client.request(method, f"/v1/approvals/{name}", headers=ada.headers)).json()
 
-    person = {"type": "person", "display_name": secret, "id": "ent_forgotten"}
+    person: Any = {"type": "person", "display_name": secret, "id": "ent_forgotten"}
     approved = (await propose("upsert_entity", **person))["error"]["details"]["approval_id"]
     await ask(f"{approved}/approve", method="POST")
     await run_due_jobs(baobab.application)
