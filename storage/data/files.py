@@ -54,7 +54,7 @@ class FileStore:
         async with self._use(app_id) as file:
             return await file.alter(work)
 
-    async def list_apps(self, *, without: str | None = None) -> list[str]:
+    async def list_apps(self, *, without: tuple[str, str] | None = None) -> list[str]:
         return await asyncio.to_thread(_list_apps, self._folder, without)
 
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
@@ -135,16 +135,17 @@ class _AppFile(SqliteDatabase):
         connection.execute("PRAGMA case_sensitive_like=ON")
 
 
-def _list_apps(folder: Path, without: str | None) -> list[str]:
+def _list_apps(folder: Path, without: tuple[str, str] | None) -> list[str]:
     files = sorted(folder.glob("*.db"))
-    return [path.stem for path in files if without is None or not _has_table(path, without)]
+    return [path.stem for path in files if without is None or not _has_column(path, *without)]
 
 
-def _has_table(path: Path, name: str) -> bool:
-    """Whether a file has a table, or is empty because its first change has failed."""
+def _has_column(path: Path, table: str, column: str) -> bool:
+    """Whether a file has a column of a table, or is empty because its first change has failed."""
     with closing(sqlite3.connect(path)) as connection:
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return name in tables or not tables
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        is_empty = not connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
+    return column in columns or is_empty
 
 
 def _remove_files(path: Path) -> None:

@@ -15,8 +15,9 @@ from baobab.storage.statements import Statements
 T = TypeVar("T")
 
 _LIST = text(
-    "SELECT schemaname FROM pg_tables AS known WHERE tablename = '_catalogue' AND NOT EXISTS (SELECT 1 FROM pg_tables "
-    "WHERE schemaname = known.schemaname AND tablename = CAST(:without AS text)) ORDER BY schemaname"
+    "SELECT schemaname FROM pg_tables AS known WHERE tablename = '_catalogue' AND NOT EXISTS ("
+    "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(format('%I.%I', schemaname, CAST(:table AS text))) "
+    "AND attname = CAST(:column AS text) AND NOT attisdropped) ORDER BY schemaname"
 )
 _EXISTS = text("SELECT to_regclass(:catalogue) IS NOT NULL")
 
@@ -56,9 +57,10 @@ class SchemaStore:
             await writing.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{app_id}"'))
             return await writing.run_statements(work)
 
-    async def list_apps(self, *, without: str | None = None) -> list[str]:
+    async def list_apps(self, *, without: tuple[str, str] | None = None) -> list[str]:
+        table, column = without or (None, None)
         async with self._database.reading() as connection:
-            return list((await connection.execute(_LIST, {"without": without})).scalars())
+            return list((await connection.execute(_LIST, {"table": table, "column": column})).scalars())
 
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
         async with self._unit(app_id, unit) as writing:

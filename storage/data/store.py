@@ -47,8 +47,8 @@ class DataStore(Protocol):
         """As `write`, in a transaction that changes tables. It creates the app's database if there is none."""
         ...
 
-    async def list_apps(self, *, without: str | None = None) -> list[str]:
-        """The apps that have a database here, by id. without: those only whose database lacks this table."""
+    async def list_apps(self, *, without: tuple[str, str] | None = None) -> list[str]:
+        """The apps that have a database here, by id. without: only those whose database lacks this table or column."""
         ...
 
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:

@@ -13,7 +13,8 @@ from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, read_c
 from baobab.tools.data.document import Wanted, order_by_reference
 from baobab.tools.data.errors import AnswerTooLarge
 from baobab.tools.data.migration import OWN_TABLES, MigrationPlan, create_own_tables
-from baobab.tools.data.rows import MOST_BYTES, Rows
+from baobab.tools.data.row_reader import MOST_BYTES
+from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import read_selection
 

@@ -141,6 +141,18 @@ class MigrationFailed(BadRequest):
     remediation = "Correct the rows first, or give the column a default."
 
 
+class UnexpectedCount(Conflict):
+    code = "DATA_UNEXPECTED_COUNT"
+    summary = "A write was about another number of rows than it expected, so nothing was written."
+    remediation = "Read the rows anew and decide again: somebody may have changed them."
+
+
+class IdempotencyKeyReused(Conflict):
+    code = "IDEMPOTENCY_KEY_REUSED"
+    summary = "This idempotency key was used for a call that asked for something else."
+    remediation = "Take a new key for each thing that you want done."
+
+
 class RowNotFound(NotFound):
     summary = "The table has no row with this key, or none that this caller may see."
     remediation = "Check the key; list the rows that you may see."

@@ -123,7 +123,11 @@ class SqlWriter:
         return f"({self.write(tree[1], scope)} {operator} {self.write(tree[2], scope)})"
 
     def _write_is(self, tree: Expression, scope: Scope) -> str:
-        return f"({self.write(tree[1], scope)} IS {tree[2].upper()})"
+        left = self.write(tree[1], scope)
+        if tree[2] == "null" and self.dialect == "sqlite":
+            # SQLite 3.40 takes no column of a strict table for null behind `RETURNING`, if it is asked `IS NULL`.
+            return f"({left} IS {self.value(None)})"
+        return f"({left} IS {tree[2].upper()})"
 
     def _write_in(self, tree: Expression, scope: Scope) -> str:
         left = self.write(tree[1], scope)

@@ -1,38 +1,61 @@
-"""The job of tables: it removes from the logs of changes what is too old to be undone."""
+"""The job of tables: it removes from the logs of changes what is too old to be undone, and old attempts."""
 
 from datetime import timedelta
-from functools import partial
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.errors import AppMigrating
 from baobab.tools.core.job import Job
+from baobab.tools.data.attempts import Attempts
 from baobab.tools.data.change_log import is_expired, sweep_log
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import require_thawed
 
+_ATTEMPT_DAYS = 7
+"""How long the result of a write is kept for those who attempt it again."""
+
 
 @data.job(every=21_600.0)
 async def data_sweep(job: Job) -> None:
-    """Remove changes of rows from the logs that were made longer ago than they can be undone."""
+    """Remove changes of rows from the logs that can be undone no longer, and results that nobody asks for again."""
     services = job.services
-    before = (services.clock.now() - timedelta(days=services.options.undo_days)).isoformat()
+    now = services.clock.now()
+    before = (now - timedelta(days=services.options.undo_days)).isoformat()
     for store in dict.fromkeys(stores.data for stores in services.regions.values()):
         for app_id in await store.list_apps():
-            await _sweep_app(store, app_id, before)
+            sweep = _Sweep(store, app_id, before, (now - timedelta(days=_ATTEMPT_DAYS)).isoformat(), now.isoformat())
+            await sweep.run()
 
 
-async def _sweep_app(store: DataStore, app_id: str, before: str) -> None:
-    if not await store.exists(app_id):
-        return
-    while await store.read(app_id, partial(is_expired, store=store, app_id=app_id, before=before), quick=True):
+class _Sweep:
+    """Of one app. before, attempts_before: the moments whose changes and attempts stay. now: all in ISO 8601."""
 
-        def sweep(statements: Statements) -> None:
-            require_thawed(statements, store, app_id)
-            sweep_log(statements, store, app_id, before)
+    def __init__(self, store: DataStore, app_id: str, before: str, attempts_before: str, now: str) -> None:
+        self._store = store
+        self._app_id = app_id
+        self._before = before
+        self._attempts_before = attempts_before
+        self._now = now
 
+    async def run(self) -> None:
+        if not await self._store.exists(self._app_id):
+            return
         try:
-            await store.write(app_id, sweep)
+            while await self._store.read(self._app_id, self._is_needed, quick=True):
+                await self._store.write(self._app_id, self._sweep)
         except AppMigrating:
             # Its copy is swept where it arrives.
             return
+
+    def _is_needed(self, statements: Statements) -> bool:
+        return is_expired(statements, self._store, self._app_id, self._before) or self._attempts(statements).is_expired(
+            self._attempts_before
+        )
+
+    def _sweep(self, statements: Statements) -> None:
+        require_thawed(statements, self._store, self._app_id)
+        sweep_log(statements, self._store, self._app_id, self._before)
+        self._attempts(statements).sweep(self._attempts_before)
+
+    def _attempts(self, statements: Statements) -> Attempts:
+        return Attempts(statements, self._store, self._app_id, self._now)

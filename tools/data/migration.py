@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
+from baobab.tools.data import attempts
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Column, Index, TableInfo
 from baobab.tools.data.change_log import COLUMNS, INDEX
@@ -21,7 +22,7 @@ OWN_TABLES = {
         "id text PRIMARY KEY, position integer NOT NULL, name text, statements text NOT NULL, applied_at text NOT NULL"
     ),
     "_sequences": "name text PRIMARY KEY, last bigint NOT NULL",
-    "_idempotency_keys": "key text PRIMARY KEY, result text NOT NULL",
+    "_idempotency_keys": attempts.COLUMNS,
     "_usage": "name text PRIMARY KEY, bytes bigint NOT NULL",
     "_changes": COLUMNS,
     "_presence": (
@@ -311,6 +312,8 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
     """Creates the tables of our own, where they are not there yet."""
     for name, columns in OWN_TABLES.items():
         statements.rows(f"CREATE TABLE IF NOT EXISTS {store.name_table(app_id, name)} ({columns})")
+    for column in attempts.LATER_COLUMNS:
+        _add_column(statements, store, app_id, "_idempotency_keys", column)
     statements.rows(f'CREATE INDEX IF NOT EXISTS "_changes_run" ON {store.name_table(app_id, "_changes")} {INDEX}')
     if store.dialect == "postgresql":
         _create_fold(statements, store.name_table(app_id, "_fold"))
@@ -319,6 +322,15 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
     statements.rows(
         f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"  # noqa: S608
     )
+
+
+def _add_column(statements: Statements, store: DataStore, app_id: str, table: str, column: str) -> None:
+    """Adds a column to a table of our own that an earlier version made without it."""
+    name = store.name_table(app_id, table)
+    if store.dialect == "postgresql":
+        statements.rows(f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {column}")
+    elif not statements.rows("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", table, column.split(maxsplit=1)[0]):
+        statements.rows(f"ALTER TABLE {name} ADD COLUMN {column}")
 
 
 def _create_fold(statements: Statements, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads and writes the rows of one app, in one transaction, as one actor. What policies do not open does not exist."""
+"""Writes the rows of one app, in one transaction, as one actor, and notes each change in the log."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,28 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.statements import ByteBudget, RowsTooLarge, Statements
+from baobab.storage.statements import Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.change_log import Change, ChangeLog
-from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.defaults import find_default
-from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter, NotNullViolation, PolicyViolation
+from baobab.tools.data.errors import NotNullViolation, PolicyViolation
 from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
-from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.images import Images, decode_rows
+from baobab.tools.data.row_reader import MOST_BYTES, RowReader
 from baobab.tools.data.schemas import Row
-from baobab.tools.data.selection import Embed, Order, Selection, read_order
-from baobab.tools.data.selection_items import Item
 
-_MOST_RELATED = 10_000
-"""Rows of one embedded table in one answer."""
 _SMALL_CHANGE = 10_000
-MOST_BYTES = 16 * 2**20
-"""Of the rows of one answer, as the database gives them."""
-_MOST_BUFFERED = 32
-"""Columns of unknown size that are read at once, of which each may have a megabyte."""
 _MOST_VALUES = 30_000
 """Values of one statement that inserts: SQLite takes 32 766."""
 
@@ -40,7 +31,7 @@ class Upsert:
     merge: bool
 
 
-class Rows:
+class Rows(RowReader):
     def __init__(
         self,
         statements: Statements,
@@ -52,192 +43,9 @@ class Rows:
         most_bytes: int = MOST_BYTES,
         log: ChangeLog | None = None,
     ) -> None:
-        """most_bytes: of all rows that are read and answered.
-        log: where each change is written down; None for copies.
-        """
-        self._statements = statements
-        self._budget = ByteBudget(most_bytes)
-        self._store = store
-        self._app_id = app_id
-        self._catalogue = catalogue
-        self.actor = actor
-        self._now = now
+        """log: where each change is written down; None for copies."""
+        super().__init__(statements, store, app_id, catalogue, actor, now, most_bytes)
         self._log = log
-
-    # Reading.
-
-    def select(self, selection: Selection, *, key: Expression | None = None) -> list[Row]:
-        """The rows of a selection with their embedded rows. key: a further condition."""
-        rows, _ = self._read(selection, [] if key is None else [key], related_by=None)
-        if selection.embeds and _measure_rows(rows, selection, {}) > MOST_BYTES:
-            raise AnswerTooLarge(f"The rows, each with those embedded in it, have more than {MOST_BYTES} bytes.")
-        return rows
-
-    def count(self, selection: Selection) -> int:
-        writer = self._writer()
-        where = self._where(writer, selection, [])
-        table = selection.table.name
-        text = f"SELECT count(*) FROM {writer.name_table(table)} AS {quote(table)} WHERE {where}"  # noqa: S608
-        if selection.groups is not None:
-            grouped = f"FROM {writer.name_table(table)} AS {quote(table)} WHERE {where}"
-            group = self._group(writer, selection)
-            text = f"SELECT count(*) FROM (SELECT count(*) {grouped}{group}) AS _g"  # noqa: S608
-        return int(self._statements.rows(text, *writer.values)[0][0])
-
-    def _read(
-        self, selection: Selection, further: Sequence[Expression], related_by: str | None
-    ) -> tuple[list[Row], list[Any]]:
-        """The rows, and of each its value of the column by which it is related to what it is embedded in."""
-        table = selection.table
-        writer = self._writer()
-        scope = {"": quote(table.name)}
-        items = selection.items
-        hidden = [*([related_by] if related_by else []), *(embed.ours for embed in selection.embeds)]
-        # The placeholders of the columns come before those of the conditions.
-        shown = [_show(writer, item, scope) for item in items]
-        shown += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
-        orders = read_order(table, selection.order)
-        source = f"{writer.name_table(table.name)} AS {quote(table.name)}"
-        if related_by is not None and (selection.limit is not None or selection.offset):
-            text = self._number_related(writer, selection, further, related_by, shown, orders)
-        else:
-            where = self._where(writer, selection, further)
-            if selection.groups is None:
-                order = self._order(writer, table, orders)
-            else:
-                order = self._group(writer, selection) + self._order_groups(writer, selection, orders)
-            limit = _MOST_RELATED + 1 if related_by is not None else selection.limit
-            text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"  # noqa: S608
-            if limit is not None:
-                text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
-        kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden)]
-        found = self._fetch(text, writer.values, kinds)
-        if related_by is not None and len(found) > _MOST_RELATED:
-            raise BadRequest(
-                f"`{table.name}`: more than {_MOST_RELATED} embedded rows.",
-                remediation=f"Limit them, as in `{table.name}.limit=10`, or ask for fewer rows.",
-            )
-        decoders = [(item.name, item.type.decoder(self._store.dialect)) for item in items]
-        rows = decode_rows(decoders, found)
-        start = len(items) + (1 if related_by else 0)
-        for position, embed in enumerate(selection.embeds):
-            keys = [values[start + position] for values in found]
-            self._embed(rows, keys, embed)
-        return rows, [values[len(items)] for values in found] if related_by else []
-
-    def _fetch(self, text: str, values: list[Any], kinds: Sequence[ColumnType]) -> list[tuple[Any, ...]]:
-        """The rows of a statement. Raises AnswerTooLarge. kinds: the types of its columns."""
-        large = sum(not kind.is_small for kind in kinds)
-        if not large:
-            return self._statements.rows(text, *values)
-        try:
-            return self._statements.rows_within(self._budget, max(1, _MOST_BUFFERED // large), text, *values)
-        except RowsTooLarge as exc:
-            raise AnswerTooLarge(f"The rows have more than {MOST_BYTES} bytes.") from exc
-
-    def _number_related(
-        self,
-        writer: SqlWriter,
-        selection: Selection,
-        further: Sequence[Expression],
-        related_by: str,
-        shown: list[str],
-        orders: list[Order],
-    ) -> str:
-        """A query for the first rows of each row that they are related to."""
-        table = selection.table
-        named = [f"{expression} AS _c{index}" for index, expression in enumerate(shown[: len(selection.items)])]
-        hidden = shown[len(selection.items) :]
-        order = self._order(writer, table, orders)
-        number = f"row_number() OVER (PARTITION BY {quote(table.name)}.{quote(related_by)}{order}) AS _n"
-        where = self._where(writer, selection, further)
-        columns = ", ".join([*(f"_c{i}" for i in range(len(named))), *(f"_h{i}" for i in range(len(hidden)))])
-        inner = (
-            f"SELECT {', '.join([*named, *hidden, number])} "  # noqa: S608
-            f"FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"
-        )
-        last = selection.offset + (_MOST_RELATED if selection.limit is None else selection.limit)
-        return (
-            f"SELECT {columns} FROM ({inner}) AS _r WHERE _n > {selection.offset} AND _n <= {last} "  # noqa: S608
-            f"ORDER BY _n LIMIT {_MOST_RELATED + 1}"
-        )
-
-    def _embed(self, rows: list[Row], keys: list[Any], embed: Embed) -> None:
-        wanted = list(dict.fromkeys(key for key in keys if key is not None))
-        related: list[Row] = []
-        owners: list[Any] = []
-        if wanted:
-            related, owners = self._read(embed.selection, [["rows", embed.theirs, wanted]], embed.theirs)
-        groups: dict[Any, list[Row]] = {}
-        for owner, row in zip(owners, related, strict=True):
-            groups.setdefault(owner, []).append(row)
-        for row, key in zip(rows, keys, strict=True):
-            found = groups.get(key, [])
-            row[embed.name] = found if embed.many else (found[0] if found else None)
-
-    def _where(self, writer: SqlWriter, selection: Selection, further: Sequence[Expression]) -> str:
-        table = selection.table
-        scope = {"": quote(table.name)}
-        conditions = [*FilterReader(table).read(selection.where)]
-        parts = [writer.write(condition, scope) for condition in conditions]
-        for condition in further:
-            if condition[0] == "rows":
-                places = ", ".join(writer.value(value) for value in condition[2])
-                parts.append(f"{scope['']}.{quote(condition[1])} IN ( {places})")
-            else:
-                parts.append(writer.write(condition, scope))
-        parts += [self._exists(writer, table, embed) for embed in selection.embeds if embed.inner]
-        allowed = allowed_rows(table, "SELECT", self.actor)
-        return " AND ".join([*parts, writer.write(allowed, scope)])
-
-    def _exists(self, writer: SqlWriter, table: TableInfo, embed: Embed) -> str:
-        """That a row has related ones; nothing is embedded twice under one name, so that the names do not collide."""
-        inner = embed.selection.table
-        if inner.name == table.name:
-            raise InvalidFilter("A table cannot be embedded in itself with `!inner`.")
-        where = self._where(writer, embed.selection, [])
-        joined = f"{quote(inner.name)}.{quote(embed.theirs)} = {quote(table.name)}.{quote(embed.ours)}"
-        source = f"{writer.name_table(inner.name)} AS {quote(inner.name)}"
-        return f"EXISTS (SELECT 1 FROM {source} WHERE {where} AND {joined})"  # noqa: S608
-
-    def _order(self, writer: SqlWriter, table: TableInfo, orders: list[Order]) -> str:
-        """Rows that are alike in the order have that of their keys, so that pages neither repeat nor miss any."""
-        scope = {"": quote(table.name)}
-        parts = [
-            f"{writer.write(order.tree, scope)} {'DESC' if order.descending else 'ASC'} "
-            f"NULLS {'FIRST' if order.nulls_first else 'LAST'}"
-            for order in orders
-        ]
-        parts += [f"{scope['']}.{quote(name)} ASC" for name in table.key]
-        return f" ORDER BY {', '.join(parts)}" if parts else ""
-
-    def _group(self, writer: SqlWriter, selection: Selection) -> str:
-        groups = self._name_groups(writer, selection)
-        return f" GROUP BY {', '.join(groups)}" if groups else ""
-
-    def _order_groups(self, writer: SqlWriter, selection: Selection, orders: list[Order]) -> str:
-        """Groups that are alike in the order, or that have none, have that of what they are grouped by."""
-        names = self._name_groups(writer, selection)
-        by = dict(zip((str(item.tree) for item in selection.groups or ()), names, strict=True))
-        parts: list[str] = []
-        for order in orders:
-            if str(order.tree) not in by:
-                raise InvalidFilter("Groups are ordered by what `select` names beside the aggregates.")
-            direction = "DESC" if order.descending else "ASC"
-            parts.append(f"{by[str(order.tree)]} {direction} NULLS {'FIRST' if order.nulls_first else 'LAST'}")
-        parts += [f"{name} ASC NULLS LAST" for name in names]
-        return f" ORDER BY {', '.join(parts)}" if parts else ""
-
-    def _name_groups(self, writer: SqlWriter, selection: Selection) -> list[str]:
-        """What rows are grouped by: an expression, or its place among the columns where it has values of its own."""
-        scope = {"": quote(selection.table.name)}
-        return [
-            str(position) if item.tree[0] == "json" else writer.write(item.tree, scope)
-            for position, item in enumerate(selection.items, 1)
-            if item.tree[0] != "aggregate"
-        ]
-
-    # Writing.
 
     def insert(
         self,
@@ -454,21 +262,10 @@ class Rows:
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
         return decode_rows(decoders, found)
 
-    def see_as(self, actor: Actor) -> "Rows":
-        """The same rows as somebody else reads them, in the same transaction and within the same bytes."""
-        rows = Rows(self._statements, self._store, self._app_id, self._catalogue, actor, self._now)
-        rows._budget = self._budget
-        return rows
-
     def note_undone(self, changes: Iterable[Change]) -> None:
         """Notes in the log that these were taken back by this transaction."""
         if self._log is not None:
             self._log.note_undone(changes)
-
-    @property
-    def statements(self) -> Statements:
-        """Those of the transaction, for what is read beside the rows."""
-        return self._statements
 
     def has_followers(self, table: TableInfo, condition: Expression) -> bool:
         """Whether deleting rows would delete or change others that refer to them."""
@@ -478,48 +275,9 @@ class Rows:
     def _images(self) -> Images:
         return Images(self._statements, self._store, self._app_id, self._catalogue, self.actor, self._now)
 
-    def _writer(self) -> SqlWriter:
-        return SqlWriter(self._store, self._app_id, self._catalogue, self.actor, self._now)
-
 
 def _pick_columns(rows: list[Row], names: Sequence[str] | None) -> list[Row]:
     return rows if names is None else [{name: row[name] for name in names} for row in rows]
-
-
-def _measure_rows(rows: Iterable[Row], selection: Selection, known: dict[int, int]) -> int:
-    """About how many bytes rows have in an answer, each with the rows that are embedded in it.
-
-    Many rows may embed the same one, which is read once and answered many times. known: the sizes of rows that have
-    been measured, by their `id`.
-    """
-    embedded = {embed.name for embed in selection.embeds}
-    names = {item.name for item in selection.items} - embedded
-    total = 0
-    for row in rows:
-        size = known.get(id(row))
-        if size is None:
-            size = sum([len(name) + _measure_value(row[name]) for name in names])
-            for embed in selection.embeds:
-                related = row[embed.name]
-                if related:
-                    size += _measure_rows(related if embed.many else [related], embed.selection, known)
-            known[id(row)] = size
-        total += size
-    return total
-
-
-def _measure_value(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    return len(json.dumps(value)) if isinstance(value, (dict, list)) else 8
-
-
-def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:
-    expression = writer.write(item.tree, scope)
-    # What is in JSON comes as JSON: SQLite's `->` does so, and Postgres's has to be told.
-    if item.tree[0] == "json" and not item.tree[3]:
-        return expression if writer.dialect == "sqlite" else f"({expression})::text"
-    return item.type.show(expression, writer.dialect)
 
 
 def _require_value(table: TableInfo, column: Column, value: Any) -> Any:
@@ -529,14 +287,3 @@ def _require_value(table: TableInfo, column: Column, value: Any) -> Any:
             details={"column": column.name, "table": table.name},
         )
     return value
-
-
-def key_condition(table: TableInfo, text: str) -> Expression:
-    """The condition that a row has this key. BadRequest for a table whose key is not one column."""
-    if len(table.key) != 1:
-        raise BadRequest(
-            f"`{table.name}` has no key of one column, so a row of it has no address.",
-            remediation="Filter by its columns instead.",
-        )
-    column = table.column(table.key[0])
-    return ["=", ["column", "", column.name], ["value", column.type.name, column.type.parse(text, column.name)]]

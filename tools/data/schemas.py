@@ -1,10 +1,13 @@
 """The answers of the data tools."""
 
 from datetime import datetime
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
+
+from baobab.tools.core.types import JsonObject, Text
+from baobab.tools.data.fields import MOST_ROWS, Filters, OneOrMore, TableName
 
 Row = dict[str, Any]
 """The columns of a row by name. A bigint and a numeric are texts, times ISO 8601 in UTC, bytes hexadecimal."""
@@ -215,3 +218,33 @@ class Simulated(TypedDict):
     total: int
     viewers: list[Viewer]
     rows: list[SimulatedRow]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Write(TypedDict):
+    """One write. values: of an insert, a row or a list of them. changes: of an update, values by column. where: which
+    rows are updated or deleted, filters as data_list has them. expect: how many rows it must be about.
+    """
+
+    op: Literal["insert", "update", "delete"]
+    table: TableName
+    values: NotRequired[OneOrMore]
+    on_conflict: NotRequired[Annotated[str, Text(1000)]]
+    changes: NotRequired[JsonObject]
+    where: NotRequired[Filters]
+    expect: NotRequired[Annotated[int, Field(ge=0, le=MOST_ROWS)]]
+
+
+class Written(TypedDict):
+    """count: how many rows it was about. rows: as they are now, or were when they were deleted; left out if the caller
+    wants none.
+    """
+
+    op: str
+    table: str
+    count: int
+    rows: NotRequired[list[Row]]
+
+
+class Batch(TypedDict):
+    results: list[Written]

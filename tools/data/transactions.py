@@ -1,6 +1,6 @@
 """Runs functions on an app's rows: with the catalogue as it is, once for each approved call, errors in words."""
 
-import json
+import sqlite3
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.data.actor import Actor
+from baobab.tools.data.attempts import Attempt, Attempts, read_attempt
 from baobab.tools.data.catalogue import Catalogue, Catalogues, read_catalogue
 from baobab.tools.data.change_log import ChangeLog, find_author
 from baobab.tools.data.errors import (
@@ -53,15 +54,19 @@ async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], 
         raise QueryTimeout from exc
 
 
-async def write_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T]) -> T:
+async def write_rows(
+    call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T], attempt: Attempt | None = None
+) -> T:
     """As `read_rows`, in a transaction that is committed; what the function raises rolls it back.
 
-    The function's result must be JSON: an approved call that is attempted again gets that of the first attempt.
+    The function's result must be JSON: a call that is attempted again gets that of the first attempt.
+
+    attempt: how the call is known again; left out, as an approved call is.
     """
     app_id, store = call.require_app().id, call.stores.data
     catalogues = call.services.of(Catalogues)
     now = format_moment(call)
-    key = call.approved.id if call.approved is not None else None
+    known_by = attempt or read_attempt(call, actor, None, None)
     known = await catalogues.get(app_id)
     if not known.version:
         return work(Rows(_NO_STATEMENTS, store, app_id, known, actor, now), known)
@@ -79,7 +84,7 @@ async def write_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue],
             return result
 
         write = partial(write_within_plan, call, statements, change)
-        result = write() if key is None else _once(statements, store, app_id, key, write)
+        result = write() if known_by is None else Attempts(statements, store, app_id, now).run_once(known_by, write)
         return result, log.action, any(catalogue.table(name).live_since for name in log.tables)
 
     try:
@@ -114,20 +119,9 @@ def _find_current(statements: Statements, store: DataStore, app_id: str, known: 
     return known if version == known.version else read_catalogue(statements, store, app_id)
 
 
-def _once(statements: Statements, store: DataStore, app_id: str, key: str, work: Callable[[], T]) -> T:
-    """The result of the function, or that of an attempt before, which is kept in the same transaction as its rows."""
-    table = store.name_table(app_id, "_idempotency_keys")
-    before = statements.rows(f"SELECT result FROM {table} WHERE key = ?", key)  # noqa: S608
-    if before:
-        result: T = json.loads(before[0][0])
-        return result
-    result = work()
-    statements.rows(f"INSERT INTO {table} (key, result) VALUES (?, ?)", key, json.dumps(result))  # noqa: S608
-    return result
-
-
-def translate_violation(error: IntegrityError) -> BaobabError:
-    cause: Any = error.orig
+def translate_violation(error: IntegrityError | sqlite3.IntegrityError) -> BaobabError:
+    """error: as the driver of SQLite raises it within a transaction, or as SQLAlchemy does."""
+    cause: Any = getattr(error, "orig", error)
     diagnosis = getattr(cause, "diag", None)
     if diagnosis is not None:
         return _translate_postgres(cause.sqlstate, diagnosis)

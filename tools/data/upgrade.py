@@ -8,15 +8,15 @@ from baobab.tools.data.catalogue import read_catalogue
 from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.usage import Counter
 
-_NEWEST_TABLE = "_changes"
-"""The one of our own tables that came last: a database that has it has all of them."""
+_NEWEST = ("_idempotency_keys", "at")
+"""The table and column of our own that came last: a database that has it has all of them."""
 
 
 async def upgrade_databases(store: DataStore) -> None:
     """Upgrades the databases of all apps of a store. Two servers may do so at once, and a kill leaves each app either
     as it was or upgraded.
     """
-    for app_id in await store.list_apps(without=_NEWEST_TABLE):
+    for app_id in await store.list_apps(without=_NEWEST):
         await store.alter(app_id, partial(_upgrade_database, store=store, app_id=app_id))
 
 
@@ -24,5 +24,6 @@ def _upgrade_database(statements: Statements, store: DataStore, app_id: str) -> 
     create_own_tables(statements, store, app_id)
     counter = Counter(statements, store, app_id)
     for table in read_catalogue(statements, store, app_id).tables.values():
-        counter.stop(table)
-        counter.start(table)
+        if not counter.is_counting(table):
+            counter.stop(table)
+            counter.start(table)

@@ -76,6 +76,9 @@ class Counter:
         """After a table was dropped, with its triggers."""
         self._statements.rows(f"DELETE FROM {self._usage} WHERE name = ?", table.name)  # noqa: S608
 
+    def is_counting(self, table: TableInfo) -> bool:
+        return bool(self._statements.rows(f"SELECT 1 FROM {self._usage} WHERE name = ?", table.name))  # noqa: S608
+
     def start(self, table: TableInfo) -> None:
         """Counts the rows that are there, and those that come and go from now on."""
         self.forget(table)

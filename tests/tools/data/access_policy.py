@@ -11,6 +11,7 @@ POLICY = {
     "data_list": USERS,
     "data_get": USERS,
     "data_insert": USERS,
+    "data_batch": USERS,
     "data_update": USERS,
     "data_update_many": USERS,
     "data_delete": USERS,
@@ -67,6 +68,11 @@ async def for_data_get(world: World, caller: Caller) -> dict[str, Any]:
 
 async def for_data_insert(world: World, caller: Caller) -> dict[str, Any]:
     return {**await _make_table(world), "values": {"title": "Hello"}}
+
+
+async def for_data_batch(world: World, caller: Caller) -> dict[str, Any]:
+    made = await _make_table(world)
+    return {"app_id": made["app_id"], "writes": [{"op": "insert", "table": "posts", "values": {"title": "Hello"}}]}
 
 
 async def for_data_update(world: World, caller: Caller) -> dict[str, Any]:

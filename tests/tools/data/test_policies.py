@@ -259,3 +259,17 @@ async def test_users_and_keys_of_another_app_reach_nothing(posts: Tables) -> Non
     key = await posts.world.create_key(posts.world.owner, key_scope="app", target_app_id=other.id)
     assert (await posts.ask("GET", "/posts", None, key)).status == 403
     assert (await posts.ask("GET", "/posts", None, {"apikey": other.anon_key})).status == 403
+
+
+async def test_a_check_that_asks_for_null_sees_the_row_that_is_written(tables: Tables) -> None:
+    await tables.apply({"posts": POSTS})
+    await tables.policy("posts", "draft", role="anon", using_expression="user_id is null")
+    await tables.policy(
+        "posts", "named", role="user", using_expression="true", with_check_expression="score is not null"
+    )
+    assert (await tables.ask("POST", "/posts", {"title": "a"}, {})).status == 201
+    assert (await tables.ask("POST", "/posts", {"title": "a", "user_id": ADA}, {})).status == 403
+    ada = await tables.user(ADA)
+    assert (await tables.ask("POST", "/posts", {"title": "b", "score": 1}, ada)).status == 201
+    assert (await tables.ask("POST", "/posts", {"title": "b"}, ada)).status == 403
+    assert (await tables.ask("PATCH", "/posts?title=eq.b", {"score": None}, ada)).status == 403

@@ -25,9 +25,9 @@ from baobab.tools.data.errors import (
     UnsafeExpression,
 )
 from baobab.tools.data.expressions import FALSE, TRUE, allowed_rows
+from baobab.tools.data.fields import TableName
 from baobab.tools.data.policies import compile_condition, load_parser
 from baobab.tools.data.schemas import Dropped, Enabled, Finding, Isolated, Policies, PolicyRow, PolicySet, Visible
-from baobab.tools.data.tools.rows import TableName
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue
 

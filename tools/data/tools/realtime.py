@@ -29,9 +29,9 @@ from baobab.tools.data.errors import (
     UserRequired,
 )
 from baobab.tools.data.feed import LiveFeeds
+from baobab.tools.data.fields import AsRole, AsUser, TableName
 from baobab.tools.data.listener import Frame, Listener, build_message
 from baobab.tools.data.schemas import Configured, RealtimeConfig, TableSwitched, Told
-from baobab.tools.data.tools.rows import AsRole, AsUser, TableName
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, format_moment
 

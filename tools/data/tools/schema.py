@@ -28,9 +28,9 @@ from baobab.tools.data.errors import (
     TableNotFound,
     UnknownTable,
 )
+from baobab.tools.data.fields import TableName
 from baobab.tools.data.migration import MigrationPlan, describe
 from baobab.tools.data.schemas import Applied, Meta, Migrations, Schema, TableDescription
-from baobab.tools.data.tools.rows import TableName
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, format_moment
 

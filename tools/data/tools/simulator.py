@@ -13,10 +13,11 @@ from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
 from baobab.tools.data.catalogue import Catalogue, Expression
 from baobab.tools.data.errors import ColumnNotFound, InvalidFilter, QueryTimeout, TableNotFound
+from baobab.tools.data.fields import Filters, OrderText, TableName
+from baobab.tools.data.row_reader import RowReader
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import Simulated, SimulatedRow, Viewer
 from baobab.tools.data.selection import place_filters, read_selection
-from baobab.tools.data.tools.rows import Filters, OrderText, TableName
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import read_rows
 
@@ -87,13 +88,13 @@ def _read(
     return rows.select(selection)
 
 
-def _count(rows: Rows, catalogue: Catalogue, table: str, where: Mapping[str, Any] | None) -> int:
+def _count(rows: RowReader, catalogue: Catalogue, table: str, where: Mapping[str, Any] | None) -> int:
     selection = read_selection(catalogue, catalogue.table(table), None)
     place_filters(selection, where or {})
     return rows.count(selection)
 
 
-def _read_among(rows: Rows, catalogue: Catalogue, table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _read_among(rows: RowReader, catalogue: Catalogue, table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of some rows that somebody sees, found by their keys; of a table without a key, by all their values."""
     info = catalogue.table(table)
     if not found:

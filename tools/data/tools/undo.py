@@ -17,9 +17,9 @@ from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.change_log import Change, LogReader
 from baobab.tools.data.errors import ActionNotFound, ForeignKeyViolation, UndoConflict, UndoImpossible, UniqueViolation
+from baobab.tools.data.fields import TableName
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import ChangeRow, Changes, Undone
-from baobab.tools.data.tools.rows import TableName
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, write_rows
 from baobab.tools.data.undo import UndoPlan, plan_undo, undo

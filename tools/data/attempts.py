@@ -1,0 +1,122 @@
+"""The results of writes that may be attempted twice, kept in the transaction of their rows."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.core.auth.callers import Anonymous
+from baobab.tools.core.call import Call
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.errors import IdempotencyKeyReused
+
+T = TypeVar("T")
+
+COLUMNS = "key text PRIMARY KEY, result text NOT NULL, digest text, at text"
+LATER_COLUMNS = ("digest text", "at text")
+"""What an earlier version did not have."""
+_BYTES = "_attempts_bytes"
+"""What `_sequences` calls the bytes of the results that are kept for keys of clients."""
+_MOST_BYTES = 16 * 2**20
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call that may be made again. digest: of what a client asks for by a key of its own; None for the attempts of
+    an approved call, which are always the same.
+    """
+
+    key: str
+    digest: str | None = None
+
+
+def read_attempt(call: Call, actor: Actor, key: str | None, asked: Any) -> Attempt | None:
+    """How a call is known again: by the client's own key, or as the one that was approved."""
+    if key is None:
+        return Attempt(call.approved.id) if call.approved is not None else None
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    scope = [call.tool.name, call.caller.actor_id, actor.role, actor.user_id, key]
+    if isinstance(call.caller, Anonymous):
+        # Nothing tells visitors from each other: one gets another's answer only by asking for the same.
+        scope.append(digest)
+    return Attempt(hashlib.sha256(json.dumps(scope).encode()).hexdigest(), digest)
+
+
+class Attempts:
+    """Those of one app, in one transaction. now: the moment, in ISO 8601."""
+
+    def __init__(self, statements: Statements, store: DataStore, app_id: str, now: str) -> None:
+        self._statements = statements
+        self._table = store.name_table(app_id, "_idempotency_keys")
+        self._sequences = store.name_table(app_id, "_sequences")
+        self._now = now
+
+    def run_once(self, attempt: Attempt, work: Callable[[], T]) -> T:
+        """The result of the function, which must be JSON, or that of an attempt before. IdempotencyKeyReused."""
+        before = self._statements.rows(f"SELECT result, digest FROM {self._table} WHERE key = ?", attempt.key)  # noqa: S608
+        if before:
+            if before[0][1] != attempt.digest:
+                raise IdempotencyKeyReused
+            kept: T = json.loads(before[0][0])
+            return kept
+        result = work()
+        text = json.dumps(result)
+        self._statements.rows(
+            f"INSERT INTO {self._table} (key, result, digest, at) VALUES (?, ?, ?, ?)",  # noqa: S608
+            attempt.key,
+            text,
+            attempt.digest,
+            self._now,
+        )
+        if attempt.digest is not None:
+            self._trim(self._count(len(text)) - _MOST_BYTES)
+        return result
+
+    def is_expired(self, before: str) -> bool:
+        """Whether some were made before a moment, or by a version that did not note the moment."""
+        text = f"SELECT 1 FROM {self._table} WHERE at IS NULL OR at < ? LIMIT 1"  # noqa: S608
+        return bool(self._statements.rows(text, before))
+
+    def sweep(self, before: str) -> None:
+        """Removes those that were made before a moment."""
+        gone = self._statements.rows(
+            f"DELETE FROM {self._table} WHERE at < ? RETURNING length(result), digest",  # noqa: S608
+            before,
+        )
+        self._statements.rows(f"UPDATE {self._table} SET at = ? WHERE at IS NULL", self._now)  # noqa: S608
+        freed = sum(size for size, digest in gone if digest is not None)
+        if freed:
+            self._count(-freed)
+
+    def _count(self, amount: int) -> int:
+        taken = self._statements.rows(
+            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",  # noqa: S608
+            amount,
+            _BYTES,
+        )
+        if taken:
+            return int(taken[0][0])
+        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", _BYTES, amount)  # noqa: S608
+        return amount
+
+    def _trim(self, surplus: int) -> None:
+        """Removes the oldest ones of clients until so many bytes are free."""
+        while surplus > 0:
+            oldest = self._statements.rows(
+                f"SELECT key, length(result) FROM {self._table} WHERE digest IS NOT NULL ORDER BY at, key "  # noqa: S608
+                f"LIMIT {_PAGE}"
+            )
+            freed = 0
+            for key, size in oldest:
+                if freed >= surplus:
+                    break
+                self._statements.rows(f"DELETE FROM {self._table} WHERE key = ?", key)  # noqa: S608
+                freed += size
+            if not freed:
+                return
+            self._count(-freed)
+            surplus -= freed

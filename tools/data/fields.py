@@ -1,0 +1,61 @@
+"""The parameters that the tools of rows share, and the errors that they raise."""
+
+from typing import Annotated
+
+from pydantic import Field, WithJsonSchema
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.types import JsonObject, Text
+from baobab.tools.data.access import OpenToPolicies
+from baobab.tools.data.actor import Role
+from baobab.tools.data.errors import (
+    AnswerTooLarge,
+    ColumnNotFound,
+    InvalidFilter,
+    PolicyViolation,
+    QueryTimeout,
+    TableNotFound,
+    TablesFull,
+    UniqueViolation,
+    UserRequired,
+    Violation,
+)
+
+OBJECT = "application/vnd.pgrst.object+json"
+MOST_ROWS = 1000
+READ_ERRORS = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout, AnswerTooLarge)
+WRITE_ERRORS = (*READ_ERRORS, PolicyViolation, Violation, UniqueViolation, TablesFull)
+AS_HEADERS = {"as_role": "x-platform-as-role", "as_user": "x-platform-as-user"}
+WRITTEN = Audit("data.write", category="data", resource="table", tallied=True)
+ACCESS = OpenToPolicies()
+
+TableName = Annotated[str, Text(63, min_length=1), Field(description="The table.", examples=["posts"])]
+RowId = Annotated[str, Text(1000, min_length=1), Field(description="The row's primary key.")]
+AsRole = Annotated[Role, Field(description="For those who run the app: see it as a visitor (`anon`) or as a user.")]
+AsUser = Annotated[
+    str,
+    Text(36, pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"),
+    Field(description="For those who run the app: be this user (a UUID)."),
+]
+FilterText = Annotated[str, Text(10_000)]
+Filters = Annotated[
+    dict[Annotated[str, Text(200)], FilterText | Annotated[list[FilterText], Field(max_length=50)]],
+    Field(max_length=100, examples=[{"status": "eq.open", "or": "(price.lt.10,name.ilike.*sale*)"}]),
+]
+SelectText = Annotated[str, Text(10_000), Field(examples=["id,title,author(name)"])]
+OrderText = Annotated[str, Text(100_000), Field(examples=["created_at.desc,id"])]
+Limit = Annotated[int, Field(ge=0, le=1000)]
+Offset = Annotated[int, Field(ge=0, le=10_000_000)]
+Prefer = Annotated[str, Text(500), Field(examples=["count=exact"])]
+MediaType = Annotated[str, Text(500)]
+OneOrMore = Annotated[
+    JsonObject | Annotated[list[JsonObject], Field(min_length=1, max_length=MOST_ROWS)],
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "object"},
+                {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": MOST_ROWS},
+            ]
+        }
+    ),
+]

@@ -1,0 +1,80 @@
+"""What a request asks of rows, read into what is done: the table, the filters, the columns of the answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
+from baobab.tools.data.errors import SingleRowExpected, UserRequired
+from baobab.tools.data.expressions import FALSE, allowed_rows
+from baobab.tools.data.fields import MOST_ROWS, OBJECT
+from baobab.tools.data.filters import FilterReader
+from baobab.tools.data.policies import list_names
+from baobab.tools.data.preferences import Preferences
+from baobab.tools.data.rows import Rows, Upsert
+from baobab.tools.data.schemas import Row
+from baobab.tools.data.selection import Selection, place_filters, read_selection
+
+
+def open_table(catalogue: Catalogue, rows: Rows, name: str, command: Command) -> TableInfo:
+    """Raises UserRequired for a visitor to whom no policy opens anything."""
+    table = catalogue.table(name)
+    if rows.actor.role == "anon" and allowed_rows(table, command, rows.actor) == FALSE:
+        raise UserRequired(f"No policy of `{name}` opens it to visitors.")
+    return table
+
+
+def read_query(
+    catalogue: Catalogue, table: TableInfo, select: str | None, where: Mapping[str, Any] | None
+) -> Selection:
+    selection = read_selection(catalogue, table, select)
+    place_filters(selection, where or {})
+    return selection
+
+
+def require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[Any]:
+    """The conditions of a write. BadRequest without any: nobody changes a whole table by leaving something out."""
+    conditions = FilterReader(table).read(where or {})
+    if not any(list_names(condition) for condition in conditions):
+        raise BadRequest("Changing or deleting rows needs a filter.", remediation="Add one, such as `id=not.is.null`.")
+    return conditions
+
+
+def require_few(rows: list[Row], preferences: Preferences, media_type: str) -> list[Row]:
+    """Raises before the write is committed if it is about more rows than it may be."""
+    most = MOST_ROWS if preferences.max_affected is None else preferences.max_affected
+    if len(rows) > most:
+        raise BadRequest(f"This would change {len(rows)} rows, and {most} is the most.", details={"rows": len(rows)})
+    if OBJECT in media_type and len(rows) != 1:
+        raise SingleRowExpected(f"This would change {len(rows)} rows, and one was asked for.")
+    return rows
+
+
+def find_upsert(table: TableInfo, on_conflict: str | None, preferences: Preferences) -> Upsert | None:
+    if on_conflict is None and preferences.resolution is None:
+        return None
+    columns = tuple(name.strip().strip('"') for name in on_conflict.split(",")) if on_conflict else table.key
+    unique = {frozenset(table.key), *(frozenset((c.name,)) for c in table.columns.values() if c.unique)}
+    unique |= {frozenset(index.columns) for index in table.indexes.values() if index.unique}
+    if not columns or frozenset(columns) not in unique:
+        raise BadRequest(
+            f"`on_conflict` names columns of `{table.name}` that are no key and not unique.",
+            details={"unique": sorted(sorted(each) for each in unique if each)},
+        )
+    return Upsert(columns, merge=preferences.resolution != "ignore-duplicates")
+
+
+def find_answer(table: TableInfo, select: str | None, preferences: Preferences) -> Sequence[str] | None:
+    """The columns of rows that were written which the caller wants to have, plain ones here; None for all."""
+    if preferences.minimal:
+        return ()
+    wanted = [name.strip().strip('"') for name in (select or "*").split(",")]
+    return None if "*" in wanted else [name for name in dict.fromkeys(wanted) if name in table.columns] or None
+
+
+def shape_answer(rows: list[Row], media_type: str) -> list[Row] | Row:
+    if OBJECT not in media_type:
+        return rows
+    if len(rows) != 1:
+        raise SingleRowExpected(f"The result has {len(rows)} rows, and one was asked for.", details={"rows": len(rows)})
+    return rows[0]

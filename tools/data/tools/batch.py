@@ -1,0 +1,195 @@
+"""/v1/{app_id}/data-batch: writes to several tables in one transaction."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy.exc import IntegrityError
+
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest, BaobabError
+from baobab.tools.core.secret import NotSecret
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.data.access import find_actor
+from baobab.tools.data.attempts import read_attempt
+from baobab.tools.data.catalogue import Catalogue, Command
+from baobab.tools.data.errors import AnswerTooLarge, IdempotencyKeyReused, UnexpectedCount
+from baobab.tools.data.fields import (
+    ACCESS,
+    AS_HEADERS,
+    MOST_ROWS,
+    WRITE_ERRORS,
+    WRITTEN,
+    AsRole,
+    AsUser,
+    Prefer,
+)
+from baobab.tools.data.preferences import Preferences, read_preferences
+from baobab.tools.data.row_reader import MOST_BYTES
+from baobab.tools.data.row_requests import find_upsert, open_table, read_query, require_filters
+from baobab.tools.data.rows import Rows
+from baobab.tools.data.schemas import Batch, Row, Write, Written
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import read_rows, translate_violation, write_rows
+
+_MOST_WRITES = 100
+_FIELDS: Mapping[str, tuple[Command, set[str], set[str]]] = {
+    # The command of each kind of write, what it needs, and what it may have beside that.
+    "insert": ("INSERT", {"values"}, {"on_conflict"}),
+    "update": ("UPDATE", {"changes", "where"}, set()),
+    "delete": ("DELETE", {"where"}, set()),
+}
+
+
+async def _preview_batch(call: Call, app_id: AppId, writes: list[Write], **given: Any) -> str:
+    del app_id
+    actor = find_actor(call, given["as_role"], given["as_user"])
+    _require_fields(writes)
+
+    def look(rows: Rows, catalogue: Catalogue) -> list[str]:
+        return [_describe(rows, catalogue, write) for write in writes]
+
+    return f"It would make {len(writes)} writes together: {'; '.join(await read_rows(call, actor, look))}"[:4000]
+
+
+def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
+    table = open_table(catalogue, rows, write["table"], _FIELDS[write["op"]][0])
+    if write["op"] == "insert":
+        return f"insert into `{table.name}` {json.dumps(write['values'], ensure_ascii=False)[:500]}"
+    require_filters(table, write["where"])
+    selection = read_query(catalogue, table, None, write["where"])
+    count = rows.count(selection)
+    selection.limit = 5
+    shown = json.dumps(rows.select(selection), ensure_ascii=False)[:500]
+    to = f" to {json.dumps(write['changes'], ensure_ascii=False)[:500]}" if write["op"] == "update" else ""
+    return f"{write['op']} {count} rows of `{table.name}`{to}, such as {shown}"
+
+
+@data.tool(
+    "POST /data-batch",
+    access=ACCESS,
+    effect="write",
+    raises=(*WRITE_ERRORS, UnexpectedCount, IdempotencyKeyReused),
+    audit=WRITTEN,
+    rest=Rest(
+        query=("prefer", "idempotency_key", *AS_HEADERS),
+        from_headers={**AS_HEADERS, "prefer": "prefer", "idempotency_key": "idempotency-key"},
+        examples={
+            "writes": [
+                {"op": "update", "table": "stock", "where": {"id": "eq.7"}, "changes": {"left": 3}, "expect": 1},
+                {"op": "insert", "table": "orders", "values": {"stock_id": 7}},
+            ]
+        },
+    ),
+    mcp=Mcp(
+        keywords=(
+            "transaction, several writes at once, all or nothing, write to more than one table atomically, batch; "
+            "Transaktion, mehrere Änderungen zusammen, alles oder nichts; "
+            "transacción, varias escrituras a la vez, todo o nada"
+        )
+    ),
+    guard=Guard(destructive_when="one of the writes deletes rows", preview=_preview_batch),
+)
+async def data_batch(
+    call: Call,
+    app_id: AppId,
+    writes: Annotated[list[Write], Field(min_length=1, max_length=_MOST_WRITES)],
+    prefer: Prefer = "",
+    idempotency_key: Annotated[str, Text(200, min_length=1), NotSecret("a name of the caller's own")] | None = None,
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> Batch:
+    """Insert, update and delete rows of several tables in one transaction: all of it or nothing.
+
+    The writes are made in their order, each under the policies of its table, and are undone as one action.
+
+    writes: at most 100, of at most 1000 rows together.
+    prefer: `return=minimal` answers how many rows each was about, without the rows.
+    idempotency_key: a text of your own; the same call with it again within 7 days gets the first one's answer and
+      changes nothing. Null for none.
+    """
+    actor = find_actor(call, as_role, as_user)
+    preferences = read_preferences(prefer)
+    _require_fields(writes)
+    if any(write["op"] == "delete" for write in writes):
+        call.declare_destructive()
+    run = _BatchRun(preferences)
+
+    def write_all(rows: Rows, catalogue: Catalogue) -> Batch:
+        return {"results": [run.write(rows, catalogue, number, write) for number, write in enumerate(writes)]}
+
+    attempt = read_attempt(call, actor, idempotency_key, [writes, prefer])
+    result = await write_rows(call, actor, write_all, attempt)
+    call.audit.resource_id = ",".join(sorted({write["table"] for write in writes}))[:200]
+    return result
+
+
+class _BatchRun:
+    """What the writes of one batch have used up together."""
+
+    def __init__(self, preferences: Preferences) -> None:
+        self._preferences = preferences
+        self._left = MOST_ROWS
+        self._bytes = MOST_BYTES
+
+    def write(self, rows: Rows, catalogue: Catalogue, number: int, write: Write) -> Written:
+        """What it raises names the write."""
+        try:
+            found = self._write(rows, catalogue, write)
+        except (IntegrityError, sqlite3.IntegrityError) as exc:
+            raise _name_write(translate_violation(exc), number, write) from exc
+        except BaobabError as exc:
+            raise _name_write(exc, number, write) from exc
+        result: Written = {"op": write["op"], "table": write["table"], "count": len(found)}
+        return result if self._preferences.minimal else {**result, "rows": found}
+
+    def _write(self, rows: Rows, catalogue: Catalogue, write: Write) -> list[Row]:
+        table = open_table(catalogue, rows, write["table"], _FIELDS[write["op"]][0])
+        answer = () if self._preferences.minimal else None
+        if write["op"] == "insert":
+            values = write["values"] if isinstance(write["values"], list) else [write["values"]]
+            self._take_rows(len(values))
+            upsert = find_upsert(table, write.get("on_conflict"), self._preferences)
+            found = rows.insert(table, values, upsert, answer)
+        elif write["op"] == "update":
+            found = rows.update(table, write["changes"], require_filters(table, write["where"]), answer)
+            self._take_rows(len(found))
+        else:
+            found = rows.delete(table, require_filters(table, write["where"]), answer)
+            self._take_rows(len(found))
+        if len(found) != write.get("expect", len(found)):
+            raise UnexpectedCount(
+                f"It is about {len(found)} rows, and {write['expect']} were expected.", details={"rows": len(found)}
+            )
+        if not self._preferences.minimal:
+            self._bytes -= len(json.dumps(found))
+            if self._bytes < 0:
+                raise AnswerTooLarge(f"The rows of the batch have more than {MOST_BYTES} bytes.")
+        return found
+
+    def _take_rows(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise BadRequest(f"A batch writes at most {MOST_ROWS} rows.", details={"limit": MOST_ROWS})
+
+
+def _name_write(error: BaobabError, number: int, write: Write) -> BaobabError:
+    """The error with the write that it is about, counted from 0."""
+    error.message = f"The {write['op']} at writes[{number}]: {error.message}"
+    error.details = {**error.details, "write": number}
+    return error
+
+
+def _require_fields(writes: list[Write]) -> None:
+    for number, write in enumerate(writes):
+        _, needed, further = _FIELDS[write["op"]]
+        given = set(write) - {"op", "table", "expect"}
+        if not needed <= given <= needed | further:
+            names = ", ".join(f"`{name}`" for name in sorted(needed))
+            raise BadRequest(
+                f"writes[{number}]: {write['op']} takes {names}, and not {', '.join(sorted(given)) or 'nothing'}.",
+                details={"write": number},
+            )

@@ -1,0 +1,360 @@
+"""/v1/{app_id}/{table}: writing the rows of a table, for those who run the app, its users and its visitors."""
+
+import json
+from typing import Annotated, Any
+
+from baobab.tools.core.call import Call, GraphName
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.data.access import find_actor
+from baobab.tools.data.actor import Role
+from baobab.tools.data.catalogue import Catalogue
+from baobab.tools.data.errors import (
+    RowNotFound,
+    SingleRowExpected,
+)
+from baobab.tools.data.fields import (
+    ACCESS,
+    AS_HEADERS,
+    MOST_ROWS,
+    WRITE_ERRORS,
+    WRITTEN,
+    AsRole,
+    AsUser,
+    Filters,
+    MediaType,
+    OneOrMore,
+    Prefer,
+    RowId,
+    SelectText,
+    TableName,
+)
+from baobab.tools.data.preferences import read_preferences
+from baobab.tools.data.row_reader import key_condition
+from baobab.tools.data.row_requests import (
+    find_answer,
+    find_upsert,
+    open_table,
+    read_query,
+    require_few,
+    require_filters,
+    shape_answer,
+)
+from baobab.tools.data.rows import Rows
+from baobab.tools.data.schemas import Deleted, Row
+from baobab.tools.data.tools.rows import data_get
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
+
+
+async def _preview_insert(call: Call, app_id: AppId, table: str, values: OneOrMore, **given: Any) -> str:
+    del app_id
+    (await find_catalogue(call)).table(table)
+    rows = values if isinstance(values, list) else [values]
+    conflict = ", or update those that are there" if given["on_conflict"] else ""
+    return f"It would insert {len(rows)} rows into `{table}`{conflict}: {json.dumps(rows, ensure_ascii=False)}"[:4000]
+
+
+@data.tool(
+    "POST /{table}",
+    access=ACCESS,
+    effect="write",
+    raises=WRITE_ERRORS,
+    audit=WRITTEN,
+    rest=Rest(
+        status=201,
+        body="values",
+        query=("on_conflict", "columns", "select", "prefer", "media_type", *AS_HEADERS),
+        from_headers={**AS_HEADERS, "prefer": "prefer", "media_type": "accept"},
+        also=("/data/{table}",),
+        examples={"values": {"user_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "title": "Hello"}},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "insert row, add record, create entry, save to the database, upsert, bulk insert; "
+            "Zeile einfügen, Datensatz anlegen; "
+            "insertar fila, añadir registro"
+        ),
+        graph_names=(GraphName("insert_row", for_users=False),),
+    ),
+    guard=Guard(preview=_preview_insert),
+)
+async def data_insert(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    values: OneOrMore,
+    on_conflict: Annotated[str, Text(1000)] | None = None,
+    columns: Annotated[str, Text(10_000)] | None = None,
+    select: SelectText | None = None,
+    prefer: Prefer = "",
+    media_type: MediaType = "",
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> list[Row] | Row | None:
+    """Insert a row, or up to 1000 at once: all of them or none.
+
+    values: the row as an object, or a list of rows. Keys that are no columns are left out.
+    on_conflict: columns of a key or unique index; a row that has their values already is updated instead.
+    columns: the only keys of `values` that count.
+    select: the columns to answer; left out, all.
+    prefer: `resolution=ignore-duplicates` leaves rows that are there as they are; `return=minimal` answers none.
+    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
+    """
+    actor = find_actor(call, as_role, as_user)
+    preferences = read_preferences(prefer)
+    given = values if isinstance(values, list) else [values]
+    if columns is not None:
+        named = {name.strip().strip('"') for name in columns.split(",")}
+        given = [{name: value for name, value in row.items() if name in named} for row in given]
+
+    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+        opened = open_table(catalogue, rows, table, "INSERT")
+        upsert = find_upsert(opened, on_conflict, preferences)
+        return rows.insert(opened, given, upsert, find_answer(opened, select, preferences))
+
+    inserted = await write_rows(call, actor, write)
+    call.audit.resource_id = table
+    if preferences.minimal:
+        return None
+    as_list = isinstance(values, list) or preferences.representation
+    return shape_answer(inserted, media_type) if as_list else (inserted[0] if inserted else None)
+
+
+async def _preview_update(
+    call: Call,
+    app_id: AppId,
+    table: str,
+    row_id: str,
+    changes: Row,
+    as_role: Role | None,
+    as_user: str | None,
+) -> str:
+    row = await data_get(call, app_id, table, row_id, None, as_role, as_user)
+    return _describe_changes(table, [row], changes)
+
+
+def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
+    """The columns that change, as they are and as they would be, of the first rows."""
+    shown = []
+    for row in rows[:10]:
+        changed = {name: [row[name], value] for name, value in changes.items() if name in row and row[name] != value}
+        key = next(iter(row.items()), ("", ""))
+        shown.append(f"{key[0]} {key[1]}: {json.dumps(changed, ensure_ascii=False)[:500]}")
+    return f"It would change {len(rows)} rows of `{table}`, from and to: {'; '.join(shown)}"[:4000]
+
+
+@data.tool(
+    "PATCH /{table}/{row_id}",
+    access=ACCESS,
+    effect="write",
+    raises=(*WRITE_ERRORS, RowNotFound),
+    audit=WRITTEN,
+    rest=Rest(
+        body="changes",
+        query=tuple(AS_HEADERS),
+        from_headers=AS_HEADERS,
+        also=("/data/{table}/{row_id}",),
+        examples={"changes": {"title": "Hello"}},
+    ),
+    mcp=Mcp(
+        keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila"),
+        graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),),
+    ),
+    guard=Guard(preview=_preview_update),
+)
+async def data_update(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    row_id: RowId,
+    changes: JsonObject,
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> Row:
+    """Change columns of one row, and answer the row.
+
+    changes: the new values by column. Keys that are no columns are left out.
+    """
+    actor = find_actor(call, as_role, as_user)
+
+    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+        opened = open_table(catalogue, rows, table, "UPDATE")
+        return rows.update(opened, changes, [key_condition(opened, row_id)])
+
+    changed = await write_rows(call, actor, write)
+    call.audit.resource_id = table
+    if not changed:
+        raise RowNotFound(f"`{table}` has no row with this key that the caller may change.")
+    return changed[0]
+
+
+async def _preview_update_many(call: Call, app_id: AppId, table: str, changes: Row, **given: Any) -> str:
+    del app_id
+    actor = find_actor(call, given["as_role"], given["as_user"])
+
+    def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
+        opened = open_table(catalogue, rows, table, "UPDATE")
+        require_filters(opened, given["where"])
+        selection = read_query(catalogue, opened, None, given["where"])
+        selection.limit = MOST_ROWS
+        return rows.select(selection)
+
+    return _describe_changes(table, await read_rows(call, actor, read), changes)
+
+
+@data.tool(
+    "PATCH /{table}",
+    access=ACCESS,
+    effect="write",
+    raises=(*WRITE_ERRORS, SingleRowExpected),
+    audit=WRITTEN,
+    rest=Rest(
+        status=lambda result: 204 if result is None else 200,
+        statuses=(200, 204),
+        body="changes",
+        further_query="where",
+        query=("select", "prefer", "media_type", *AS_HEADERS),
+        from_headers={**AS_HEADERS, "prefer": "prefer", "media_type": "accept"},
+        also=("/data/{table}",),
+        examples={"changes": {"status": "done"}},
+    ),
+    mcp=Mcp(
+        keywords=("update many rows, bulk change, set a column where; viele Zeilen ändern; modificar varias filas")
+    ),
+    guard=Guard(preview=_preview_update_many),
+)
+async def data_update_many(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    changes: JsonObject,
+    where: Filters | None = None,
+    select: SelectText | None = None,
+    prefer: Prefer = "",
+    media_type: MediaType = "",
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> list[Row] | Row | None:
+    """Change columns of all rows that fulfil filters, at most 1000, and answer them.
+
+    changes: the new values by column.
+    where: filters by column, as data_list has them. At least one is needed.
+    select: the columns to answer; left out, all.
+    prefer: `return=minimal` answers no rows.
+    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
+    """
+    actor = find_actor(call, as_role, as_user)
+    preferences = read_preferences(prefer)
+
+    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+        opened = open_table(catalogue, rows, table, "UPDATE")
+        answer = find_answer(opened, select, preferences)
+        changed = rows.update(opened, changes, require_filters(opened, where), answer)
+        return require_few(changed, preferences, media_type)
+
+    changed = await write_rows(call, actor, write)
+    call.audit.resource_id = table
+    return None if preferences.minimal else shape_answer(changed, media_type)
+
+
+async def _preview_delete(
+    call: Call, app_id: AppId, table: str, row_id: str, as_role: Role | None, as_user: str | None
+) -> str:
+    row = await data_get(call, app_id, table, row_id, None, as_role, as_user)
+    return f"It would delete this row of `{table}`: {str(row)[:1000]}"
+
+
+@data.tool(
+    "DELETE /{table}/{row_id}",
+    access=ACCESS,
+    effect="destructive",
+    raises=(*WRITE_ERRORS, RowNotFound),
+    audit=WRITTEN,
+    rest=Rest(query=tuple(AS_HEADERS), from_headers=AS_HEADERS, also=("/data/{table}/{row_id}",)),
+    guard=Guard(preview=_preview_delete),
+    mcp=Mcp(
+        keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila"),
+        graph_names=(GraphName("delete_row", {"row_id": "id"}, for_users=False),),
+    ),
+)
+async def data_delete(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    row_id: RowId,
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> Deleted:
+    """Delete one row by its primary key."""
+    actor = find_actor(call, as_role, as_user)
+
+    def write(rows: Rows, catalogue: Catalogue) -> int:
+        opened = open_table(catalogue, rows, table, "DELETE")
+        return len(rows.delete(opened, [key_condition(opened, row_id)], ()))
+
+    if not await write_rows(call, actor, write):
+        raise RowNotFound(f"`{table}` has no row with this key that the caller may delete.")
+    call.audit.resource_id = table
+    return {"deleted": True}
+
+
+async def _preview_delete_many(call: Call, app_id: AppId, table: str, **given: Any) -> str:
+    del app_id
+    actor = find_actor(call, given["as_role"], given["as_user"])
+
+    def count(rows: Rows, catalogue: Catalogue) -> int:
+        opened = open_table(catalogue, rows, table, "DELETE")
+        require_filters(opened, given["where"])
+        return rows.count(read_query(catalogue, opened, None, given["where"]))
+
+    return f"It would delete up to {await read_rows(call, actor, count)} rows of `{table}`: {given['where']}"[:1000]
+
+
+@data.tool(
+    "DELETE /{table}",
+    access=ACCESS,
+    effect="destructive",
+    guard=Guard(preview=_preview_delete_many),
+    raises=(*WRITE_ERRORS, SingleRowExpected),
+    audit=WRITTEN,
+    rest=Rest(
+        status=lambda result: 204 if result is None else 200,
+        statuses=(200, 204),
+        further_query="where",
+        query=("select", "prefer", "media_type", *AS_HEADERS),
+        from_headers={**AS_HEADERS, "prefer": "prefer", "media_type": "accept"},
+        also=("/data/{table}",),
+    ),
+    mcp=Mcp(keywords=("delete many rows, bulk delete, remove where; viele Zeilen löschen; borrar varias filas")),
+)
+async def data_delete_many(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    where: Filters | None = None,
+    select: SelectText | None = None,
+    prefer: Prefer = "",
+    media_type: MediaType = "",
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> list[Row] | Row | None:
+    """Delete all rows that fulfil filters, at most 1000, and answer them as they were.
+
+    where: filters by column, as data_list has them. At least one is needed.
+    select: the columns to answer; left out, all.
+    prefer: `return=minimal` answers no rows.
+    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
+    """
+    actor = find_actor(call, as_role, as_user)
+    preferences = read_preferences(prefer)
+
+    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+        opened = open_table(catalogue, rows, table, "DELETE")
+        answer = find_answer(opened, select, preferences)
+        deleted = rows.delete(opened, require_filters(opened, where), answer)
+        return require_few(deleted, preferences, media_type)
+
+    deleted = await write_rows(call, actor, write)
+    call.audit.resource_id = table
+    return None if preferences.minimal else shape_answer(deleted, media_type)
