@@ -79,8 +79,8 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
         from_headers={**AS_HEADERS, "prefer": "prefer", "idempotency_key": "idempotency-key"},
         examples={
             "writes": [
-                {"op": "update", "table": "stock", "where": {"id": "eq.7"}, "changes": {"left": 3}, "expect": 1},
-                {"op": "insert", "table": "orders", "values": {"stock_id": 7}},
+                {"op": "insert", "table": "posts", "values": {"title": "Hello again"}},
+                {"op": "update", "table": "posts", "where": {"title": "eq.Hello"}, "changes": {"title": "Hi"}},
             ]
         },
     ),
