@@ -79,7 +79,11 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
         from_headers={**AS_HEADERS, "prefer": "prefer", "idempotency_key": "idempotency-key"},
         examples={
             "writes": [
-                {"op": "insert", "table": "posts", "values": {"title": "Hello again"}},
+                {
+                    "op": "insert",
+                    "table": "posts",
+                    "values": {"user_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "title": "Hi"},
+                },
                 {"op": "update", "table": "posts", "where": {"title": "eq.Hello"}, "changes": {"title": "Hi"}},
             ]
         },
