@@ -1,6 +1,6 @@
 """The substrate's memory: proposing, searching a hundred thousand memories, undoing a thousand actions, and recall.
 
-Beside it Mem0 with the same embedder, which it asks over HTTP, in an environment of its own.
+Beside it Mem0 and Graphiti with the same embedder, which they ask over HTTP, each in an environment of its own.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from baobab.tools.core.auth.callers import Account
 from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.ledger import open_ledger
-from baobab.tools.substrate.meaning.vectors import name_embedder
+from baobab.tools.substrate.meaning.vectors import embed_texts, name_embedder
 from baobab.tools.substrate.search_index import index_rows
-from tests.bench.peers.environments import MEM0, install_peer
+from tests.bench.peers.environments import GRAPHITI, MEM0, Peer, install_peer
 from tests.cli.server_process import run_server
 from tests.jobs import run_job
 from tests.tools.conftest import ToolHarness
@@ -35,10 +35,12 @@ from tests.tools.conftest import ToolHarness
 MEMORIES = 100_000
 _PROPOSALS, _SEARCHES, _UNDONE = 200, 50, 1000
 _QUESTIONS = Path(__file__).with_name("memory_questions.json")
-_PEER = Path(__file__).parent / "peers" / "mem0_memory.py"
+_PEERS = ((MEM0, "mem0_memory.py"), (GRAPHITI, "graphiti_memory.py"))
+_PEER_SECONDS = 900
 _KEY = "bb_sk_" + "M" * 40
 _AT_ONCE = 2000
 _AGAIN = "meaning, a question that came before"
+_EMBED = "make the vector of a question"
 _FIRST = 5
 """Recall is how often the right memory is among the first so many."""
 # Words of made-up texts: the first are much more frequent than the last, as in real ones.
@@ -46,7 +48,7 @@ _WORDS = [f"word{number}" for number in range(20_000)]
 
 
 def run() -> dict[str, Any]:
-    return asyncio.run(_measure()) | {"peer": _run_peer()}
+    return asyncio.run(_measure()) | {"peers": {peer.name: _run_peer(peer, script) for peer, script in _PEERS}}
 
 
 async def _measure() -> dict[str, Any]:
@@ -66,6 +68,7 @@ async def _measure() -> dict[str, Any]:
         again = _make_searches(harness, owner, "meaning", repeated=True)
         await _time(again, 3)
         measured[_AGAIN] = await _time(again, _SEARCHES)
+        measured[_EMBED] = await _time(_embed_question, _SEARCHES)
     return measured
 
 
@@ -114,6 +117,10 @@ def _make_searches(
         return await harness.call("substrate_search_memory", owner, q=q, search_by=way)
 
     return search
+
+
+async def _embed_question(number: int) -> Any:
+    return await embed_texts([" ".join(_build_text(number * 991).split()[3:6])])
 
 
 async def _measure_undo(harness: ToolHarness, owner: Account) -> Cost:
@@ -216,18 +223,22 @@ async def _measure_recall(harness: ToolHarness, owner: Account) -> dict[str, flo
     return measured
 
 
-def _run_peer() -> dict[str, float] | None:
-    """Mem0 with the same texts; None where it cannot be installed."""
+def _run_peer(peer: Peer, script: str) -> dict[str, float] | None:
+    """A peer with the same texts; None where it cannot be installed."""
     try:
-        python = install_peer(MEM0)
+        python = install_peer(peer)
     except subprocess.CalledProcessError:
         return None
     with tempfile.TemporaryDirectory() as folder:
         settings = {"BAOBAB_BOOTSTRAP_KEY": _KEY, "BAOBAB_PLAN": "enterprise"}
         with run_server(Path(folder) / "data", settings=settings) as server:
-            command = [str(python), str(_PEER), server.address, _KEY, str(_QUESTIONS), str(_FIRST), folder]
-            environment = {**os.environ, "MEM0_TELEMETRY": "False", "HOME": folder}
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            path = Path(__file__).parent / "peers" / script
+            command = [str(python), str(path), server.address, _KEY, str(_QUESTIONS), str(_FIRST), folder]
+            silent = {"MEM0_TELEMETRY": "False", "GRAPHITI_TELEMETRY_ENABLED": "false", "HOME": folder}
+            environment = {**os.environ, **silent}
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=True, env=environment, timeout=_PEER_SECONDS
+            )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -237,15 +248,18 @@ def report(measured: dict[str, Any]) -> Iterator[str]:
     yield f"{'':50}{'ms':>9}{'CPU ms':>9}"
     names = {"propose": "propose a decision, with ledger and receipt", "undo": f"undo {_UNDONE} actions at once"}
     names |= {way: f"search by {way}" for way in ("words", "meaning", "both", _AGAIN)}
+    names |= {_EMBED: _EMBED}
     for way, name in names.items():
         yield f"  {name:48}{measured[way].wall:9.2f}{measured[way].cpu:9.2f}"
     recall = measured["recall"]
     yield f"Recall of the right memory among the first {_FIRST}, of 40 questions in other words"
     for name, value in recall.items():
         yield f"  {name:46}{value:8.2f}"
-    yield f"Mem0 {MEM0.version}, without its language model, the same embedder over HTTP"
-    if measured["peer"] is None:
-        yield "  it could not be installed"
-    else:
-        for name, value in measured["peer"].items():
+    for peer, _ in _PEERS:
+        yield f"{peer.name} {peer.version}, without the time of a language model, the same embedder over HTTP"
+        found = measured["peers"][peer.name]
+        if found is None:
+            yield "  it could not be installed"
+            continue
+        for name, value in found.items():
             yield f"  {name:46}{value:8.2f}"

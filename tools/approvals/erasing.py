@@ -1,7 +1,7 @@
 """Erasing: what people had forgotten is not kept in the arguments of calls that wait, or that were decided."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import select, update
@@ -18,8 +18,10 @@ _REASON = "What it is about was forgotten."
 _UNFINISHED = approvals.c.status.in_(("pending", "approved"))
 
 
-async def find_naming(execute: Execute, seals: FieldCipher, organisation_id: str, texts: Sequence[str]) -> list[str]:
-    """The ids of an organisation's calls that are not made yet and have one of these texts in their arguments."""
+async def find_naming(
+    execute: Execute, seals: FieldCipher, organisation_id: str, is_named: Callable[[str], bool]
+) -> list[str]:
+    """The ids of an organisation's calls that are not made yet and whose arguments, as JSON, a function picks."""
     ours, after = approvals.c.organisation_id == organisation_id, ""
     found: list[str] = []
     while True:
@@ -29,12 +31,11 @@ async def find_naming(execute: Execute, seals: FieldCipher, organisation_id: str
             return found
         after = rows[-1].id
         # Waiting arguments may be megabytes.
-        found += await asyncio.to_thread(_filter, rows, seals, texts)
+        found += await asyncio.to_thread(_filter, rows, seals, is_named)
 
 
-def _filter(rows: Sequence[Any], seals: FieldCipher, texts: Sequence[str]) -> list[str]:
-    opened = ((row.id, seals.open(row.id, "arguments", row.arguments)) for row in rows)
-    return [approval_id for approval_id, arguments in opened if any(text in arguments for text in texts)]
+def _filter(rows: Sequence[Any], seals: FieldCipher, is_named: Callable[[str], bool]) -> list[str]:
+    return [row.id for row in rows if is_named(seals.open(row.id, "arguments", row.arguments))]
 
 
 async def erase_calls(

@@ -11,7 +11,7 @@ A decision is one compare-and-set. What follows from it is the executor's (tools
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from types import SimpleNamespace
@@ -359,9 +359,9 @@ class ApprovalService:
         ended = (approvals.c.run_id.in_(run_ids), approvals.c.status != "pending")
         await execute(delete(approvals).where(*ended))
 
-    async def find_naming(self, execute: Execute, organisation_id: str, texts: Sequence[str]) -> list[str]:
-        """Finds the calls of an organisation that are not made yet and have one of these texts in their arguments."""
-        return await find_naming(execute, self._seals, organisation_id, texts)
+    async def find_naming(self, execute: Execute, organisation_id: str, is_named: Callable[[str], bool]) -> list[str]:
+        """Finds the calls of an organisation that are not made yet and whose arguments, as JSON, a function picks."""
+        return await find_naming(execute, self._seals, organisation_id, is_named)
 
     async def erase_calls(self, unit: Unit, services: Services, organisation_id: str, ids: Sequence[str]) -> None:
         """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""

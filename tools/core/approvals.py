@@ -3,7 +3,7 @@
 `tools/approvals/service.py` does it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -180,8 +180,8 @@ class Approvals(Protocol):
         """Delete what runs proposed, but for what nobody has decided yet."""
         ...
 
-    async def find_naming(self, execute: Execute, organisation_id: str, texts: Sequence[str]) -> list[str]:
-        """The ids of an organisation's calls that are not made yet and have one of these texts in their arguments."""
+    async def find_naming(self, execute: Execute, organisation_id: str, is_named: Callable[[str], bool]) -> list[str]:
+        """The ids of an organisation's calls that are not made yet and whose arguments, as JSON, a function picks."""
         ...
 
     async def erase_calls(self, unit: Unit, services: Any, organisation_id: str, ids: Sequence[str]) -> None:

@@ -1,9 +1,11 @@
 """Forgetting: rows go, and with them all that is kept of them: images, payloads, deliveries, vectors, waiting calls."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
 from sqlalchemy import String, cast, func, or_, select, update
 
 from baobab.tools.substrate import tables
@@ -13,6 +15,8 @@ from baobab.tools.substrate.meaning.index import FORGOTTEN
 ERASED = {"erased": True}
 """What stands where something was forgotten."""
 _AT_ONCE = 400
+# An id may stand behind an escaped character, such as the end of a line.
+_ID = re.compile(r"(?:(?<![0-9A-Za-z_-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))(?:ent|dec|com|lrn|art)_[0-9A-Za-z_-]+")
 _SAY_NOTHING = frozenset(("revert_action", "bulk_revert_actions", "forget"))
 """The capabilities whose payloads and results only name what they were about."""
 _actions, _changes, _outbox = tables.action_ledger.c, tables.changes.c, tables.outbox.c
@@ -43,8 +47,11 @@ async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
     named = or_(*(text.contains(each, autoescape=True) for each in ids for text in (payload, result)))
     undone = _actions.status.in_(("proposed", "rejected", "failed"))
     query = select(_actions.id).where(_actions.organisation_id == ledger.organisation_id, undone, named)
-    action_ids |= set((await ledger.unit.execute(query)).scalars())
-    known = await ledger.load(tables.action_ledger, action_ids)
+    naming = set((await ledger.unit.execute(query)).scalars())
+    known, is_named = await ledger.load(tables.action_ledger, action_ids | naming), _build_test(ids)
+    # The database finds parts of names, too.
+    said = {each: to_json([known[each]["payload"], known[each]["result"]]).decode() for each in naming}
+    action_ids |= {each for each, text in said.items() if is_named(text)}
     of_actions = sorted(each for each in action_ids if known[each]["capability"] not in _SAY_NOTHING)
     deliveries: list[str] = []
     for start in range(0, len(of_actions), _AT_ONCE):
@@ -54,9 +61,19 @@ async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
     vectors = tables.embeddings.c
     query = select(func.count()).where(vectors.organisation_id == ledger.organisation_id, vectors.id.in_(ids))
     counted = (await ledger.unit.execute(query)).scalar_one()
-    calls = set(await ledger.services.approvals.find_naming(ledger.unit.execute, ledger.organisation_id, ids))
+    calls = set(await ledger.services.approvals.find_naming(ledger.unit.execute, ledger.organisation_id, is_named))
     calls |= {known[each]["approval_id"] for each in of_actions} - {None}
     return Traces(list(ids), of_actions, [row.seq for row in found], deliveries, counted, sorted(calls))
+
+
+def _build_test(ids: Sequence[str]) -> Callable[[str], bool]:
+    """Returns a function that tells whether a text of JSON names one of some rows, by its whole id."""
+    wanted = frozenset(ids)
+
+    def is_named(text: str) -> bool:
+        return any(found in wanted or found.rstrip("-_") in wanted for found in _ID.findall(text))
+
+    return is_named
 
 
 async def erase_traces(ledger: Ledger, traces: Traces) -> None:

@@ -23,6 +23,8 @@ class Peer(NamedTuple):
 FASTMCP = Peer("fastmcp", "4.1.2", shared=("apsw", "httptools", "mcp", "pydantic", "starlette", "uvicorn", "uvloop"))
 DBOS = Peer("dbos", "3.4.0", shared=("aiosqlite", "psycopg", "psycopg-binary", "sqlalchemy"))
 MEM0 = Peer("mem0ai", "2.2.1")
+# It imports httpx without asking for it.
+GRAPHITI = Peer("graphiti-core", "0.31.1", "[kuzu]", shared=("httpx",))
 LITELLM = Peer("litellm", "1.106.2", "[proxy]")
 
 
@@ -41,5 +43,5 @@ def install_peer(peer: Peer) -> Path:
 
 
 if __name__ == "__main__":
-    for peer in (FASTMCP, DBOS, LITELLM, MEM0):
+    for peer in (FASTMCP, DBOS, LITELLM, MEM0, GRAPHITI):
         install_peer(peer)

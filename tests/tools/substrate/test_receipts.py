@@ -105,6 +105,19 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
     assert refused.value.code == "not_reversible"
 
 
+async def test_forgetting_an_id_leaves_those_that_begin_with_it(substrate: Substrate) -> None:
+    for entity_id in ("ent_ada", "ent_ada-2"):
+        await substrate.do("upsert_entity", type="person", id=entity_id, display_name="Ada")
+    about = ("ent_ada-2", "ent_ada")
+    waits = [(await substrate.propose("delete_entity", id=each, reason="Gone"))["action_id"] for each in about]
+    mentions = {"to": "Eve", "purpose": "Ask about\nent_ada"}
+    waits.append((await substrate.propose("place_call", **mentions))["action_id"])
+    await substrate.do("forget", ids=["ent_ada"], reason="They asked us to.")
+    actions = [await substrate.call("action", action_id=each) for each in waits]
+    assert [action["status"] for action in actions] == ["proposed", "rejected", "rejected"]
+    await require_consistency(substrate)
+
+
 async def test_what_must_stay_is_not_forgotten(substrate: Substrate) -> None:
     own = (await substrate.call("provision"))["self_entity_id"]
     principle = await substrate.do(

@@ -56,6 +56,19 @@ async def test_one_key_of_idempotency_is_one_action_and_one_address_one_entity(s
     assert (await substrate.call("entities", type="person", count=True))["total"] == 1
 
 
+async def test_of_merges_in_a_circle_at_once_one_is_done(substrate: Substrate) -> None:
+    ids = [
+        (await substrate.do("upsert_entity", type="person", display_name=name))["entity_id"] for name in ("Ann", "Anna")
+    ]
+    waiting = [
+        (await substrate.propose("merge_entities", loser_id=loser, winner_id=winner, reason="one"))["action_id"]
+        for loser, winner in (ids, ids[::-1])
+    ]
+    decided = await asyncio.gather(*(substrate.call("approve", action_id=each) for each in waiting))
+    assert sorted(row["status"] for row in decided) == ["executed", "failed"]
+    assert await find_faults(substrate.harness.services.database, substrate.owner.organisation_id) == []
+
+
 async def test_ten_thousand_aliases_lead_to_their_entity(substrate: Substrate) -> None:
     entity_id = (await substrate.do("upsert_entity", type="person", display_name="Ada"))["entity_id"]
     services, organisation = substrate.harness.services, substrate.owner.organisation_id

@@ -105,3 +105,17 @@ async def test_a_file_that_cannot_be_imported_changes_nothing(substrate: Substra
         await bring(substrate, text.encode())
     assert refused.value.status == 400
     assert (await substrate.call("actions"))["actions"] == []
+
+
+@pytest.mark.parametrize("name", ["source_app_id", "from_strangers", "action_id", "created_by_kind", "created_at"])
+@pytest.mark.parametrize("capability", ["upsert_source_artifact", "upsert_entity", "record_learning"])
+async def test_no_payload_says_where_a_row_comes_from(substrate: Substrate, capability: str, name: str) -> None:
+    payloads: dict[str, dict[str, Any]] = {
+        "upsert_source_artifact": {"kind": "note", "title": "Talk"},
+        "upsert_entity": {"type": "person", "display_name": "Ada"},
+        "record_learning": {"title": "Ask", "description": "x"},
+    }
+    with pytest.raises(BaobabError) as refused:
+        await substrate.propose(capability, **payloads[capability], **{name: "forged"})
+    assert refused.value.status == 400
+    assert (await substrate.call("actions"))["actions"] == []
