@@ -214,7 +214,7 @@ class Visit:
             "link": None if view in VIEWS else self.link,
             "email": self.email,
             "wish": "passkey" if view == "add-passkey" else self.wish,
-            "passkeys": view in ("password", "register") or "passkey" in shown.get("methods", ()),
+            "passkeys": view in ("password", "register", "enrol") or "passkey" in shown.get("methods", ()),
             "providers_root": f"{self.registry.services.options.base_url}/auth/{self.app_id}/oauth",
         }
         values |= dict.fromkeys(SHOWN) | shown

@@ -14,7 +14,7 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.users.redirects import build_token_address
 
 VIEWS = ("second-factor", "enrol", "recovery", "register")
-SHOWN = ("challenge", "ticket", "ceremony", "onward")
+SHOWN = ("challenge", "ticket", "ceremony", "onward", "uri")
 """What only some of these views show."""
 _TICKET = "login page ticket:"
 _LONGEST_URI = 1000
@@ -67,7 +67,7 @@ async def take_step(visit: Visit, step: str, fields: Fields) -> Response:
 
 async def _ask_again(visit: Visit, step: str, fields: Fields, error: BaobabError) -> Response:
     challenge = fields.get("challenge", "")
-    if step == "enrol" and fields.get("uri", "").startswith("otpauth:"):
+    if step in ("enrol", "enrol-passkey") and fields.get("uri", "").startswith("otpauth:"):
         return visit.render("enrol", error, challenge=challenge, **_describe_secret(fields["uri"]))
     if step in ("second-factor", "passkey") and challenge:
         asked = await visit.call("auth_second_factor_methods", challenge=challenge)
@@ -98,6 +98,12 @@ async def _take_first_code(visit: Visit, fields: Fields) -> Response:
     return visit.render("recovery", codes=confirmed["recovery_codes"], onward=onward, ticket=ticket)
 
 
+async def _make_second_factor(visit: Visit, fields: Fields) -> Response:
+    made = {"state": fields.get("state", ""), "credential": _read_credential(fields)}
+    added = await visit.call("auth_passkey_add", challenge=fields.get("challenge", ""), **made)
+    return visit.leave(added["signed_in"])
+
+
 async def _sign_in_by_passkey(visit: Visit, fields: Fields) -> Response:
     given = {"state": fields.get("state", ""), "credential": _read_credential(fields)}
     return await go_on(visit, await visit.call("auth_passkey_sign_in", **given))
@@ -124,6 +130,7 @@ async def _register(visit: Visit, fields: Fields) -> Response:
 STEPS: dict[str, Callable[[Visit, Fields], Awaitable[Response]]] = {
     "second-factor": _take_code,
     "enrol": _take_first_code,
+    "enrol-passkey": _make_second_factor,
     "passkey": _sign_in_by_passkey,
     "offer": _offer,
     "register": _register,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, String, Table, and_, delete, exists, select
+from sqlalchemy import Column, ColumnElement, String, Table, and_, bindparam, delete, exists, select
 
 from baobab.storage.database import Execute, Unit
 from baobab.storage.tables import build_upsert, metadata
@@ -23,6 +23,10 @@ app_freezes = Table(
 )
 
 _columns = app_freezes.c
+# Built once: every write of an app asks this.
+_FIND_FREEZE = select(_columns.app_id).where(
+    _columns.family == bindparam("family"), _columns.app_id == bindparam("app")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Freezes:
 
     async def is_frozen(self, execute: Execute, app_id: str) -> bool:
         """Whether the app is frozen."""
-        return (await execute(select(_columns.app_id).where(self._of(app_id)))).first() is not None
+        return (await execute(_FIND_FREEZE, {"family": self.family, "app": app_id})).first() is not None
 
     async def require_thawed(self, execute: Execute, app_id: str) -> None:
         """Raises AppMigrating while the app is frozen. Under the write lock, the answer holds to the end."""

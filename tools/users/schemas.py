@@ -117,6 +117,12 @@ class Passkey(TypedDict):
     last_used_at: datetime | None
 
 
+class PasskeyAdded(Passkey):
+    signed_in: Annotated[
+        SignedIn | None, Field(description="The tokens, where the passkey has finished a sign-in; otherwise null.")
+    ]
+
+
 class Passkeys(TypedDict):
     """The newest first."""
 
@@ -258,6 +264,10 @@ class Users(TypedDict):
 
 class OneUser(TypedDict):
     user: ListedUser
+
+
+class UserWithFactors(OneUser):
+    second_factor: SecondFactor
 
 
 class DeletedUser(TypedDict):

@@ -18,7 +18,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, RateLimited
 from baobab.tools.users import totp
 from baobab.tools.users.errors import ChallengeOver, FactorExists, FactorNotFound, WrongFactorCode
-from baobab.tools.users.schemas import Challenged, FactorMethod
+from baobab.tools.users.schemas import Challenged, FactorMethod, SecondFactor
 from baobab.tools.users.settings import find_settings
 from baobab.tools.users.tables import (
     FREEZES,
@@ -68,6 +68,14 @@ async def find_factors(execute: Execute, app_id: str, user_id: str) -> Factors:
     )
     has_totp, codes_left, passkeys = (await execute(select(*columns))).one()
     return Factors(bool(has_totp), codes_left, passkeys)
+
+
+async def describe_factors(execute: Execute, app_id: str, user_id: str) -> SecondFactor:
+    """Returns what a user has set up, as it is shown."""
+    factors = await find_factors(execute, app_id, user_id)
+    required = (await find_settings(execute, app_id))["second_factor"] == "required"
+    left = factors.recovery_codes if factors.totp else 0
+    return {"totp": factors.totp, "recovery_codes": left, "passkeys": factors.passkeys, "required": required}
 
 
 async def delete_factors(execute: Execute, app_id: str, user_ids: Any) -> None:
@@ -154,7 +162,10 @@ async def try_code(call: Call, user_id: str, code: str, *, confirms: bool = Fals
     given = "".join(character for character in code.lower() if character.isalnum())
     async with call.stores.database.writing(lock=app_id) as connection:
         await FREEZES.require_thawed(connection.execute, app_id)
-        if given.isdigit() or confirms:
+        if confirms and challenge is not None and (await find_factors(connection.execute, app_id, user_id)).list_methods():
+            # A passkey was quicker; this challenge has shown a password only.
+            refusal: BaobabError | None = FactorExists()
+        elif given.isdigit() or confirms:
             refusal = await _try_totp(call, connection.execute, user_id, given, confirms=confirms)
         else:
             refusal = await _try_recovery_code(connection.execute, app_id, user_id, given, call.now)

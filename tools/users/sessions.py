@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
@@ -17,7 +17,6 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.rate_limits import network
 from baobab.tools.users.errors import UserBanned, WrongRefreshToken
 from baobab.tools.users.refresh_tokens import RefreshToken
-from baobab.tools.users.rows import find_user
 from baobab.tools.users.schemas import Session, Tokens
 from baobab.tools.users.second_factor import delete_challenges
 from baobab.tools.users.tables import FREEZES, user_mcp_codes, user_sessions, users
@@ -27,6 +26,21 @@ MOST_SESSIONS = 50
 """Sessions that a user may have; a further one ends the oldest."""
 
 _columns = user_sessions.c
+# Built once: every token is refreshed each hour.
+_FIND_EXCHANGE = (
+    select(
+        *users.c, _columns.id.label("session_id"), _columns.generation, _columns.client_id,
+        _columns.refreshed_at, _columns.expires_at,
+    )
+    .join(users, (users.c.app_id == _columns.app_id) & (users.c.id == _columns.user_id))
+    .where(_columns.app_id == bindparam("app"), users.c.app_id == bindparam("app"), _columns.id == bindparam("session"))
+)  # fmt: skip
+_EXTEND = (
+    update(user_sessions)
+    .where(_columns.app_id == bindparam("app"), _columns.id == bindparam("session"))
+    .where(_columns.generation == bindparam("spent"))
+    .values(generation=bindparam("newest"), refreshed_at=bindparam("now"), expires_at=bindparam("until"))
+)
 _MCP_SECONDS = 3600
 
 
@@ -101,21 +115,21 @@ async def find_exchange(call: Call, token: str, client_id: str | None = None) ->
     """
     app_id = call.require_app().id
     refresh_token = RefreshToken.decode(call.services.vault, app_id, token)
-    this = (_columns.app_id == app_id, _columns.id == refresh_token.session_id)
+    which = {"app": app_id, "session": refresh_token.session_id}
     async with call.stores.database.reading() as connection:
-        session = (await connection.execute(select(user_sessions).where(*this))).first()
-        user_id = None if session is None else session.user_id
-        user = await find_user(connection.execute, app_id, user_id=user_id) if user_id else None
-    if session is None or user is None or session.expires_at <= call.now or session.client_id != client_id:
+        session = (await connection.execute(_FIND_EXCHANGE, which)).first()
+    if session is None or session.expires_at <= call.now or session.client_id != client_id:
         raise WrongRefreshToken
+    user = dict(session._mapping)
     if user["banned_at"] is not None:
         raise UserBanned
     if refresh_token.generation == session.generation:
-        return Exchange(user, session.id, session.generation + 1, rotates=True)
+        return Exchange(user, session.session_id, session.generation + 1, rotates=True)
     if _is_just_spent(session, refresh_token.generation, call.now):
-        return Exchange(user, session.id, session.generation, rotates=False)
+        return Exchange(user, session.session_id, session.generation, rotates=False)
     async with call.stores.database.writing(lock=app_id) as connection:
         await FREEZES.require_thawed(connection.execute, app_id)
+        this = (_columns.app_id == app_id, _columns.id == session.session_id)
         await connection.execute(delete(user_sessions).where(*this))
     async with call.services.database.writing_unit(lock=None) as notice_unit:
         await call.services.notices.publish(notice_unit, USER_TOPIC, user_subject(app_id, user["id"]))
@@ -126,13 +140,11 @@ async def exchange_token(call: Call, unit: Unit, exchange: Exchange) -> str:
     """Returns the refresh token of an exchange, and extends its session. Raises WrongRefreshToken."""
     app, now = call.require_app(), call.now
     if exchange.rotates:
-        this = (_columns.app_id == app.id, _columns.id == exchange.session_id)
-        is_newest = _columns.generation == exchange.generation - 1
-        changes = {"generation": exchange.generation, "refreshed_at": now}
-        changes["expires_at"] = now + timedelta(days=app.session_days)
-        extended = await unit.execute(update(user_sessions).where(*this, is_newest).values(**changes))
-        if not extended.rowcount:
+        given = {"app": app.id, "session": exchange.session_id, "spent": exchange.generation - 1}
+        given |= {"newest": exchange.generation, "now": now, "until": now + timedelta(days=app.session_days)}
+        if not (await unit.execute(_EXTEND, given)).rowcount:
             # Another exchange of the same token was quicker, or the session has ended in between.
+            this = (_columns.app_id == app.id, _columns.id == exchange.session_id)
             session = (await unit.execute(select(user_sessions).where(*this))).first()
             if session is None or not _is_just_spent(session, exchange.generation - 1, now):
                 raise WrongRefreshToken

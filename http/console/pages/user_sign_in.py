@@ -16,13 +16,16 @@ from baobab.tools.users.tools.settings import Colour, LogoUrl
 PATH = "/apps/{app}/sign-in"
 _CHECKS: dict[str, TypeAdapter[str]] = {"colour": TypeAdapter(Colour), "logo_url": TypeAdapter(LogoUrl)}
 _URLS = ("authorization_url", "token_url", "userinfo_url")
+_METADATA = ("teamId", "keyId", "privateKey", "issuer", "jwks_url")
+_SHOWN = 20
 
 
 async def show_sign_in(visit: Visit) -> Context:
     app = await read_app(visit)
     settings = (await visit.call("users_settings_get", app_id=app["id"]))["settings"]
     providers = (await visit.call("users_providers_list", app_id=app["id"]))["configs"]
-    values = {"app": app, "settings": settings, "providers": providers, "kinds": list(BUILT_IN)}
+    told = (await visit.call("users_hook_calls", app_id=app["id"], limit=_SHOWN))["calls"]
+    values = {"app": app, "settings": settings, "providers": providers, "kinds": list(BUILT_IN), "hook_calls": told}
     return values | {"saved": "saved" in visit.query}
 
 
@@ -60,13 +63,28 @@ async def add_provider(visit: Visit) -> str:
     app_id, form = visit.parts["app"], visit.form
     provider = form.get("provider", "").strip()
     given: dict[str, Any] = {name: form.get(name, "").strip() for name in ("client_id", "client_secret")}
-    given |= {name: form[name].strip() for name in _URLS if form.get(name, "").strip()}
-    if apple := {name: form[name].strip() for name in ("teamId", "keyId", "privateKey") if form.get(name, "").strip()}:
-        given["provider_metadata"] = apple
+    given |= _read_given(visit, _URLS)
+    if metadata := _read_given(visit, _METADATA):
+        given["provider_metadata"] = metadata
     base = visit.registry.services.options.base_url
     callback = f"{base}/auth/{app_id}/oauth/{provider}/callback"
     await visit.call("users_providers_create", app_id=app_id, provider=provider, redirect_uris=[callback], **given)
     return PATH.format(**visit.parts) + "?saved=1"
+
+
+async def change_provider(visit: Visit) -> str:
+    """Changes what a provider has given anew; what is left empty stays."""
+    changes: dict[str, Any] = _read_given(visit, ("client_id", "client_secret"))
+    if metadata := _read_given(visit, _METADATA):
+        changes["provider_metadata"] = metadata
+    given = {"app_id": visit.parts["app"], "provider": visit.parts["provider"]}
+    await visit.call("users_providers_update", **given, **changes)
+    return PATH.format(app=visit.parts["app"]) + "?saved=1"
+
+
+def _read_given(visit: Visit, names: tuple[str, ...]) -> dict[str, str]:
+    """Returns the fields of these names that are not empty."""
+    return {name: visit.form[name].strip() for name in names if visit.form.get(name, "").strip()}
 
 
 async def switch_provider(visit: Visit) -> str:
@@ -87,6 +105,7 @@ PAGES = (
 FORMS = (
     Form(PATH + "/save", save),
     Form(PATH + "/providers", add_provider),
+    Form(PATH + "/providers/{provider}/change", change_provider),
     Form(PATH + "/providers/{provider}/switch", switch_provider),
     Form(PATH + "/providers/{provider}/delete", delete_provider),
 )

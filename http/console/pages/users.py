@@ -22,10 +22,12 @@ async def show_users(visit: Visit) -> Context:
 async def show_user(visit: Visit) -> Context:
     app = await read_app(visit)
     who = {"app_id": app["id"], "user_id": visit.parts["user"]}
-    user = (await visit.call("users_get", **who))["user"]
+    found = await visit.call("users_get", **who)
+    user, factors = found["user"], found["second_factor"]
     sessions = (await visit.call("users_sessions", **who))["sessions"]
     title = user["email"] or "Anonymous user"
-    return {"app": app, "title": title, "user": user, "sessions": sessions, "saved": "saved" in visit.query}
+    shown = {"user": user, "factors": factors, "sessions": sessions}
+    return {"app": app, "title": title, **shown, "saved": "saved" in visit.query}
 
 
 async def invite(visit: Visit) -> str:
@@ -54,6 +56,11 @@ async def unban(visit: Visit) -> str:
 
 async def sign_out(visit: Visit) -> str:
     await visit.call("users_sessions_end", **_name_user(visit))
+    return _open_user(visit)
+
+
+async def end_session(visit: Visit) -> str:
+    await visit.call("users_sessions_end", **_name_user(visit), session_id=visit.parts["session"])
     return _open_user(visit)
 
 
@@ -91,6 +98,7 @@ FORMS = (
     Form(PATH + "/{user}/ban", ban),
     Form(PATH + "/{user}/unban", unban),
     Form(PATH + "/{user}/sign-out", sign_out),
+    Form(PATH + "/{user}/sessions/{session}/end", end_session),
     Form(PATH + "/{user}/second-factor", reset_factors),
     Form(PATH + "/{user}/delete", delete),
 )

@@ -8,14 +8,24 @@ async function create(form, { options, state }) {
 	fill(form, state, await navigator.credentials.create({ publicKey }));
 }
 
+/** Begins a new passkey for whoever has shown a first factor and has no second one yet. */
+async function enrol(form) {
+	await create(form, await ask("passkeys/options", form));
+}
+
 async function get(form) {
-	const body = JSON.stringify(form.elements.challenge ? { challenge: form.elements.challenge.value } : {});
-	const headers = { "Content-Type": "application/json" };
-	const response = await fetch("passkeys/sign-in/options", { method: "POST", headers, body, credentials: "omit" });
-	const { options, state, error } = await response.json();
-	if (!response.ok) throw new Error(typeof error === "string" ? error : REFUSED);
+	const { options, state } = await ask("passkeys/sign-in/options", form);
 	const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options);
 	fill(form, state, await navigator.credentials.get({ publicKey }));
+}
+
+async function ask(path, form) {
+	const body = JSON.stringify(form.elements.challenge ? { challenge: form.elements.challenge.value } : {});
+	const headers = { "Content-Type": "application/json" };
+	const response = await fetch(path, { method: "POST", headers, body, credentials: "omit" });
+	const { options, state, error } = await response.json();
+	if (!response.ok) throw new Error(typeof error === "string" ? error : REFUSED);
+	return { options, state };
 }
 
 function fill(form, state, credential) {
@@ -33,7 +43,8 @@ for (const box of document.querySelectorAll("[data-passkey]")) {
 		button.disabled = true;
 		problem.hidden = true;
 		try {
-			await (box.dataset.options ? create(form, JSON.parse(box.dataset.options)) : get(form));
+			if (box.dataset.options) await create(form, JSON.parse(box.dataset.options));
+			else await (box.dataset.passkey === "enrol-passkey" ? enrol : get)(form);
 			form.submit();
 		} catch (error) {
 			problem.textContent = error instanceof DOMException || error instanceof TypeError ? REFUSED : error.message;

@@ -76,6 +76,35 @@ async def test_a_person_makes_a_passkey_and_signs_in_with_it(
 
 
 @BOTH
+async def test_a_person_makes_a_passkey_where_the_app_asks_for_a_second_factor(
+    office: Office, name: str, options: dict[str, Any]
+) -> None:
+    app, email = await office.create_app(f"asks-{name}"), f"{name}@example.com"
+    await office.ask("PATCH", f"/v1/{app}/auth/settings", {"second_factor": "required"})
+    site = office.server.address
+    own = site.replace("127.0.0.1", "localhost")
+    async with office.open_person(signed_in=False, **options) as person:
+        page = person.page
+        await add_authenticator(person.context, page)
+        start = f"{own}/auth/{app}/login-page?redirect_to={site}/health"
+        await page.goto(start + "&view=sign-up")
+        await fill(page, email)
+        await page.get_by_role("button", name="Make a passkey instead").wait_for()
+        await person.check_accessibility()
+        await person.photograph(f"passkey-set-up-{name}")
+        await page.get_by_role("button", name="Make a passkey instead").click()
+        token = (await wait_for_tokens(page, site))["access_token"][0]
+        bearer = {"authorization": f"Bearer {token}"}
+        shown = await office.ask("GET", f"/auth/{app}/second-factor", by=bearer)
+        assert (shown["totp"], shown["passkeys"]) == (False, 1)
+
+        await page.goto(start)
+        await fill(page, email)
+        await page.get_by_role("button", name="Use a passkey").click()
+        assert (await wait_for_tokens(page, site))["access_token"]
+
+
+@BOTH
 async def test_a_person_sets_up_an_authenticator_app_where_the_app_asks_for_one(
     office: Office, name: str, options: dict[str, Any]
 ) -> None:

@@ -1,13 +1,17 @@
 """The pages of an app's users, of their providers and of how they sign in."""
 
 import re
+import time
 from typing import Any
 
 import pytest
 
+from baobab.tools.users.providers import find_row, open_account
+from baobab.tools.users.totp import compute_code
 from tests.conftest import Baobab
 from tests.http.console.test_console import sign_in
 from tests.http.console.test_runs import Runner
+from tests.jobs import run_due_jobs
 
 PASSWORD = "correct Horse 7!"
 CALLBACK = re.compile(r"http\S+/oauth/google/callback")
@@ -48,6 +52,40 @@ async def test_users_are_found_given_a_role_banned_signed_out_and_deleted(visito
     assert (await visitor.send(f"{path}/second-factor", page)).status_code == 303
     assert (await visitor.send(f"{path}/delete", page)).status_code == 303
     assert (await visitor.baobab.client.get(path, headers=visitor.browser)).status_code == 404
+
+
+async def test_one_session_is_ended_and_the_factors_of_a_user_are_shown(visitor: Runner) -> None:
+    path = await sign_up(visitor, "ada@example.com")
+    login, client = {"email": "ada@example.com", "password": PASSWORD}, visitor.baobab.client
+    root = f"/auth/{visitor.app_id}"
+    signed_in = [(await client.post(f"{root}/login", json=login)).json() for _ in range(2)]
+    bearers = [{"authorization": f"Bearer {each['access_token']}"} for each in signed_in]
+    secret = (await client.post(f"{root}/totp", headers=bearers[1])).json()["secret"]
+    page = await visitor.open(path)
+    assert "<dt>Second factor</dt><dd>none" in page.text
+    code = {"code": compute_code(secret, int(time.time()) // 30)}
+    assert (await client.post(f"{root}/totp/confirm", json=code, headers=bearers[1])).status_code == 200
+    sessions = (await client.get(f"{root}/sessions", headers=bearers[0])).json()["sessions"]
+    (first,) = [each["id"] for each in sessions if each["current"]]
+    page = await visitor.open(path)
+    assert "authenticator app, 10 recovery codes left" in page.text
+    assert (await visitor.send(f"{path}/sessions/{first}/end", page)).status_code == 303
+    assert [(await client.get(f"{root}/me", headers=each)).status_code for each in bearers] == [401, 200]
+    assert (await visitor.send(f"{path}/sessions/{first}/end", page)).status_code == 404
+    # The session of a user is not ended by way of another one.
+    other = await sign_up(visitor, "ben@example.com")
+    (left,) = (await client.get(f"{root}/sessions", headers=bearers[1])).json()["sessions"]
+    assert (await visitor.send(f"{other}/sessions/{left['id']}/end", page)).status_code == 404
+    assert (await client.get(f"{root}/me", headers=bearers[1])).status_code == 200
+
+
+async def test_what_the_hook_is_told_is_shown_as_text(visitor: Runner) -> None:
+    path = f"/console/apps/{visitor.app_id}/sign-in"
+    assert "Nobody has signed in this week" in (await visitor.open(path)).text
+    await sign_up(visitor, "ada@example.com", display_name="<script>alert(1)</script>")
+    await run_due_jobs(visitor.baobab.application)
+    page = (await visitor.open(path)).text
+    assert ("ada@example.com" in page, "recorded" in page, "<script>alert" in page) == (True, True, False)
 
 
 async def test_somebody_is_invited_and_the_invitation_taken_back(visitor: Runner) -> None:
@@ -103,6 +141,15 @@ async def test_a_provider_is_added_switched_off_and_removed_and_its_secret_is_ne
     assert CALLBACK.search(page.text)
     assert "GOCSPX" not in page.text
     assert "Continue with Google" in (await visitor.open(f"{path}/preview")).text
+    change = f"{path}/providers/google/change"
+    assert (await visitor.send(change, page, client_secret="GOCSPX-newer", client_id="")).status_code == 303
+    services = visitor.baobab.application.services
+    async with services.regions["local"].database.reading() as connection:
+        row = await find_row(connection.execute, visitor.app_id, "google")
+    account = open_account(services.vault, row)
+    assert (account.client_id, account.client_secret) == ("123.apps", "GOCSPX-newer")
+    assert "GOCSPX" not in (await visitor.open(path)).text
+    assert (await visitor.send(change, page, client_secret="", client_id="")).status_code == 400
     assert (await visitor.send(f"{path}/providers/google/switch", page, enabled="no")).status_code == 303
     assert "switched off" in (await visitor.open(path)).text
     assert (await visitor.send(f"{path}/providers/google/delete", page)).status_code == 303

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from baobab.runtime.passkeys import PasskeyRefused, PasskeysUnavailable
-from baobab.tools.core.errors import Forbidden
+from baobab.tools.core.errors import Forbidden, Unauthenticated
 from baobab.tools.users.errors import (
     ChallengeOver,
+    FactorExists,
     PasskeyExists,
     PasskeyNotFound,
     SignInTooOld,
@@ -77,6 +78,63 @@ async def test_a_passkey_is_the_second_factor_after_a_password(shop: UsersHarnes
     assert "access_token" in await sign_in(shop, device, challenge=asked["challenge"])
     with pytest.raises(ChallengeOver):
         await sign_in(shop, device, challenge=asked["challenge"])
+
+
+async def make_from_challenge(people: UsersHarness, challenge: str, device: SoftAuthenticator) -> Any:
+    asked = await people.call("auth_passkey_options", challenge=challenge, origin=device.origin)
+    made = {"state": asked["state"], "credential": device.create(asked["options"])}
+    return await people.call("auth_passkey_add", challenge=challenge, **made)
+
+
+async def test_who_has_no_second_factor_yet_makes_a_passkey_at_the_sign_in(shop: UsersHarness) -> None:
+    await shop.call("users_settings_update", shop.owner, second_factor="required")
+    asked, device = await shop.log_in(), SoftAuthenticator(SITE)
+    assert (asked["methods"], asked["enrol"]) == ([], True)
+    added = await make_from_challenge(shop, asked["challenge"], device)
+    user = await shop.authenticate(added["signed_in"])
+    assert len((await shop.call("auth_passkeys", user))["passkeys"]) == 1
+    with pytest.raises(ChallengeOver):
+        await make_from_challenge(shop, asked["challenge"], SoftAuthenticator(SITE))
+    asked = await shop.log_in()
+    assert asked["methods"] == ["passkey"]
+    assert "access_token" in await sign_in(shop, device, challenge=asked["challenge"])
+
+
+async def test_a_password_alone_adds_no_passkey_where_there_is_a_second_factor(shop: UsersHarness) -> None:
+    await shop.call("users_settings_update", shop.owner, second_factor="required")
+    first, second = await shop.log_in(), await shop.log_in()
+    late = SoftAuthenticator(SITE)
+    begun = await shop.call("auth_passkey_options", challenge=second["challenge"], origin=SITE)
+    secret = (await shop.call("auth_totp_enrol", challenge=second["challenge"]))["secret"]
+    await make_from_challenge(shop, first["challenge"], SoftAuthenticator(SITE))
+    # Nothing that was begun before the first passkey was there goes on.
+    made = {"state": begun["state"], "credential": late.create(begun["options"])}
+    with pytest.raises(FactorExists):
+        await shop.call("auth_passkey_add", challenge=second["challenge"], **made)
+    with pytest.raises(FactorExists):
+        await shop.call("auth_totp_confirm", challenge=second["challenge"], code=compute_now(shop, secret))
+    with pytest.raises(FactorExists):
+        await shop.call("auth_passkey_options", challenge=(await shop.log_in())["challenge"], origin=SITE)
+
+
+async def test_two_passkeys_at_once_for_one_sign_in_are_one(shop: UsersHarness) -> None:
+    await shop.call("users_settings_update", shop.owner, second_factor="required")
+    challenge = (await shop.log_in())["challenge"]
+    both = (make_from_challenge(shop, challenge, SoftAuthenticator(SITE)) for _ in range(2))
+    made = await asyncio.gather(*both, return_exceptions=True)
+    assert sorted(isinstance(each, ChallengeOver | FactorExists) for each in made) == [False, True]
+
+
+async def test_a_passkey_that_was_begun_by_one_user_is_not_added_to_another(shop: UsersHarness) -> None:
+    await shop.sign_up("ben@example.com")
+    await shop.call("users_settings_update", shop.owner, second_factor="required")
+    adas, bens = await shop.log_in(), await shop.log_in("ben@example.com")
+    asked = await shop.call("auth_passkey_options", challenge=adas["challenge"], origin=SITE)
+    made = {"state": asked["state"], "credential": SoftAuthenticator(SITE).create(asked["options"])}
+    with pytest.raises(PasskeyRefused):
+        await shop.call("auth_passkey_add", challenge=bens["challenge"], **made)
+    with pytest.raises(Unauthenticated):
+        await shop.call("auth_passkey_add", **made)
 
 
 async def test_a_key_without_a_pin_is_a_second_factor_but_not_the_only_one(shop: UsersHarness) -> None:

@@ -15,11 +15,12 @@ from baobab.tools.core.pagination import Cursor, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, NameText, Text, Uuid
 from baobab.tools.core.widening import whatever_is_given
-from baobab.tools.users.errors import UserNotFound
+from baobab.tools.users.errors import SessionNotFound, UserNotFound
 from baobab.tools.users.events import DELETED
 from baobab.tools.users.fields import DisplayName, RoleName
 from baobab.tools.users.rows import delete_users, find_user
-from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users
+from baobab.tools.users.schemas import DeletedUser, EndedSessions, ListedUser, OneUser, Sessions, Users, UserWithFactors
+from baobab.tools.users.second_factor import describe_factors
 from baobab.tools.users.sessions import announce_change, describe_session, end_sessions, list_sessions
 from baobab.tools.users.sign_in import report_change
 from baobab.tools.users.tables import FREEZES, user_codes, user_invitations
@@ -30,6 +31,7 @@ _ADMIN = AppOwner("admin")
 
 Search = Annotated[str, NameText(100, min_length=1), Field(description="The beginning of an e-mail address.")]
 UserId = Annotated[Uuid, Field(description="The user, by the `id` of op:users_list.")]
+SessionId = Annotated[Uuid, Field(description="A session, by the `id` of op:users_sessions.")]
 Reason = Annotated[str, Text(500)]
 
 
@@ -79,15 +81,16 @@ async def users_list(
     effect="read",
     taints=True,
     raises=(UserNotFound,),
-    mcp=Mcp(keywords="one end user's record, role, ban; Benutzer ansehen; ver usuario"),
+    mcp=Mcp(keywords="one end user's record, role, ban, has two-factor or passkeys; Benutzer ansehen; ver usuario"),
 )
-async def users_get(call: Call, app_id: AppId, user_id: UserId) -> OneUser:
-    """Read one user of an app."""
+async def users_get(call: Call, app_id: AppId, user_id: UserId) -> UserWithFactors:
+    """Read one user of an app, and what the user has set up as a second factor."""
     async with call.reading() as execute:
         user = await find_user(execute, app_id, user_id=user_id)
-    if user is None:
-        raise UserNotFound
-    return {"user": _list_user(user)}
+        if user is None:
+            raise UserNotFound
+        second_factor = await describe_factors(execute, app_id, user_id)
+    return {"user": _list_user(user), "second_factor": second_factor}
 
 
 @users.tool(
@@ -199,13 +202,23 @@ async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions
     "DELETE /admin/auth/users/{user_id}/sessions",
     access=_ADMIN,
     effect="write",
+    raises=(SessionNotFound,),
     audit=Audit("session.end", category="auth", action="delete", resource="user"),
-    mcp=Mcp(keywords="sign a user out everywhere, log out, revoke tokens; abmelden; cerrar sesiones"),
+    mcp=Mcp(
+        keywords="sign a user out everywhere or of one device, log out, revoke tokens; abmelden, Gerät; cerrar sesiones"
+    ),
 )
-async def users_sessions_end(call: Call, app_id: AppId, user_id: UserId) -> EndedSessions:
-    """Sign a user out everywhere: refresh tokens and access tokens of all sessions stop to work."""
+async def users_sessions_end(
+    call: Call, app_id: AppId, user_id: UserId, session_id: SessionId | None = None
+) -> EndedSessions:
+    """Sign a user out everywhere, or of one session: refresh tokens and access tokens of it stop to work.
+
+    session_id: the only session that ends; null ends all of them.
+    """
     async with FREEZES.writing(call) as unit:
-        ended = await end_sessions(call, unit, user_id)
+        ended = await end_sessions(call, unit, user_id, session_id)
+    if session_id is not None and not ended:
+        raise SessionNotFound
     call.audit.resource_id = user_id
     return {"ended": ended}
 

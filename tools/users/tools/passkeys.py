@@ -17,9 +17,10 @@ from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AnyJsonObject, AppId, NameText, Text, Uuid
-from baobab.tools.users.access import SIGNED_IN_USER
+from baobab.tools.users.access import SIGNED_IN_USER, USER_OR_CHALLENGE
 from baobab.tools.users.errors import (
     ChallengeOver,
+    FactorExists,
     PasskeyExists,
     PasskeyNotFound,
     SignInTooOld,
@@ -37,12 +38,12 @@ from baobab.tools.users.passkeys import (
 )
 from baobab.tools.users.recent_sign_in import require_recent_sign_in
 from baobab.tools.users.rows import read_user
-from baobab.tools.users.schemas import Passkey, PasskeyCeremony, PasskeyDeleted, Passkeys, SignedIn
-from baobab.tools.users.second_factor import find_challenge, spend_challenge
+from baobab.tools.users.schemas import PasskeyAdded, PasskeyCeremony, PasskeyDeleted, Passkeys, SignedIn
+from baobab.tools.users.second_factor import find_challenge, find_factors, read_challenge, spend_challenge
 from baobab.tools.users.sign_in import finish_sign_in, name_user
 from baobab.tools.users.tables import FREEZES, user_challenges, user_passkeys
 from baobab.tools.users.tools.passwords import WINDOW
-from baobab.tools.users.tools.second_factor import Challenge
+from baobab.tools.users.tools.second_factor import Challenge, find_enrolling, finish_challenge
 from baobab.tools.users.toolset import auth
 
 Origin = Annotated[
@@ -61,30 +62,35 @@ _EXAMPLE = {"state": "v1.0a1b2c3d.c2VhbGVk", "credential": {"id": "AbCd"}}
 
 @auth.tool(
     "POST /passkeys/options",
-    access=SIGNED_IN_USER,
+    access=USER_OR_CHALLENGE,
     effect="read",
-    raises=(PasskeysUnavailable, SignInTooOld, TooManyPasskeys),
+    raises=(ChallengeOver, FactorExists, PasskeysUnavailable, SignInTooOld, TooManyPasskeys),
     limit=PerAddress(30, WINDOW, per_app=True),
     rest=Rest(from_headers=_FROM_PAGE),
 )
-async def auth_passkey_options(call: Call, app_id: AppId, origin: Origin | None = None) -> PasskeyCeremony:
-    """Begin to add a passkey to the signed-in user: what `navigator.credentials.create` is asked for.
+async def auth_passkey_options(
+    call: Call, app_id: AppId, challenge: Challenge | None = None, origin: Origin | None = None
+) -> PasskeyCeremony:
+    """Begin to add a passkey to the user: what `navigator.credentials.create` is asked for.
 
     A passkey belongs to the host name of the page that calls: this server's, the app's own, or one of its allowed
     origins. The session must have begun within the last 15 minutes.
 
+    challenge: in place of a token, where the app requires a second factor and the user has none yet; otherwise null.
     origin: of the page; null, as from a program, for this server's own address.
     """
-    caller, site = _user(call), find_site(call, origin)
-    await require_recent_sign_in(call)
-    user = await read_user(call, user_id=caller.user_id)
+    site = find_site(call, origin)
+    user_id = _user(call).user_id if challenge is None else await find_enrolling(call, challenge)
+    if challenge is None:
+        await require_recent_sign_in(call)
+    user = await read_user(call, user_id=user_id)
     if user is None or user["email"] is None:
         raise Forbidden("An anonymous user has no passkeys.", remediation="Give the user an address first.")
     async with call.reading() as execute:
-        known = await list_passkeys(execute, app_id, caller.user_id)
+        known = await list_passkeys(execute, app_id, user_id)
     if len(known) >= MOST_PASSKEYS:
         raise TooManyPasskeys
-    owner = Owner(caller.user_id, user["email"], user["display_name"], call.require_app().name)
+    owner = Owner(user_id, user["email"], user["display_name"], call.require_app().name)
     here = [row.credential_id for row in known if row.rp_id == site.rp_id]
     options, state = await get_ceremonies(call).begin_registration(site, owner, known=here)
     return {"options": options, "state": state}
@@ -92,31 +98,56 @@ async def auth_passkey_options(call: Call, app_id: AppId, origin: Origin | None 
 
 @auth.tool(
     "POST /passkeys",
-    access=SIGNED_IN_USER,
+    access=USER_OR_CHALLENGE,
     effect="write",
-    raises=(PasskeyRefused, PasskeyExists, TooManyPasskeys),
+    raises=(ChallengeOver, FactorExists, PasskeyRefused, PasskeyExists, TooManyPasskeys, UserBanned),
     limit=PerAddress(30, WINDOW, per_app=True),
     audit=Audit("passkey_added", category="auth", action="create", resource="user"),
     rest=Rest(status=201, max_body=_LARGEST, examples={**_EXAMPLE, "name": "My phone"}),
 )
 async def auth_passkey_add(
-    call: Call, app_id: AppId, state: State, credential: Answer, name: PasskeyName = "Passkey"
-) -> Passkey:
-    """Add the passkey that the browser has made to the signed-in user."""
-    user_id = _user(call).user_id
+    call: Call,
+    app_id: AppId,
+    state: State,
+    credential: Answer,
+    name: PasskeyName = "Passkey",
+    challenge: Challenge | None = None,
+) -> PasskeyAdded:
+    """Add the passkey that the browser has made to the user.
+
+    challenge: in place of a token, as for op:auth_passkey_options; the sign-in is finished by this. Otherwise null.
+    """
+    user_id = _user(call).user_id if challenge is None else await find_enrolling(call, challenge)
+    waiting = None if challenge is None else await read_challenge(call, challenge)
     made = await get_ceremonies(call).finish_registration(state, user_id, credential)
     row: dict[str, Any] = {"app_id": app_id, "id": call.services.ids.uuid(), "user_id": user_id, "name": name}
     row |= {part: getattr(made, part) for part in ("credential_id", "public_key", "sign_count", "transports")}
     row |= {"backed_up": made.backed_up, "rp_id": made.rp_id, "created_at": call.now, "last_used_at": None}
+    await _insert(call, row, waiting)
+    call.audit.resource_id = user_id
+    signed_in = None if waiting is None else await finish_challenge(call, waiting)
+    return {**describe_passkey(row), "signed_in": signed_in}
+
+
+async def _insert(call: Call, row: dict[str, Any], waiting: Any) -> None:
+    """Stores a passkey, and uses up the challenge that it answers, if any. Raises PasskeyExists and TooManyPasskeys,
+    and FactorExists where the challenge could be answered by a factor that was set up a moment ago.
+
+    In a transaction of its own, before the call's begins: signing in makes a key pair when it is the very first.
+    """
+    app_id, user_id = row["app_id"], row["user_id"]
     try:
-        async with FREEZES.writing(call) as unit:
-            if len(await list_passkeys(unit.execute, app_id, user_id)) >= MOST_PASSKEYS:
+        async with call.stores.database.writing(lock=app_id) as connection:
+            await FREEZES.require_thawed(connection.execute, app_id)
+            if waiting is not None:
+                if (await find_factors(connection.execute, app_id, user_id)).list_methods():
+                    raise FactorExists
+                await spend_challenge(connection.execute, waiting, call.now)
+            if len(await list_passkeys(connection.execute, app_id, user_id)) >= MOST_PASSKEYS:
                 raise TooManyPasskeys
-            await unit.execute(insert(user_passkeys), row)
+            await connection.execute(insert(user_passkeys), row)
     except IntegrityError as exc:
         raise PasskeyExists from exc
-    call.audit.resource_id = user_id
-    return {part: row[part] for part in Passkey.__annotations__}  # type: ignore[return-value]
 
 
 @auth.tool("GET /passkeys", access=SIGNED_IN_USER, effect="read")
@@ -124,7 +155,7 @@ async def auth_passkeys(call: Call, app_id: AppId) -> Passkeys:
     """List the passkeys of the signed-in user, the newest first."""
     async with call.reading() as execute:
         rows = await list_passkeys(execute, app_id, _user(call).user_id)
-    return {"passkeys": [describe_passkey(row) for row in rows]}
+    return {"passkeys": [describe_passkey(row._mapping) for row in rows]}
 
 
 @auth.tool(

@@ -38,6 +38,7 @@ from baobab.tools.users.schemas import (
 )
 from baobab.tools.users.second_factor import (
     delete_factors,
+    describe_factors,
     enrol_totp,
     find_challenge,
     find_factors,
@@ -46,7 +47,6 @@ from baobab.tools.users.second_factor import (
     renew_recovery_codes,
     try_code,
 )
-from baobab.tools.users.settings import find_settings
 from baobab.tools.users.sign_in import finish_sign_in, name_user
 from baobab.tools.users.tables import FREEZES
 from baobab.tools.users.tools.administration import UserId
@@ -86,7 +86,7 @@ async def auth_second_factor(call: Call, app_id: AppId, challenge: Challenge, co
     row = await read_challenge(call, challenge)
     name_user(call, row.user_id)
     await try_code(call, row.user_id, code, challenge=row)
-    return await _finish(call, row)
+    return await finish_challenge(call, row)
 
 
 @auth.tool(
@@ -110,12 +110,8 @@ async def auth_second_factor_methods(call: Call, app_id: AppId, challenge: Chall
 @auth.tool("GET /second-factor", access=SIGNED_IN_USER, effect="read")
 async def auth_second_factor_get(call: Call, app_id: AppId) -> SecondFactor:
     """Tell what the signed-in user has set up beside a password or a mailed code."""
-    user_id = _user(call).user_id
     async with call.reading() as execute:
-        factors = await find_factors(execute, app_id, user_id)
-        required = (await find_settings(execute, app_id))["second_factor"] == "required"
-    left = factors.recovery_codes if factors.totp else 0
-    return {"totp": factors.totp, "recovery_codes": left, "passkeys": factors.passkeys, "required": required}
+        return await describe_factors(execute, app_id, _user(call).user_id)
 
 
 @auth.tool(
@@ -133,7 +129,7 @@ async def auth_totp_enrol(call: Call, app_id: AppId, challenge: Challenge | None
 
     challenge: in place of a token, where the app requires a second factor and the user has none yet; otherwise null.
     """
-    user_id = await _find_enrolling(call, challenge)
+    user_id = await find_enrolling(call, challenge)
     user = await read_user(call, user_id=user_id)
     if user is None or user["email"] is None:
         raise Forbidden("An anonymous user has no second factor.", remediation="Give the user an address first.")
@@ -160,11 +156,11 @@ async def auth_totp_confirm(
 
     challenge: in place of a token, as for op:auth_totp_enrol; the sign-in is finished by this. Otherwise null.
     """
-    user_id = await _find_enrolling(call, challenge)
+    user_id = await find_enrolling(call, challenge)
     row = None if challenge is None else await read_challenge(call, challenge)
     await try_code(call, user_id, code, confirms=True, challenge=row)
     # Until these are shown, the user has none: if the server fails in between, op:auth_recovery_codes makes some.
-    signed_in = None if row is None else await _finish(call, row)
+    signed_in = None if row is None else await finish_challenge(call, row)
     async with FREEZES.writing(call) as unit:
         codes = await renew_recovery_codes(unit.execute, app_id, user_id)
     return {"recovery_codes": codes, "signed_in": signed_in}
@@ -248,7 +244,8 @@ async def users_second_factor_reset(call: Call, app_id: AppId, user_id: UserId) 
     return {"totp": factors.totp, "passkeys": factors.passkeys}
 
 
-async def _finish(call: Call, row: Any) -> SignedIn:
+async def finish_challenge(call: Call, row: Any) -> SignedIn:
+    """Finishes the sign-in of a challenge that was answered. It must precede the call's first statement."""
     user = await read_user(call, user_id=row.user_id)
     if user is None:
         raise ChallengeOver
@@ -256,8 +253,8 @@ async def _finish(call: Call, row: Any) -> SignedIn:
     return await finish_sign_in(call, user, row.method, row.event, is_new=row.is_new)
 
 
-async def _find_enrolling(call: Call, challenge: str | None) -> str:
-    """Returns who sets up an authenticator app: the user of the token, or of the challenge. Raises ChallengeOver, and
+async def find_enrolling(call: Call, challenge: str | None) -> str:
+    """Returns who sets up a second factor: the user of the token, or of the challenge. Raises ChallengeOver, and
     FactorExists for a challenge that another factor can answer: it proves a password only, which must not replace one.
     """
     if challenge is None:
