@@ -1,6 +1,6 @@
 """Passkeys of users: where their ceremonies may run, and their rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from sqlalchemy import select
@@ -50,5 +50,5 @@ async def find_passkey(execute: Execute, app_id: str, credential_id: str, rp_id:
     return (await execute(select(user_passkeys).where(*this))).first()
 
 
-def describe_passkey(row: Mapping[str, Any]) -> Passkey:
-    return cast(Passkey, {name: row[name] for name in Passkey.__annotations__})
+def describe_passkey(row: Any) -> Passkey:
+    return cast(Passkey, {name: getattr(row, name) for name in Passkey.__annotations__})

@@ -162,7 +162,11 @@ async def try_code(call: Call, user_id: str, code: str, *, confirms: bool = Fals
     given = "".join(character for character in code.lower() if character.isalnum())
     async with call.stores.database.writing(lock=app_id) as connection:
         await FREEZES.require_thawed(connection.execute, app_id)
-        if confirms and challenge is not None and (await find_factors(connection.execute, app_id, user_id)).list_methods():
+        if (
+            confirms
+            and challenge is not None
+            and (await find_factors(connection.execute, app_id, user_id)).list_methods()
+        ):
             # A passkey was quicker; this challenge has shown a password only.
             refusal: BaobabError | None = FactorExists()
         elif given.isdigit() or confirms:

@@ -120,7 +120,7 @@ async def find_exchange(call: Call, token: str, client_id: str | None = None) ->
         session = (await connection.execute(_FIND_EXCHANGE, which)).first()
     if session is None or session.expires_at <= call.now or session.client_id != client_id:
         raise WrongRefreshToken
-    user = dict(session._mapping)
+    user = {column.name: getattr(session, column.name) for column in users.c}
     if user["banned_at"] is not None:
         raise UserBanned
     if refresh_token.generation == session.generation:

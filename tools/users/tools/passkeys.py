@@ -1,6 +1,6 @@
 """Passkeys of a user: register, sign in with, list and delete them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 from sqlalchemy import delete, insert, select, update
@@ -38,7 +38,7 @@ from baobab.tools.users.passkeys import (
 )
 from baobab.tools.users.recent_sign_in import require_recent_sign_in
 from baobab.tools.users.rows import read_user
-from baobab.tools.users.schemas import PasskeyAdded, PasskeyCeremony, PasskeyDeleted, Passkeys, SignedIn
+from baobab.tools.users.schemas import Passkey, PasskeyAdded, PasskeyCeremony, PasskeyDeleted, Passkeys, SignedIn
 from baobab.tools.users.second_factor import find_challenge, find_factors, read_challenge, spend_challenge
 from baobab.tools.users.sign_in import finish_sign_in, name_user
 from baobab.tools.users.tables import FREEZES, user_challenges, user_passkeys
@@ -126,7 +126,8 @@ async def auth_passkey_add(
     await _insert(call, row, waiting)
     call.audit.resource_id = user_id
     signed_in = None if waiting is None else await finish_challenge(call, waiting)
-    return {**describe_passkey(row), "signed_in": signed_in}
+    shown = cast(Passkey, {part: row[part] for part in Passkey.__annotations__})
+    return {**shown, "signed_in": signed_in}
 
 
 async def _insert(call: Call, row: dict[str, Any], waiting: Any) -> None:
@@ -155,7 +156,7 @@ async def auth_passkeys(call: Call, app_id: AppId) -> Passkeys:
     """List the passkeys of the signed-in user, the newest first."""
     async with call.reading() as execute:
         rows = await list_passkeys(execute, app_id, _user(call).user_id)
-    return {"passkeys": [describe_passkey(row._mapping) for row in rows]}
+    return {"passkeys": [describe_passkey(row) for row in rows]}
 
 
 @auth.tool(
