@@ -8,12 +8,16 @@ _K = 60
 """Of reciprocal rank fusion: how much a place near the top counts more than one further down."""
 
 
-def fuse_rankings(rankings: Sequence[Sequence[T]]) -> dict[T, float]:
-    """Reciprocal rank fusion: returns what was ranked, the best first, each with the sum of 1 / (60 + its rank)."""
+def fuse_rankings(rankings: Sequence[Mapping[T, float]]) -> dict[T, float]:
+    """Weighted reciprocal rank fusion: returns what was ranked, the best first.
+
+    rankings: what each found, the best first, and how much it counts there, up to 1. The score of an item is the sum of
+    its weight / (60 + its rank).
+    """
     scores: dict[T, float] = {}
     for ranking in rankings:
-        for rank, item in enumerate(ranking, 1):
-            scores[item] = scores.get(item, 0.0) + 1 / (_K + rank)
+        for rank, (item, weight) in enumerate(ranking.items(), 1):
+            scores[item] = scores.get(item, 0.0) + weight / (_K + rank)
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 

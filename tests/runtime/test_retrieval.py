@@ -45,8 +45,9 @@ def test_a_chunk_ends_before_a_heading_and_knows_those_above_it() -> None:
 
 
 def test_what_two_rankings_agree_on_comes_first() -> None:
-    assert next(iter(fuse_rankings([["a", "b", "c"], ["d", "b"]]))) == "b"
-    assert list(fuse_rankings([["a", "b"]])) == ["a", "b"]
+    assert next(iter(fuse_rankings([{"a": 1, "b": 1, "c": 1}, {"d": 1, "b": 1}]))) == "b"
+    assert list(fuse_rankings([{"a": 1, "b": 1}])) == ["a", "b"]
+    assert list(fuse_rankings([{"a": 1, "b": 1}, {"b": 0, "a": 0}])) == ["a", "b"]
 
 
 def test_the_second_choice_differs_from_the_first() -> None:

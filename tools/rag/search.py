@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import and_, select, tuple_
 
 from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings
 from baobab.storage.database import Execute
+from baobab.storage.full_text import tag_words
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
@@ -17,7 +19,7 @@ from baobab.tools.rag.embedding import MATRICES, embed_texts
 from baobab.tools.rag.filters import compile_filter
 from baobab.tools.rag.schemas import FoundChunk
 from baobab.tools.rag.tables import chunks, documents
-from baobab.tools.rag.text_search import find_by_words
+from baobab.tools.rag.text_search import choose_words, find_by_words
 from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, read_vectors_of
 
 _FEWEST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 4
@@ -47,17 +49,19 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
     queries = {model: await _embed_query(call, wanted.query, model) for model in models}
     count = max(_FEWEST_CANDIDATES, wanted.top_k * _CANDIDATES_OF_EACH)
     database = call.stores.database
-    rankings: list[Sequence[Place]] = []
+    by_meaning: list[list[Place]] = []
     if wanted.mode != "text":
         nearest = call.services.of(VectorSearch)
         for model, vector in queries.items():
-            rankings.append(await nearest.find_nearest(call, scope, model, vector, count))
+            by_meaning.append(await nearest.find_nearest(call, scope, model, vector, count))
+    by_words: list[Place] = []
     async with call.reading() as execute:
         if wanted.mode != "vector":
-            rankings.append(await find_by_words(execute, database.dialect, scope, wanted.query, count))
-        ranked = fuse_rankings(rankings)
-        rows = await _load_chunks(execute, scope, list(ranked))
+            by_words = await find_by_words(execute, database.dialect, scope, wanted.query, count)
+        rows = await _load_chunks(execute, scope, list(dict.fromkeys(chain(*by_meaning, by_words))))
         vectors = await read_vectors_of(execute, scope.app_id, list(rows))
+    weights = _weigh_words(scope, wanted.query, by_words, rows) if by_meaning else dict.fromkeys(by_words, 1.0)
+    ranked = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])
     scores = await _compute_scores(queries, rows, vectors)
     found = [place for place in ranked if place in rows and scores[place] >= wanted.threshold]
     if not wanted.threshold:
@@ -122,6 +126,17 @@ async def _load_chunks(execute: Execute, scope: Scope, places: Sequence[Place]) 
     query = query.select_from(chunks.join(documents, has_version))
     query = query.where(chunks.c.app_id == scope.app_id, key.in_([tuple(place) for place in places]), *scope.conditions)
     return {Place(row.document_id, row.version, row.position): row for row in await execute(query)}
+
+
+def _weigh_words(scope: Scope, query: str, found: Sequence[Place], rows: dict[Place, Any]) -> dict[Place, float]:
+    """How much a search by words counts beside one by meaning: less, the fewer of the query's words a chunk has.
+
+    The part of the words, to the third power: a name or a number that was asked for counts in full, a question of which
+    a chunk shares only one everyday word hardly at all.
+    """
+    asked = set(tag_words(scope.collection_id, choose_words(query)))
+    shared = {place: len(asked.intersection(rows[place].words.split())) for place in found if place in rows}
+    return {place: (count / len(asked)) ** 3 for place, count in shared.items()}
 
 
 async def _compute_scores(

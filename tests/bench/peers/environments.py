@@ -25,6 +25,8 @@ DBOS = Peer("dbos", "3.4.0", shared=("aiosqlite", "psycopg", "psycopg-binary", "
 MEM0 = Peer("mem0ai", "2.2.1")
 # It imports httpx without asking for it.
 GRAPHITI = Peer("graphiti-core", "0.31.1", "[kuzu]", shared=("httpx",))
+SQLITE_VEC = Peer("sqlite-vec", "0.1.9", shared=("apsw",))
+LLAMA_INDEX = Peer("llama-index-core", "0.14.25", shared=("numpy",))
 LITELLM = Peer("litellm", "1.106.2", "[proxy]")
 
 
@@ -43,5 +45,5 @@ def install_peer(peer: Peer) -> Path:
 
 
 if __name__ == "__main__":
-    for peer in (FASTMCP, DBOS, LITELLM, MEM0, GRAPHITI):
+    for peer in (FASTMCP, DBOS, LITELLM, MEM0, GRAPHITI, SQLITE_VEC, LLAMA_INDEX):
         install_peer(peer)

@@ -42,6 +42,7 @@ def find_csrf(page: httpx.Response) -> str:
 
 
 async def test_whoever_is_not_signed_in_is_led_to_the_sign_in_and_back(baobab: Baobab) -> None:
+    baobab.client.cookies.clear()
     answer = await baobab.client.get("/console/approvals/appr_4fT0qZ9sKx2LmN8v")
     assert answer.status_code == 303
     page = await baobab.client.get(answer.headers["location"])

@@ -1,0 +1,260 @@
+"""Retrieval through the registry, on files: searches in a hundred thousand chunks, what adding documents costs beyond
+the embedder, and how good the rankings are, beside LlamaIndex with the same sentence model.
+"""
+
+import asyncio
+import json
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import insert, update
+
+from baobab import composition
+from baobab.runtime.gateway.builtin.embeddings import load_best
+from baobab.runtime.retrieval.measures import measure_ndcg, measure_recall
+from baobab.settings import load_settings
+from baobab.storage.clock import SystemClock
+from baobab.storage.full_text import split_words, tag_words
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.rag.tables import chunks, collections, documents, vectors
+from tests.bench.peers.environments import LLAMA_INDEX, install_peer
+from tests.bench.rag_vectors import Cost
+from tests.cli.server_process import run_server
+from tests.tools.conftest import ToolHarness
+
+CHUNKS = 100_000
+_OF_DOCUMENT, _SEARCHES, _DIMENSIONS, _MODEL = 50, 40, 384, "baobab/minilm-l6-v2"
+_INGESTED, _SENTENCES = 12, 60
+_FIRST = 10
+_PATIENCE_SECONDS = 600
+_APP = "app_000000000001"
+_WAYS = ("hybrid", "text", "vector")
+_PASSAGES = Path(__file__).with_name("rag_passages.json")
+_PEER = Path(__file__).parent / "peers" / "llama_index_search.py"
+_KEY = "bb_sk_" + "R" * 40
+# Words of made-up texts: the first are much more frequent than the last, as in real ones.
+_WORDS = [f"word{number}" for number in range(20_000)]
+
+
+def run() -> dict[str, Any]:
+    return asyncio.run(_measure()) | {"LlamaIndex": _run_peer()}
+
+
+async def _measure() -> dict[str, Any]:
+    async with _open_harness() as (harness, owner):
+        await _fill(harness, owner)
+        searches = {way: await _time_searches(harness, owner, way) for way in _WAYS}
+    async with _open_harness() as (harness, owner):
+        ingest = await _measure_ingest(harness, owner)
+    async with _open_harness() as (harness, owner):
+        quality = await _measure_quality(harness, owner)
+    return {"searches": searches, "ingest": ingest, "quality": quality}
+
+
+def report(found: dict[str, Any]) -> Iterator[str]:
+    """Yields the lines of the report."""
+    yield f"Searches in a collection of {CHUNKS} chunks, on files{'':28}{'ms':>9}{'CPU ms':>9}"
+    for way, cost in found["searches"].items():
+        bound = "; to hold below 30" if way == "hybrid" else ""
+        yield f"  {way + ', the vector of the question included' + bound:64}{cost.wall:9.2f}{cost.cpu:9.2f}"
+    ingest = found["ingest"]
+    yield f"Adding {_INGESTED} documents with {ingest['chunks']} chunks: CPU seconds"
+    for name in ("the embedder alone", "all"):
+        yield f"  {name:64}{ingest[name]:9.2f}"
+    yield f"  {'beyond the embedder, to hold at most 0.20':64}{ingest['all'] / ingest['the embedder alone'] - 1:9.2f}"
+    yield f"Quality: {found['quality']['questions']} questions of our own{'':35}{'nDCG@10':>9}{'Recall@10':>11}"
+    for way in (*_WAYS, "LlamaIndex"):
+        name = f"LlamaIndex {LLAMA_INDEX.version}, its defaults" if way == "LlamaIndex" else way
+        measured = found[way] if way == "LlamaIndex" else found["quality"][way]
+        yield f"  {name:64}" + (f"{measured[0]:9.4f}{measured[1]:11.4f}" if measured else "  could not be installed")
+
+
+@asynccontextmanager
+async def _open_harness() -> AsyncIterator[tuple[ToolHarness, Account]]:
+    clock: Any = SystemClock()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = load_settings({"BAOBAB_PLAN": "enterprise"}, data=Path(folder))
+        async with composition.open_application(settings, clock=clock) as opened:
+            harness = ToolHarness(opened.services, opened.registry, clock, Path(folder))
+            owner = await harness.sign_up("ada@example.com")
+            await harness.create_app_row(owner.organisation_id, _APP)
+            await harness.call("rag_collections_create", owner, app_id=_APP, name="bench")
+            yield harness, owner
+
+
+async def _fill(harness: ToolHarness, owner: Account) -> None:
+    """Chunks of made-up texts with vectors at random: what a search costs does not depend on what they mean."""
+    random = np.random.default_rng(11)
+    details = await harness.call("rag_collections_get", owner, app_id=_APP, name="bench")
+    own = {"app_id": _APP, "collection_id": details["id"]}
+    now, database = harness.clock.now(), next(iter(harness.services.regions.values())).database
+    for number in range(CHUNKS // _OF_DOCUMENT):
+        document = {
+            **own,
+            "id": harness.services.ids.uuid_at(now),
+            "filename": f"document-{number}.md",
+            "metadata": {"tenth": number % 10 == 0},
+            "status": "ready",
+            "version": 1,
+            "chunk_count": _OF_DOCUMENT,
+            "embedding_model": _MODEL,
+            "dimensions": _DIMENSIONS,
+            "chunks_done": _OF_DOCUMENT,
+            "chunks_total": _OF_DOCUMENT,
+            "attempts": 0,
+            "keeps_text": False,
+            "size_bytes": 0,
+            "sha256": f"{number:064x}",
+            "created_at": now,
+            "updated_at": now,
+        }
+        drawn = random.standard_normal((_OF_DOCUMENT, _DIMENSIONS), dtype=np.float32)
+        drawn = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("<f2")
+        places = [{**own, "document_id": document["id"], "version": 1, "position": at} for at in range(_OF_DOCUMENT)]
+        texts = [_build_text(number * _OF_DOCUMENT + at) for at in range(_OF_DOCUMENT)]
+        async with database.writing_unit(lock=_APP, bulk=True) as unit:
+            await unit.execute(insert(documents), document)
+            await unit.execute(
+                insert(chunks),
+                [
+                    {
+                        **place,
+                        "number": number * _OF_DOCUMENT + place["position"],
+                        "start_char": 0,
+                        "end_char": len(text),
+                        "headings": [],
+                        "text": text,
+                        "words": " ".join(tag_words(details["id"], split_words(text))),
+                    }
+                    for place, text in zip(places, texts, strict=True)
+                ],
+            )
+            rows = [
+                {**place, "dimensions": _DIMENSIONS, "vector": vector.tobytes()}
+                for place, vector in zip(places, drawn, strict=True)
+            ]
+            await unit.execute(insert(vectors), rows)
+    async with database.writing_unit(lock=_APP) as unit:
+        changes = {"embedding_model": _MODEL, "dimensions": _DIMENSIONS, "revision": 1}
+        await unit.execute(update(collections).values(changes))
+
+
+def _build_text(number: int) -> str:
+    """Eighty words, of which some are frequent."""
+    return " ".join(
+        _WORDS[(number * 7919 + place * place * 104_729) % (10 ** (2 + place % 3) * 2)] for place in range(80)
+    )
+
+
+async def _time_searches(harness: ToolHarness, owner: Account, way: str) -> Cost:
+    times, worked = [], []
+    for number in range(-3, _SEARCHES):
+        words = _build_text((number * 997) % CHUNKS).split()
+        began, cpu = time.perf_counter(), time.process_time()
+        query = " ".join(words[3:8])
+        found = await harness.call("rag_query", owner, app_id=_APP, name="bench", query=query, mode=way, topK=10)
+        assert found["chunks"]
+        if number >= 0:
+            times.append(time.perf_counter() - began)
+            worked.append(time.process_time() - cpu)
+    return Cost(statistics.median(times) * 1000, statistics.median(worked) * 1000)
+
+
+async def _measure_ingest(harness: ToolHarness, owner: Account) -> dict[str, float]:
+    """Seconds of the processor, the processes that read documents included."""
+    told = json.loads(_PASSAGES.read_text())["passages"]
+    sentences = [sentence for text in told.values() for sentence in text.split(". ")]
+
+    async def add(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            own = [sentences[(number * 37 + at) % len(sentences)] for at in range(_SENTENCES)]
+            text = f"# Document {number}\n\n" + ". ".join(own)
+            await harness.call("rag_ingest", owner, app_id=_APP, name="bench", text=text, filename=f"{number}.md")
+        await _wait_until_ready(harness, owner)
+
+    # What is loaded once is no cost of a document.
+    await add(1000, 1)
+    began = _read_worked()
+    await add(0, _INGESTED)
+    worked = _read_worked() - began
+    database = next(iter(harness.services.regions.values())).database
+    async with database.reading() as connection:
+        rows = (await connection.execute(chunks.select().order_by(chunks.c.document_id, chunks.c.position))).all()
+    by_document: dict[str, list[str]] = {}
+    for row in rows:
+        by_document.setdefault(row.document_id, []).append("\n".join((*row.headings, row.text)))
+    contents = list(by_document.values())[1:]
+    embedder = load_best()
+    began = _read_worked()
+    for of_one in contents:
+        for start in range(0, len(of_one), 32):
+            embedder.embed(of_one[start : start + 32])
+    return {"the embedder alone": _read_worked() - began, "all": worked, "chunks": sum(map(len, contents))}
+
+
+async def _wait_until_ready(harness: ToolHarness, owner: Account) -> None:
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while True:
+            found = await harness.call("rag_collections_get", owner, app_id=_APP, name="bench")
+            counts = found["documentCounts"]
+            assert not counts["failed"]
+            if counts["ready"] == counts["total"]:
+                return
+            await asyncio.sleep(0.2)
+
+
+def _read_worked() -> float:
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+async def _measure_quality(harness: ToolHarness, owner: Account) -> dict[str, Any]:
+    """nDCG and recall among the first ten, for each way to search."""
+    told = json.loads(_PASSAGES.read_text())
+    names: dict[str, str] = {}
+    for name, text in told["passages"].items():
+        added = await harness.call("rag_ingest", owner, app_id=_APP, name="bench", text=text)
+        names[added["documentId"]] = name
+    await _wait_until_ready(harness, owner)
+    measured: dict[str, Any] = {"questions": len(told["questions"])}
+    for way in _WAYS:
+        rankings = []
+        for question, _ in told["questions"]:
+            asked = {"query": question, "mode": way, "topK": _FIRST}
+            found = await harness.call("rag_query", owner, app_id=_APP, name="bench", **asked)
+            rankings.append([names[chunk["documentId"]] for chunk in found["chunks"]])
+        measured[way] = _judge(rankings, told["questions"])
+    return measured
+
+
+def _judge(rankings: list[list[str]], questions: list[Any]) -> tuple[float, float]:
+    """Returns the means of nDCG and recall."""
+    pairs = [
+        (list(dict.fromkeys(ranking)), relevant) for ranking, (_, relevant) in zip(rankings, questions, strict=True)
+    ]
+    ndcg = statistics.mean(measure_ndcg(ranking, relevant, _FIRST) for ranking, relevant in pairs)
+    return ndcg, statistics.mean(measure_recall(ranking, relevant) for ranking, relevant in pairs)
+
+
+def _run_peer() -> tuple[float, float] | None:
+    """LlamaIndex with the same texts; None where it cannot be installed."""
+    try:
+        python = install_peer(LLAMA_INDEX)
+    except subprocess.CalledProcessError:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"BAOBAB_BOOTSTRAP_KEY": _KEY, "BAOBAB_PLAN": "enterprise"}
+        with run_server(Path(folder) / "data", settings=settings) as server:
+            command = [str(python), str(_PEER), server.address, _KEY, str(_PASSAGES), str(_FIRST)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return _judge(json.loads(done.stdout.splitlines()[-1]), json.loads(_PASSAGES.read_text())["questions"])
