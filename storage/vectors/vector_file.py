@@ -22,6 +22,8 @@ Key = tuple[str, int]
 _MOST_GATHERED = 0.3
 """The part of all rows up to which they are collected one by one instead of multiplying all."""
 _FEWEST_DEAD = 1000
+_GATHERED_AT_ONCE = 512
+"""Few enough to stay in the processor's cache: collecting them all first takes twice as long."""
 
 
 class Neighbour(NamedTuple):
@@ -87,7 +89,7 @@ class VectorFile:
             return []
         if selected <= self._rows * _MOST_GATHERED:
             rows = np.flatnonzero(wanted[self._owners])
-            scores = matrix[rows] @ vector
+            scores = _multiply_rows(matrix, rows, vector)
         else:
             rows = None
             scores = matrix @ vector
@@ -190,6 +192,21 @@ class VectorFile:
 
     def _name_files(self, generation: int) -> _Files:
         return _Files(self._folder / f"{generation}.journal", self._folder / f"{generation}.vectors")
+
+
+def _multiply_rows(matrix: Any, rows: Any, vector: Any) -> Any:
+    """Returns the product of each of these rows with the vector."""
+    # Without the wrapper of a mapped array, of which each piece would cost.
+    plain = matrix.view(np.ndarray)
+    scores = np.empty(len(rows), "f4")
+    gathered = np.empty((_GATHERED_AT_ONCE, plain.shape[1]), "f4")
+    for start in range(0, len(rows), _GATHERED_AT_ONCE):
+        part = rows[start : start + _GATHERED_AT_ONCE]
+        piece = gathered[: len(part)]
+        # `clip` writes in place; the rows are all there.
+        np.take(plain, part, axis=0, out=piece, mode="clip")
+        np.dot(piece, vector, out=scores[start : start + len(part)])
+    return scores
 
 
 def _find_largest(scores: Any, count: int) -> Any:
