@@ -124,7 +124,10 @@ async def _load_chunks(execute: Execute, scope: Scope, places: Sequence[Place]) 
     key = tuple_(chunks.c.document_id, chunks.c.version, chunks.c.position)
     query = select(chunks, documents.c.filename, documents.c.metadata, documents.c.embedding_model)
     query = query.select_from(chunks.join(documents, has_version))
-    query = query.where(chunks.c.app_id == scope.app_id, key.in_([tuple(place) for place in places]), *scope.conditions)
+    # SQLite finds the document by its index, and reads all there are for the pairs alone.
+    of_documents = chunks.c.document_id.in_({place.document_id for place in places})
+    which = (chunks.c.app_id == scope.app_id, of_documents, key.in_([tuple(place) for place in places]))
+    query = query.where(*which, *scope.conditions)
     return {Place(row.document_id, row.version, row.position): row for row in await execute(query)}
 
 

@@ -182,5 +182,7 @@ async def read_vectors_of(execute: Execute, app_id: str, places: Sequence[Place]
     columns = vectors.c
     key = tuple_(columns.document_id, columns.version, columns.position)
     query = select(columns.document_id, columns.version, columns.position, columns.vector)
-    query = query.where(columns.app_id == app_id, key.in_([tuple(place) for place in places]))
+    # SQLite finds the document by its index, and reads all there are for the pairs alone.
+    of_documents = columns.document_id.in_({place.document_id for place in places})
+    query = query.where(columns.app_id == app_id, of_documents, key.in_([tuple(place) for place in places]))
     return {Place(row[0], row[1], row[2]): row.vector for row in await execute(query)} if places else {}
