@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from sqlalchemy import func, select
 
 from baobab.runtime.job_tables import events
@@ -101,6 +102,7 @@ class Library:
             await database.close()
 
 
+@pytest.mark.timeout(SECONDS + 60)
 async def test_documents_are_read_once_each_however_often_the_server_is_killed(tmp_path: Path) -> None:
     here, dice = Installation.on_backend(tmp_path), random.Random(19)
     async with open_session() as session, asyncio.timeout(SECONDS):

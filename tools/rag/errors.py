@@ -31,7 +31,7 @@ class NotForUsers(Forbidden):
 class SourceMissing(BadRequest):
     code = "VALIDATION_INVALID_SCHEMA"
     summary = "A document comes from exactly one source."
-    remediation = "Send either `text`, or the `storage_object_id` of a file."
+    remediation = "Send one of these: `text`, the `storage_object_id` of a file, or a `url`."
 
 
 class OverlapTooLarge(BadRequest):

@@ -3,17 +3,19 @@
 import hashlib
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlalchemy import func, insert, select, update
 
 from baobab.runtime.documents.child.kinds import MEDIA_TYPES
+from baobab.runtime.egress import Egress
 from baobab.storage.database import Unit
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.rag.access import Row, owner_of
-from baobab.tools.rag.errors import FileRefused, SourceMissing, StorageFull, TooManyDocuments
+from baobab.tools.rag.errors import FileRefused, NotForUsers, SourceMissing, StorageFull, TooManyDocuments
 from baobab.tools.rag.schemas import MOST_DOCUMENTS, IngestResult
 from baobab.tools.rag.tables import collections, documents, texts
 
@@ -36,26 +38,45 @@ _NEVER_READ = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a document comes from: a text, or a file of the app. digest: SHA-256 of its content, in hexadecimal."""
+    """Where a document comes from: a text, a file of the app, or an address on the web.
+
+    digest: SHA-256 of its content, in hexadecimal; of the address where the content is not known yet.
+    """
 
     text: str | None
     object_id: str | None
+    url: str | None
     filename: str | None
     media_type: str | None
     digest: str
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of its text; 0 while it has not been read from a file."""
+        """The bytes of its text; 0 while it has not been read."""
         return 0 if self.text is None else len(self.text.encode())
 
 
-async def find_source(call: Call, text: str | None, object_id: str | None, filename: str | None) -> Source:
-    """Raises SourceMissing, FileRefused, and the errors of `files_locate` for a file that the caller may not read."""
-    if (text is None) == (object_id is None):
+async def find_source(
+    call: Call, text: str | None, object_id: str | None, url: str | None, filename: str | None
+) -> Source:
+    """Raises SourceMissing, FileRefused, NotForUsers and the errors of the guarded client for an address.
+
+    Raises the errors of `files_locate` for a file that the caller may not read.
+    """
+    if [text, object_id, url].count(None) != 2:
         raise SourceMissing
     if text is not None:
-        return Source(text, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
+        return Source(text, None, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
+    if url is not None:
+        # What strangers name would be fetched from this server's address.
+        if isinstance(call.caller, EndUser):
+            raise NotForUsers("Users of the app add texts and files, and no addresses on the web.")
+        http_client = call.services.http_client
+        assert isinstance(http_client, Egress)
+        # An address is looked at now, a name when it is fetched.
+        http_client.check_url(url)
+        digest = hashlib.sha256(b"url\0" + url.encode()).hexdigest()
+        return Source(None, None, url, filename or name_page(url), None, digest)
     found = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
     kind = found["content_type"].partition(";")[0].strip().lower()
     if kind.startswith(_WITHOUT_TEXT) or kind in _NEVER_READ:
@@ -63,7 +84,13 @@ async def find_source(call: Call, text: str | None, object_id: str | None, filen
             f"A file of the type {kind} has no text that is read.",
             details={"content_type": kind, "supported": sorted(MEDIA_TYPES.values())},
         )
-    return Source(None, object_id, filename or found["filename"], found["content_type"], found["sha256"])
+    return Source(None, object_id, None, filename or found["filename"], found["content_type"], found["sha256"])
+
+
+def name_page(url: str) -> str:
+    """Returns what a document from an address is called: the end of its path, or the host."""
+    parts = urlsplit(url)
+    return (parts.path.rpartition("/")[2] or parts.hostname or "page")[-255:]
 
 
 async def add_document(
@@ -118,6 +145,7 @@ async def begin_version(call: Call, unit: Unit, document: Row, source: Source, m
     values = {
         "filename": source.filename,
         "object_id": source.object_id,
+        "url": source.url,
         "media_type": source.media_type,
         "sha256": source.digest,
         "metadata": metadata,

@@ -26,6 +26,7 @@ from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.services import Services
 from baobab.tools.rag.cleaning import enqueue_cleaning
+from baobab.tools.rag.downloads import PageRefused, download_page
 from baobab.tools.rag.embedding import Embedded, embed_texts
 from baobab.tools.rag.ingest import count_bytes, insert_text
 from baobab.tools.rag.schemas import MOST_CHUNKS
@@ -60,7 +61,7 @@ async def prepare(job: Job, app: App, document_id: str) -> None:
         await preparation.run()
     except _Superseded:
         return
-    except (UnreadableDocument, _Refused) as exc:
+    except (UnreadableDocument, PageRefused, _Refused) as exc:
         await preparation.fail(exc.reason)
     except BaobabError as exc:
         await preparation.fail_or_retry(exc)
@@ -161,11 +162,13 @@ class _Preparation:
         }
 
     async def _parse(self) -> ParsedDocument:
-        """Raises UnreadableDocument, _Refused."""
+        """Raises UnreadableDocument, PageRefused, _Refused."""
         document = self._document
         with tempfile.TemporaryDirectory(prefix="baobab-rag-") as folder:
             source = Path(folder) / "document"
-            if document.object_id is None:
+            if document.url is not None:
+                name, media_type = document.filename, await download_page(self._services, document.url, source)
+            elif document.object_id is None:
                 query = select(texts.c.text).where(*self._of_version(texts)).order_by(texts.c.part)
                 async with self._job.database.reading() as connection:
                     source.write_text("".join((await connection.execute(query)).scalars()))

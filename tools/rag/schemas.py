@@ -41,6 +41,13 @@ EmbeddingModel = Annotated[str, Text(200, min_length=1), Field(description="The 
 DocumentId = Annotated[Uuid, Field(description="The document: the documentId that its ingest answered.")]
 DocumentText = Annotated[str, Text(MOST_TEXT, min_length=1), Field(description="The text itself, plain or Markdown.")]
 ObjectId = Annotated[Uuid, Field(description="A file of the app: the objectId that its upload answered.")]
+SourceUrl = Annotated[
+    str,
+    Text(2000, min_length=1),
+    Field(
+        description="A page or a file on the public web, by http or https.", examples=["https://example.com/guide.pdf"]
+    ),
+]
 DocumentName = Annotated[str, NameText(255, min_length=1), Field(description="What the document is called.")]
 Status = Literal["pending", "processing", "ready", "failed"]
 
@@ -115,6 +122,7 @@ class RagDocument(TypedDict):
     id: str
     collectionId: str
     filename: str | None
+    url: Annotated[str | None, Field(description="Where it was fetched from; null for a text or a file.")]
     status: str
     chunkCount: Annotated[int, Field(description="The chunks that searches see now.")]
     metadata: JsonObject

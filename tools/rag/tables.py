@@ -49,6 +49,8 @@ documents = Table(
     # The user that it belongs to; null for a document of the app itself.
     Column("user_id", _ID),
     Column("filename", String(255)),
+    # Where its latest version is fetched from; null for a text or a file.
+    Column("url", String(2000)),
     Column("metadata", Json, nullable=False),
     # `pending`, `processing`, `ready` or `failed`: of the latest version.
     Column("status", String(20), nullable=False),

@@ -1,10 +1,12 @@
 """/v1/{app_id}/rag/collections/{name}/documents: add, list, read, replace and delete documents."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import delete, select, update
 
+from baobab.runtime.addresses import AddressRefused, UrlRefused
 from baobab.storage.database import Unit
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -42,12 +44,22 @@ from baobab.tools.rag.schemas import (
     Metadata,
     ObjectId,
     RagDocument,
+    SourceUrl,
     Status,
 )
 from baobab.tools.rag.tables import FREEZES, collections, documents, texts
 from baobab.tools.rag.toolset import rag
 
-_INGESTING = (CollectionNotFound, SourceMissing, FileRefused, TooManyDocuments, StorageFull)
+_INGESTING = (
+    CollectionNotFound,
+    SourceMissing,
+    FileRefused,
+    NotForUsers,
+    UrlRefused,
+    AddressRefused,
+    TooManyDocuments,
+    StorageFull,
+)
 
 
 @rag.tool(
@@ -75,19 +87,23 @@ async def rag_ingest(
     name: CollectionName,
     text: DocumentText | None = None,
     storage_object_id: ObjectId | None = None,
+    url: SourceUrl | None = None,
     filename: DocumentName | None = None,
     metadata: Metadata | None = None,
 ) -> IngestResult:
-    """Add a document to a collection: a text, or a file that was uploaded. It is read soon; see op:rag_documents_get.
+    """Add a document to a collection: a text, a file that was uploaded, or a page on the web.
+
+    It is read soon: op:rag_documents_get says how far it is.
 
     A document with the same content and metadata is not added twice: the one that is there is answered.
 
-    text: the text; null where it is a file.
-    storage_object_id: the file; null where the text is in the call.
-    filename: what the document is called; null takes the file's own name. Its ending says what type a text is.
+    text: the text; null where it is elsewhere.
+    storage_object_id: the file; null where it is none.
+    url: the page or file on the web; null where it is elsewhere.
+    filename: what the document is called; null takes the name of the file or page. Its ending says what type a text is.
     metadata: what filters of op:rag_query can ask for; null is none.
     """
-    source = await find_source(call, text, storage_object_id, filename)
+    source = await find_source(call, text, storage_object_id, url, filename)
     async with FREEZES.writing(call) as unit:
         collection = await load_collection(unit.execute, call, name)
         call.audit.resource_id, result = await add_document(call, unit, collection, source, metadata or {})
@@ -206,7 +222,7 @@ async def rag_read(
     "PUT /collections/{name}/documents/{document_id}",
     access=OF_COLLECTION,
     effect="write",
-    raises=(DocumentNotFound, NotForUsers, *_INGESTING),
+    raises=(DocumentNotFound, *_INGESTING),
     audit=Audit("rag.replace", category="rag", action="update", resource="document"),
     rest=Rest(status=202, max_body=MOST_BODY, examples={"text": "# Holidays\n\nEverybody has 31 days."}),
     mcp=Mcp(
@@ -223,23 +239,25 @@ async def rag_documents_replace(
     document_id: DocumentId,
     text: DocumentText | None = None,
     storage_object_id: ObjectId | None = None,
+    url: SourceUrl | None = None,
     filename: DocumentName | None = None,
     metadata: Metadata | None = None,
 ) -> IngestResult:
     """Replace a document. Searches find the old one until the new one is ready, and never both.
 
-    text: the text; null where it is a file.
-    storage_object_id: the file; null where the text is in the call.
+    text: the text; null where it is elsewhere.
+    storage_object_id: the file; null where it is none.
+    url: the page or file on the web; null where it is elsewhere.
     filename: null keeps the name.
     metadata: null keeps what there is.
     """
-    source = await find_source(call, text, storage_object_id, filename)
+    source = await find_source(call, text, storage_object_id, url, filename)
     async with FREEZES.writing(call) as unit:
         collection = await load_collection(unit.execute, call, name)
         document = await load_document(unit.execute, call, collection, document_id)
         require_changeable(call.caller, collection)
-        if filename is None and text is not None:
-            source = await find_source(call, text, None, document.filename)
+        if filename is None and storage_object_id is None:
+            source = replace(source, filename=document.filename)
         kept = document.metadata if metadata is None else metadata
         await begin_version(call, unit, document, source, kept)
         if kept != document.metadata:
@@ -296,6 +314,7 @@ def _describe(row: Any) -> RagDocument:
         "id": row.id,
         "collectionId": row.collection_id,
         "filename": row.filename,
+        "url": row.url,
         "status": row.status,
         "chunkCount": row.chunk_count,
         "metadata": row.metadata,

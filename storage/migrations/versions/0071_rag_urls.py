@@ -1,0 +1,11 @@
+"""Documents come from addresses on the web too."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0071"
+down_revision = "0070"
+
+
+def upgrade() -> None:
+    op.add_column("rag_documents", sa.Column("url", sa.String(2000)))
