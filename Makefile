@@ -2,9 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 E2E := tests/e2e
+# What lies among them and opens no installation, or always one on files.
+NO_ROWS := tests/http/test_fuzz.py tests/http/test_docs_page.py tests/http/test_protocol.py tests/mcp_server/test_clients.py \
+	tests/tools/approvals/notices/test_schedule.py tests/tools/core/test_import_order.py tests/tools/kv/test_rule_matching.py \
+	tests/tools/moves/test_app_tables.py tests/tools/rag/test_filters.py tests/tools/test_signed_tokens.py tests/tools/test_widening.py
 # What is tested once more with the rows in Postgres: all that stands on them.
 ON_ROWS := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
-	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/test_threats.py
+	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/test_threats.py \
+	$(addprefix --ignore=,$(NO_ROWS))
 # What a change is also tested with behind a pooler; `make test-pgbouncer` takes all of the above.
 BEHIND_POOLER := tests/storage/test_database.py tests/storage/test_notices.py tests/runtime/test_jobs.py tests/tools/kv/test_keys.py tests/tools/kv/test_batches.py \
 	tests/tools/agents/test_runs.py tests/tools/agents/test_waiting.py tests/test_shared_servers.py

@@ -18,6 +18,7 @@ from hypothesis.internal.constants_ast import Constants
 from baobab.composition import Application
 from baobab.server import Server
 from baobab.settings import load_settings
+from tests import memory
 from tests.backends import ACTIVE_BACKEND, Backend, PostgresBackend, SqliteBackend, prepare_data, release_data
 from tests.one_connection import hold_one_connection_at_a_time
 from tests.servers import BEHIND_POOLER, start_postgres
@@ -136,6 +137,19 @@ def same_examples_in_any_order() -> Iterator[None]:
         if hypothesis.settings().derandomize:
             patch.setattr(providers, "_get_local_constants", Constants)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def frozen_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        memory.freeze_only_once(patch)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_routes() -> Iterator[None]:
+    yield
+    memory.forget_routes()
 
 
 @contextlib.asynccontextmanager
