@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from baobab.tools.core.toolset import Toolset
+if TYPE_CHECKING:
+    # With it comes all of the framework, which a command such as `baobab --help` does not need.
+    from baobab.tools.core.toolset import Toolset
 
 DOMAINS = (
     "system",
@@ -32,7 +35,7 @@ DOMAINS = (
 """In the order in which catalogues show them."""
 
 
-def toolsets() -> Iterator[Toolset]:
+def toolsets() -> Iterator["Toolset"]:
     """The toolsets of every domain; importing a domain registers its tools."""
     for domain in DOMAINS:
         yield from import_module(f"baobab.tools.{domain}").TOOLSETS
