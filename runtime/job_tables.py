@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Column, Index, Integer, String, Table, Text
+from sqlalchemy import Column, Index, Integer, String, Table, Text, and_
 
 from baobab.storage.database import Unit
 from baobab.storage.tables import Instant, Json, build_upsert, metadata
@@ -34,6 +34,8 @@ Index(
     sqlite_where=_UNFINISHED,
     postgresql_where=_UNFINISHED,
 )
+_FAILED = and_(jobs.c.finished_at.is_not(None), jobs.c.error.is_not(None))
+Index("ix_jobs_failed", jobs.c.tenant, jobs.c.finished_at, sqlite_where=_FAILED, postgresql_where=_FAILED)
 
 events = Table(
     "events",

@@ -24,6 +24,7 @@ DOMAINS = (
     "ai",
     "agents",
     "audit_logs",
+    "jobs",
     "suggestions",
     "mail",
     "substrate",

@@ -33,7 +33,7 @@ _ROUND = 500
 _MADE = func.coalesce(runs.c.job_id, "") != FROZEN
 
 
-@agents.job(attempts=1000)
+@agents.job(attempts=1000, cancel="agents_runs_cancel")
 async def agents_advance(job: Job, run_id: str) -> None:
     """Executes a run until it ends or pauses. If its worker is killed, another continues the run."""
     with contextlib.suppress(RunTakenOver):
@@ -199,7 +199,7 @@ _LONGEST_PAUSE_SECONDS = 300
 _OUTSIDERS = ("end_user", "anonymous")
 
 
-@agents.job()
+@agents.job(cancel=True)
 async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
     """Sends the webhook of a run that has ended, in up to five attempts with growing pauses."""
     async with job.database.reading() as connection:

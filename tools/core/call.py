@@ -202,6 +202,8 @@ class ToolRunner(Protocol):
 
     tools: dict[str, "Tool"]
     toolsets: tuple[Any, ...]
+    jobs: dict[str, Any]
+    """The kinds of jobs by their names: `JobKind`, which knows this class."""
 
     @property
     def services(self) -> Services: ...

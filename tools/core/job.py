@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from baobab.storage.database import Database, Unit
 from baobab.storage.statements import Statements
@@ -50,6 +50,8 @@ class Job(Protocol):
 
 
 Work = Callable[..., Awaitable[None]]
+CANCELLED = "Cancelled."
+"""The error of a job that somebody has ended; no failure is worded so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,6 @@ class JobKind:
     One organisation has one less, so that another need not wait for it."""
     approved: bool = False
     """Whether it does what a person has approved: such jobs have slots of their own."""
+    cancel: str | Literal[True] | None = None
+    """How those for whom it is done may end it: True by ending the job, since no other row says that it must be done;
+    else by the tool of this name. None: it must be done."""

@@ -184,6 +184,7 @@ class Toolset:
         delay: float = 0.0,
         at_once: int | None = None,
         approved: bool = False,
+        cancel: str | Literal[True] | None = None,
     ) -> Callable[[Work], Work]:
         """Register the decorated function as a kind of durable job, by its name.
 
@@ -192,6 +193,7 @@ class Toolset:
         delay: seconds from the event to the job at the least.
         at_once: how many of them one process makes at the same time at most, beside those that wait for the network.
         approved: whether it does what a person has approved, for which slots are kept.
+        cancel: how it may be ended: True, by ending the job; or the name of the tool that ends what it is part of.
         """
 
         def register(work: Work) -> Work:
@@ -200,7 +202,7 @@ class Toolset:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a job of this name already")
             if on is not None and every is not None:
                 raise RegistrationError(f"{name}: a job is done for events or in rounds, not both")
-            self.jobs[name] = JobKind(name, work, attempts, every, on, delay, at_once, approved)
+            self.jobs[name] = JobKind(name, work, attempts, every, on, delay, at_once, approved, cancel)
             return work
 
         return register

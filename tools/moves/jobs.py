@@ -14,7 +14,7 @@ _ELSEWHERE_SECONDS = 300.0
 
 
 # Two at once, so that moves of large apps leave room for other jobs.
-@moves.job(attempts=1000, at_once=2)
+@moves.job(attempts=1000, at_once=2, cancel="moves_abort")
 async def moves_advance(job: Job, move_id: str) -> None:
     """Make the remaining steps of a move."""
     async with job.database.reading() as connection:

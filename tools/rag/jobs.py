@@ -26,7 +26,7 @@ _AT_ONCE = 50
 _GIVEN_UP = "Reading the document ended the server's work again and again."
 
 
-@rag.job(at_once=4)
+@rag.job(at_once=4, cancel="rag_documents_delete")
 async def rag_prepare(job: Job, app_id: str, document_id: str) -> None:
     """Prepares the next version of a document."""
     try:
@@ -56,7 +56,7 @@ async def rag_clean(job: Job, app_id: str, collection_id: str, document_id: str 
         raise RetryLater(_MOVING_SECONDS, "the app is being moved")
 
 
-@rag.job()
+@rag.job(cancel=True)
 async def rag_begin_reindexing(job: Job, app_id: str, collection_id: str) -> None:
     """Asks for a new version of each document that is searched, from the text that is kept."""
     services = job.services

@@ -112,7 +112,7 @@ async def substrate_fire(job: Job, organisation_id: str, rule_id: str, due: str)
     await fire_rule(job, organisation_id, rule_id, datetime.fromisoformat(due))
 
 
-@substrate.job(attempts=1000)
+@substrate.job(attempts=1000, cancel="substrate_outbox_cancel")
 async def substrate_deliver(job: Job, organisation_id: str, outbox_id: str, round_number: int) -> None:
     """Tell a target of an executed action."""
     await try_delivery(job, organisation_id, outbox_id, round_number)

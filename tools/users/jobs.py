@@ -71,7 +71,7 @@ async def send_code(
     await services.mailer.send(unit, mail)
 
 
-@auth.job()
+@auth.job(cancel=True)
 async def auth_mail_code(job: Job, app_id: str, email: str, purpose: Purpose, redirect_to: str | None = None) -> None:
     """Mails a code to an address of an app. Asked to sign somebody in who is not known, it makes the user."""
     services = job.services

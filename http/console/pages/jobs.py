@@ -1,0 +1,64 @@
+"""/console/jobs: what is to be done in the background, and what has failed of it."""
+
+from urllib.parse import quote, urlencode
+
+from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.escaping import escape_json
+
+_SHOWN = 50
+_STATES = ("unfinished", "failed")
+
+
+async def show_jobs(visit: Visit) -> Context:
+    own = await visit.list_organisations()
+    of, state, kind = visit.query.get("of") or own[0]["id"], visit.query.get("state", ""), visit.query.get("kind", "")
+    state = state if state in _STATES else "unfinished"
+    asked = {"kind": kind} if kind else {}
+    if visit.query.get("cursor"):
+        asked["cursor"] = visit.query["cursor"]
+    found = await visit.call("jobs_list", of, status=state, limit=_SHOWN, **asked)
+    rows = [{**job, "path": _lead_to(job["id"], of)} for job in found["jobs"]]
+    more = urlencode({"of": of, "state": state, "kind": kind, "cursor": found["next_cursor"] or ""})
+    values = {"of": of, "organisations": own, "state": state, "states": _STATES, "kind": kind, "rows": rows}
+    return {**values, "more": more if found["next_cursor"] else "", "silent": found["silent_regions"]}
+
+
+async def show_job(visit: Visit) -> Context:
+    of, job_id = visit.query.get("of"), visit.query.get("id", "")
+    job = (await visit.call("jobs_get", of, job_id=_require_id(job_id)))["job"]
+    shown = [(escape_json(name)[1:-1], escape_json(value, indent=2), None) for name, value in job["arguments"].items()]
+    retried = job["status"] in ("waiting", "failed", "cancelled")
+    return {"title": job["kind"], "of": of or "", "job": job, "arguments_shown": shown, "retried": retried}
+
+
+async def retry(visit: Visit) -> str:
+    return await _do(visit, "jobs_retry")
+
+
+async def cancel(visit: Visit) -> str:
+    return await _do(visit, "jobs_cancel")
+
+
+async def _do(visit: Visit, tool: str) -> str:
+    of, job_id = visit.form.get("of") or None, _require_id(visit.form.get("id", ""))
+    await visit.call(tool, of, job_id=job_id)
+    return _lead_to(job_id, of or "")
+
+
+def _require_id(job_id: str) -> str:
+    if not job_id:
+        raise BadRequest("This link names no job.")
+    return job_id
+
+
+def _lead_to(job_id: str, of: str) -> str:
+    return f"/jobs/one?{urlencode({'id': job_id, 'of': of}, quote_via=quote)}"
+
+
+PAGES = (
+    Page("/jobs", "Jobs", "jobs.html", show_jobs, menu="Jobs", rank=60),
+    Page("/jobs/one", "Job", "job.html", show_job),
+)
+FORMS = (Form("/jobs/one/retry", retry), Form("/jobs/one/cancel", cancel))

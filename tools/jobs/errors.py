@@ -1,0 +1,21 @@
+"""The errors of the tools of jobs."""
+
+from baobab.tools.core.errors import Conflict, NotFound
+
+
+class JobNotFound(NotFound):
+    code = "JOB_NOT_FOUND"
+    summary = "The organisation has no such job, or it is forgotten: a day after it was done, 30 days after it failed."
+    remediation = "op:jobs_list lists those that wait, run or have failed."
+
+
+class JobNotRetried(Conflict):
+    code = "JOB_NOT_RETRIED"
+    summary = "The job is being done or is done, so there is nothing to try again."
+    remediation = "Read it with op:jobs_get."
+
+
+class JobNotCancelled(Conflict):
+    code = "JOB_NOT_CANCELLED"
+    summary = "This job has to be done: other data depends on it."
+    remediation = "Leave it; if it has failed, op:jobs_retry tries it again."
