@@ -41,6 +41,7 @@ from baobab.tools.core.failures import Failures
 from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Options, Services
+from baobab.tools.core.setting import InstallationSettings
 from baobab.tools.core.stores import Cell
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.mail.mailer import OutboxMailer, Postbox
@@ -153,6 +154,7 @@ async def open_application(
                 Credits: credits_,
                 Gateway: gateway,
                 Media: media,
+                InstallationSettings: InstallationSettings(settings.list_for_operator()),
                 **({} if tracing is None else {Tracing: tracing}),
             },
         )

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
@@ -17,6 +18,7 @@ from baobab.runtime.gateway.providers import parse_servers
 from baobab.runtime.smtp import SmtpServer
 from baobab.storage.secrets import decode_keys
 from baobab.tools.core.plans import PLANS
+from baobab.tools.core.setting import Setting
 
 PREFIX = "BAOBAB_"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
@@ -220,6 +222,24 @@ class Settings(BaseSettings):
             raise ValueError(f"must be one of {', '.join(PLANS)}")
         return value
 
+    def list_for_operator(self) -> list[Setting]:
+        """Every setting as text. Of a secret only that it is set; of an address neither its user nor its query."""
+        listed: list[Setting] = []
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            text = ", ".join(value) if isinstance(value, tuple) else str(value)
+            if not field.repr:
+                text = "set" if text else ""
+            listed.append(
+                {
+                    "name": name,
+                    "value": _hide_credentials(text),
+                    "is_default": value == field.get_default(call_default_factory=True),
+                    "description": field.description or "",
+                }
+            )
+        return listed
+
     @property
     def address(self) -> str:
         """The address at which clients reach the server, without a trailing slash."""
@@ -266,6 +286,11 @@ class Settings(BaseSettings):
     @property
     def metrics_file(self) -> Path:
         return self.data / "metrics.token"
+
+
+def _hide_credentials(text: str) -> str:
+    """A text without the users, passwords and queries of the addresses in it."""
+    return re.sub(r"\?[^\s,]*", "", re.sub(r"//\S*@", "//", text)) if "://" in text else text
 
 
 class _IsolatedSettings(Settings):

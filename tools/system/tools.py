@@ -13,9 +13,11 @@ from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.cells import Cells
 from baobab.tools.core.guides import GuideNotFound, find_guide, guides
+from baobab.tools.core.setting import InstallationSettings, Setting
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.system.guidance import guidance
+from baobab.tools.system.installation import OperatorOnly, list_faults
 from baobab.tools.system.toolset import system
 
 SERVICE = "baobab"
@@ -31,6 +33,11 @@ class Health(TypedDict):
 
 class Readiness(Health):
     checks: dict[str, str]
+
+
+class SystemSettings(TypedDict):
+    settings: list[Setting]
+    faults: Annotated[list[str], Field(description="What is wrong or missing, in words.")]
 
 
 class Regions(TypedDict):
@@ -109,6 +116,30 @@ async def system_ready(call: Call) -> Readiness:
     if services.lifecycle.draining:
         status = "draining"
     return {"status": status, "service": SERVICE, "checks": {**checks, **parts}}
+
+
+@system.tool(
+    "GET /v1/settings",
+    access=OperatorOnly(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "configuration of the server, environment variables, what is misconfigured; "
+            "Einstellungen des Servers, Konfiguration; configuración del servidor"
+        )
+    ),
+)
+async def system_settings(call: Call) -> SystemSettings:
+    """Read the settings of the installation, without secrets, and what is wrong with them or with its stores.
+
+    A secret is only said to be set. Settings are environment variables: they are changed where the server is started.
+    """
+    services = call.services
+    listed = list(services.part(InstallationSettings).listed)
+    faults = list_faults({setting["name"]: setting["value"] for setting in listed}, services.options.base_url)
+    checks = (await call.invoke("system_ready"))["checks"]
+    faults += [f"{name} is {state}." for name, state in checks.items() if state not in ("ok", "ready", "starting")]
+    return {"settings": listed, "faults": faults}
 
 
 @system.tool(

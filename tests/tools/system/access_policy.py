@@ -8,4 +8,6 @@ POLICY = {
     "system_regions": PUBLIC,
     "system_llms_txt": PUBLIC,
     "docs_read": PUBLIC,
+    # None of them is the account that the installation began with.
+    "system_settings": "401 " + " ".join(["403"] * 13),
 }

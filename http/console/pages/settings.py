@@ -1,0 +1,14 @@
+"""/console/settings: what the installation's settings are, and what is wrong with them."""
+
+from baobab.http.console.page import Context, Page
+from baobab.http.console.visit import Visit
+
+
+async def show_settings(visit: Visit) -> Context:
+    found = await visit.call("system_settings")
+    changed = [setting for setting in found["settings"] if not setting["is_default"]]
+    others = [setting for setting in found["settings"] if setting["is_default"]]
+    return {"faults": found["faults"], "changed": changed, "others": others}
+
+
+PAGES = (Page("/settings", "Settings", "settings.html", show_settings, menu="Settings", of_account=True, rank=90),)

@@ -1,0 +1,20 @@
+"""The settings of the installation as its operator may read them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from typing_extensions import TypedDict
+
+
+class Setting(TypedDict):
+    name: str
+    value: str
+    is_default: bool
+    description: str
+
+
+@dataclass(frozen=True)
+class InstallationSettings:
+    """What the composition says of the settings: each without secrets."""
+
+    listed: Sequence[Setting]
