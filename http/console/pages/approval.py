@@ -17,6 +17,9 @@ _QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
 _MOST_ALIKE = 50
 _LAST_EVENTS, _LAST_STEPS = 60, 4
 _MOST_PAGES = 10
+_MOST_STEPS = 50
+"""Of a run whose graph says nothing about it (docs/graph-spec.md)."""
+_TAINT_PAGES, _TAINT_PAGE, _MOST_SOURCES = 2, 500, 5
 
 
 async def show_approval(visit: Visit) -> Context:
@@ -69,7 +72,36 @@ async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any]
     done = [entry for entry in entries if entry["kind"] == "step" and any(did["kind"] == "model" or did["took"]
             is not None for did in entry["did"])]  # fmt: skip
     path = f"/apps/{approval['app_id']}/runs/{approval['agent']}/{approval['run_id']}"
-    return {"run": found["run"], "entries": done[-_LAST_STEPS:], "path": path}
+    taken = max((entry["step"] for entry in entries if entry["kind"] == "step"), default=0)
+    most = found["graph_spec"].get("limits", {}).get("max_steps", _MOST_STEPS)
+    costs = {"taken": taken, "most": most, "to_come": _estimate(found["run"]["usage"]["cost_usd"], taken, most)}
+    sources = await _find_taint(visit, names) if approval["tainted"] else []
+    return {"run": found["run"], "entries": done[-_LAST_STEPS:], "path": path, **costs, "sources": sources}
+
+
+def _estimate(cost: Any, taken: int, most: int) -> float | None:
+    """What the rest of a run costs in dollars if all its steps are as dear as those so far; None before the first."""
+    return None if taken == 0 else float(cost or 0) / taken * max(0, most - taken)
+
+
+async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The calls that brought strangers' text into a run, of its first 1,000 events: their tools, and where they ended.
+
+    None where the text came with what the run was given, or with the conversation that it continues.
+    """
+    sources: list[dict[str, Any]] = []
+    since = 0
+    for _ in range(_TAINT_PAGES):
+        found = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=_TAINT_PAGE)
+        for event in found["events"]:
+            payload = event["payload"]
+            if event["type"] == "tool_call_end" and payload.get("tainted"):
+                tool = f"{payload['server']}: {payload['tool_name']}" if payload.get("server") else payload["tool_name"]
+                sources.append({"tool": tool, "seq": event["seq"]})
+        if len(found["events"]) < _TAINT_PAGE or len(sources) >= _MOST_SOURCES:
+            break
+        since = found["events"][-1]["seq"]
+    return sources[:_MOST_SOURCES]
 
 
 def _list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:
