@@ -1,4 +1,4 @@
-"""What the page of a call says of the run that waits: whose text it has read, what it costs; and the page of a long run."""
+"""What the page of a waiting call says of its run: whose text it has read, what it costs; and a long run's page."""
 
 import re
 from datetime import timedelta

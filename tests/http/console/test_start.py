@@ -1,0 +1,44 @@
+"""The console costs nothing before somebody opens it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+_SCRIPT = """
+import asyncio, json, sys
+from pathlib import Path
+from tests.backends import ACTIVE_BACKEND, SqliteBackend
+from tests.installation import open_installation
+
+folder = Path(sys.argv[1])
+(folder / "migrated").mkdir()
+ACTIVE_BACKEND.append(SqliteBackend(folder / "migrated"))
+
+def list_loaded():
+    return [name for name in sys.modules if name == "jinja2" or name.startswith(("jinja2.", "baobab.http.console."))]
+
+async def main():
+    async with open_installation(folder / "data") as baobab:
+        before = list_loaded()
+        assert (await baobab.client.get("/health")).status_code == 200
+        assert (await baobab.client.get("/platform/me", headers=baobab.owner)).status_code == 200
+        served = list_loaded()
+        assert (await baobab.client.get("/console/sign-in")).status_code == 200
+        print(json.dumps([before, served, "jinja2" in list_loaded()]))
+
+asyncio.run(main())
+"""
+
+
+def test_a_server_that_has_started_and_answered_has_loaded_nothing_of_it_until_it_is_opened(tmp_path: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert json.loads(made.stdout.splitlines()[-1]) == [[], [], True]
