@@ -1,9 +1,9 @@
 """The installation itself: health, regions, guidance for language models."""
 
 from baobab.tools.system import gauges, tools
-from baobab.tools.system.toolset import system
+from baobab.tools.system.toolset import operation, system
 
-TOOLSETS = (system,)
+TOOLSETS = (system, operation)
 """The toolsets of this domain, in the order in which catalogues show them."""
 MODULES = (
     gauges,

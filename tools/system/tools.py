@@ -18,7 +18,7 @@ from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.system.guidance import guidance
 from baobab.tools.system.installation import OperatorOnly, list_faults
-from baobab.tools.system.toolset import system
+from baobab.tools.system.toolset import operation, system
 
 SERVICE = "baobab"
 
@@ -118,17 +118,7 @@ async def system_ready(call: Call) -> Readiness:
     return {"status": status, "service": SERVICE, "checks": {**checks, **parts}}
 
 
-@system.tool(
-    "GET /v1/settings",
-    access=OperatorOnly(),
-    effect="read",
-    mcp=Mcp(
-        keywords=(
-            "configuration of the server, environment variables, what is misconfigured; "
-            "Einstellungen des Servers, Konfiguration; configuración del servidor"
-        )
-    ),
-)
+@operation.tool("GET /v1/settings", access=OperatorOnly(), effect="read")
 async def system_settings(call: Call) -> SystemSettings:
     """Read the settings of the installation, without secrets, and what is wrong with them or with its stores.
 

@@ -3,3 +3,5 @@
 from baobab.tools.core.toolset import Toolset
 
 system = Toolset("system", "The installation: health, regions, documentation, guidance for language models.")
+
+operation = Toolset("operation", "What whoever operates the installation may see of it.", mcp=False)
