@@ -45,7 +45,7 @@ async def run() -> Mapping[str, float]:
             page = await client.get("/console", headers=cookies)
             assert len(re.findall(r'<li class="row [a-z]+" id="appr_', page.text)) > 0, page.text[:500]
             found = {EMPTY: empty, INBOX: await _measure(client, cookies)}
-            return found | await _measure_paint(str(client.base_url), cookies["cookie"])
+            return {**found, **await _measure_paint(str(client.base_url), cookies["cookie"])}
 
 
 async def _fill(client: httpx.AsyncClient) -> None:
