@@ -16,8 +16,8 @@ from baobab.tools.core.guides import GuideNotFound, find_guide, guides
 from baobab.tools.core.setting import InstallationSettings, Setting
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
-from baobab.tools.system.guidance import guidance
 from baobab.tools.system.access import OperatorOnly
+from baobab.tools.system.guidance import guidance
 from baobab.tools.system.installation import list_faults
 from baobab.tools.system.toolset import operation, system
 
