@@ -24,6 +24,7 @@ _STOP_WORDS = frozenset(
 def add_to(connection: sqlite3.Connection) -> None:
     connection.create_collation("decimal", _compare_decimals)
     for name, arguments, function in (
+        ("absolute", 1, _measure_size),
         ("fold", 1, _fold),
         ("json_contains", 2, lambda left, right: _of_json(_contains, left, right)),
         ("json_contained", 2, lambda left, right: _of_json(_contains, right, left)),
@@ -35,6 +36,14 @@ def add_to(connection: sqlite3.Connection) -> None:
         connection.create_function(f"vector_{metric}", 2, partial(_measure_distance, metric), deterministic=True)
     connection.create_aggregate("decimal_sum", 1, _DecimalSum)
     connection.create_function("gen_random_uuid", 0, lambda: str(uuid.uuid4()))
+
+
+def _measure_size(number: int | float | str | None) -> int | float | None:
+    """The absolute value. Unlike `abs`, it has one for the least integer, too; a text is a number with a point."""
+    if number is None:
+        return None
+    size = abs(number if isinstance(number, int) else float(number))
+    return size if size < 2**63 else float(size)
 
 
 def _compare_decimals(left: str, right: str) -> int:

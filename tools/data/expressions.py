@@ -34,9 +34,16 @@ FUNCTIONS = {"lower": 1, "upper": 1, "length": 1, "coalesce": None, "abs": 1}
 """The functions of SQL that expressions may call, with the number of their arguments."""
 _DEEPEST = 4
 """How many tables a policy may lead to, one within the other."""
+_UNFINISHED = r"^([^\\]|\\.)*\\$"
+"""The patterns that are unfinished, as a regular expression of Postgres."""
 
 Scope = Mapping[str, str]
 """How the tables that a condition may name are called in the SQL around it."""
+
+
+def is_unfinished(pattern: str) -> bool:
+    """Whether a pattern of `like` ends with a backslash that escapes nothing."""
+    return (len(pattern) - len(pattern.rstrip("\\"))) % 2 == 1
 
 
 def quote(name: str) -> str:
@@ -135,12 +142,18 @@ class SqlWriter:
         return f"({left} IN ( {items}))" if items else "FALSE"
 
     def _write_like(self, tree: Expression, scope: Scope) -> str:
-        left, right = self.write(tree[1], scope), self.write(tree[2], scope)
-        return f"({left} LIKE {right} ESCAPE '\\')"
+        def write(part: Expression) -> str:
+            text = self.write(part, scope)
+            return text if tree[0] == "like" else f"{self._fold}({text})"
 
-    def _write_ilike(self, tree: Expression, scope: Scope) -> str:
-        left, right = self.write(tree[1], scope), self.write(tree[2], scope)
-        return f"({self._fold}({left}) LIKE {self._fold}({right}) ESCAPE '\\')"
+        _, value, pattern = tree
+        if self.dialect == "sqlite" or pattern[0] == "value":
+            return f"({write(value)} LIKE {write(pattern)} ESCAPE '\\')"
+        # A pattern from a row may end within an escape, which Postgres has for an error. It matches nothing.
+        return (
+            f"(CASE WHEN {write(pattern)} ~ '{_UNFINISHED}' THEN {write(value)} <> {write(value)}"
+            f" ELSE {write(value)} LIKE {write(pattern)} ESCAPE '\\' END)"
+        )
 
     def _write_contains(self, tree: Expression, scope: Scope) -> str:
         left, right = self.write(tree[1], scope), self.write(tree[2], scope)
@@ -241,6 +254,10 @@ class SqlWriter:
         return f"({left} {operator} {right})"
 
     def _write_call(self, tree: Expression, scope: Scope) -> str:
+        if tree[1] == "abs":
+            operand = self.write(tree[2], scope)
+            # The least integer has no positive one of its type.
+            return f"absolute({operand})" if self.dialect == "sqlite" else f"abs({operand} * 1.0)"
         name = self._fold if tree[1] == "lower" else tree[1]
         return f"{name}({', '.join(self.write(part, scope) for part in tree[2:])})"
 
@@ -254,7 +271,7 @@ class SqlWriter:
         "is": _write_is,
         "in": _write_in,
         "like": _write_like,
-        "ilike": _write_ilike,
+        "ilike": _write_like,
         "contains": _write_contains,
         "contained": _write_contains,
         "overlaps": _write_contains,

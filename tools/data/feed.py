@@ -26,6 +26,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 5.0
 """How often a feed looks without having been told: a notice may be lost with the process that was about to send it."""
 _PATIENCE_SECONDS = 2.0
+_MOST_FAILURES = 3
 _RENEW_SECONDS = 20.0
 _PAGE = 50
 _MOST_REPLAYED = 1000
@@ -92,6 +93,8 @@ class AppFeed:
         """The number of the last change that was told."""
         self._told = 0
         """The number of the last message between clients that was told."""
+        self._failures = 0
+        """How often in a row the changes after this position could not be told."""
         self._renewed_at = 0.0
         self._task = asyncio.create_task(self._run(), name=f"changes of {app_id}")
 
@@ -180,8 +183,26 @@ class AppFeed:
                 for listener in list(self.listeners):
                     for name in listener.tables:
                         listener.send(build_message("resync", table=name, last_id=last))
-            await self._tell(catalogue, changes, list(self.listeners))
+            await self._tell_or_skip(catalogue, changes)
             self._position = changes[-1].id if changes else last
+
+    async def _tell_or_skip(self, catalogue: Catalogue, changes: Sequence[Change]) -> None:
+        """Tells changes. Where that fails again and again though the log can be read, because a policy takes too long
+        for these rows, say, the listeners are told to read the tables anew, and later changes are told again.
+        """
+        listeners = list(self.listeners)
+        try:
+            await self._tell(catalogue, changes, listeners)
+        except Exception:
+            self._failures += 1
+            if self._failures < _MOST_FAILURES:
+                raise
+            _log.exception("changes of rows were skipped")
+            for name in {change.table for change in changes}:
+                for listener in listeners:
+                    if name in listener.tables:
+                        listener.send(build_message("resync", table=name, last_id=changes[-1].id))
+        self._failures = 0
 
     def _look(self, statements: Statements, store: DataStore) -> tuple[int, int, list[ClientMessage]]:
         last = self._log(statements, store).find_last()

@@ -8,6 +8,7 @@ from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Column, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import InvalidFilter
+from baobab.tools.data.expressions import is_unfinished
 
 Where = Mapping[str, str | list[str]]
 """Filters by column, or by `and`, `or`, `not.and`, `not.or`: each one text, or several that must all hold."""
@@ -130,7 +131,7 @@ def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value
         if not kind.is_text:
             raise InvalidFilter(f"`{name}` is {kind}, and `{operator}` compares texts.")
         pattern = _value(kind if kind.size is None else TEXT, value.replace("*", "%"), name)
-        if (len(pattern[2]) - len(pattern[2].rstrip("\\"))) % 2:
+        if is_unfinished(pattern[2]):
             raise BadRequest(f"`{name}`: a pattern does not end with a single backslash.")
         return [operator, left, pattern]
     if operator == "in":

@@ -12,7 +12,7 @@ from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType, UnknownType, parse_type
 from baobab.tools.data.errors import InvalidExpression, MismatchedTypes, UnsafeExpression
-from baobab.tools.data.expressions import FUNCTIONS
+from baobab.tools.data.expressions import FUNCTIONS, is_unfinished
 
 LONGEST = 4000
 _DEEPEST = 40
@@ -178,7 +178,10 @@ class _Compiler:
         right = self.compile(node.expression, scope, depth)
         if {left[1], right[1]} - {"text", None}:
             raise MismatchedTypes("`like` compares texts.")
-        return [name, *self._match(left, right)], _BOOLEAN
+        value, pattern = self._match(left, right)
+        if pattern[0] == "value" and is_unfinished(pattern[2]):
+            raise InvalidExpression("A pattern does not end with a single backslash.")
+        return [name, value, pattern], _BOOLEAN
 
     def _distinct(self, node: Any, scope: _Scope, depth: int) -> Typed:
         tree, family = self._compare(["isdistinct"], node, scope, depth)

@@ -11,7 +11,9 @@ let again = false;
 function isWriting() {
 	return [...main().querySelectorAll("input:not([type=hidden]), textarea, select")].some((field) => {
 		if (field.matches("select")) return field.selectedIndex !== Math.max([...field.options].findIndex((option) => option.defaultSelected), 0);
-		return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+		// A field of one line drops the line breaks of what it is given.
+		const given = field.matches("input") ? field.defaultValue.replace(/[\r\n]/g, "") : field.defaultValue;
+		return field.value !== given || field.checked !== field.defaultChecked;
 	});
 }
 

@@ -273,3 +273,33 @@ async def test_a_check_that_asks_for_null_sees_the_row_that_is_written(tables: T
     assert (await tables.ask("POST", "/posts", {"title": "b", "score": 1}, ada)).status == 201
     assert (await tables.ask("POST", "/posts", {"title": "b"}, ada)).status == 403
     assert (await tables.ask("PATCH", "/posts?title=eq.b", {"score": None}, ada)).status == 403
+
+
+ODD = {"columns": {"n": {"type": "bigint"}, "pattern": {"type": "text"}}}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("abs(n) <= 5", ["a%"]),
+        ("abs(n) > 9223372036854775807", ["a\\"]),
+        ("'ab' like pattern", ["a%"]),
+        ("'AB' ilike pattern", ["a%"]),
+        ("pattern like pattern", ["a%"]),
+        ("not ('ab' like pattern)", ["a\\"]),
+    ],
+)
+async def test_no_row_can_be_written_that_a_policy_fails_for(
+    tables: Tables, expression: str, expected: list[str]
+) -> None:
+    """The least integer has no positive one, and a pattern may end within an escape."""
+    await tables.apply({"odd": ODD})
+    await tables.insert("odd", {"n": -(2**63), "pattern": "a\\"}, {"n": -5, "pattern": "a%"})
+    await tables.policy("odd", "some", using_expression=expression, command="SELECT")
+    assert [row["pattern"] for row in await tables.list("odd", await tables.user(ADA))] == expected
+
+
+async def test_a_pattern_of_a_policy_does_not_end_within_an_escape(posts: Tables) -> None:
+    body = {"table_name": "posts", "policy_name": "p", "using_expression": "title like 'a\\'"}
+    answer = await posts.ask("POST", "/rls/policies", body)
+    assert (answer.status, answer.json["error"]["code"]) == (400, "RLS_INVALID_EXPRESSION"), answer.content

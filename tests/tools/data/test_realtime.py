@@ -11,11 +11,14 @@ import pytest
 import pytest_asyncio
 
 from baobab.composition import Application
+from baobab.storage.database import StatementTimeout
 from baobab.tools.core.stream import StreamEnded
+from baobab.tools.data import feed
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogues
 from baobab.tools.data.feed import LiveFeeds
 from baobab.tools.data.listener import Listener
+from baobab.tools.data.visibility import Visibility
 from tests.conftest import KEY
 from tests.tools.data.conftest import ADA, BEN, POSTS
 from tests.tools.data.sockets import Live, Machine, open_machines
@@ -193,6 +196,28 @@ async def test_a_thousand_follow_one_table(live: Live, stack: contextlib.ExitSta
             told = [await _read_change(listener) for listener in listeners]
             same = [number for number, listener in enumerate(listeners) if listener.actor == mine.actor]
             assert [number for number, event in enumerate(told) if event["record"]["title"] == "y"] == same[1:]
+
+
+async def test_a_change_that_cannot_be_told_is_passed_over_after_some_attempts(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = Visibility.find
+
+    def fail(self: Visibility, table: Any, images: list[Any], readers: Any) -> Any:
+        if any(row.get("title") == "slow" for row in images):
+            raise StatementTimeout("it takes too long")
+        return find(self, table, images, readers)
+
+    monkeypatch.setattr(Visibility, "find", fail)
+    monkeypatch.setattr(feed, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(feed, "_POLL_SECONDS", 0.01)
+    async with live.open() as client:
+        await client.subscribe("posts")
+        await live.insert("posts", {"title": "slow"})
+        passed_over = await client.read()
+        assert (passed_over["type"], passed_over["table"]) == ("resync", "posts")
+        row = await live.insert("posts", {"title": "quick"})
+        assert (await client.read())["record"] == row
 
 
 @pytest.fixture
