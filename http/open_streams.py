@@ -13,6 +13,7 @@ from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
 from baobab.tools.core.errors import BaobabError, TooManyStreams
 from baobab.tools.core.rate_limits import network
 from baobab.tools.core.stream import Places, StreamEnded
+from baobab.tools.core.tenancy import current_tenant
 
 RECHECK_SECONDS = 14.0
 """Streams send something every 15 seconds, so that access is checked again within 30."""
@@ -25,10 +26,11 @@ Check = Callable[[], Awaitable[None]]
 @dataclass(frozen=True)
 class StreamLimits:
     """The most streams that may be open in a worker: in all, of one subject such as a run, and of one caller (without a
-    credential: of one network).
+    credential: of one network). Once half of all are taken, an organisation gets no further one that has `of_tenant`.
     """
 
     in_all: int = 2000
+    of_tenant: int = 100
     of_subject: int = 64
     of_caller: int = 32
 
@@ -49,7 +51,10 @@ class OpenStreams:
         limits = given or self._limits
         refusal = TooManyStreams if given is None else given.refusal
         owner = network(address) if isinstance(caller, Anonymous) else caller.actor_id or ""
+        tenant = current_tenant()
+        is_crowded = self._open["all", ""] >= self._limits.in_all // 2
         places = {
+            ("tenant", tenant): self._limits.of_tenant if is_crowded else self._limits.in_all,
             ("all", ""): self._limits.in_all,
             ("run", subject): limits.of_subject,
             ("caller", owner): limits.of_caller,

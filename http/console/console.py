@@ -34,6 +34,7 @@ from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError, RouteNotFound, Unauthenticated, Unavailable
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
+from baobab.tools.core.tenancy import set_tenant
 
 _ASSETS = Path(__file__).parent / "assets"
 _TYPES = {"console.css": "text/css", "console.js": "text/javascript", "push.js": "text/javascript"}
@@ -208,6 +209,7 @@ class Console:
             if last := request.headers.get("last-event-id"):
                 query["last_event_id"] = last
             visit = Visit(self._registry, session, context, feed.match(path) or {}, query)
+            set_tenant(session.caller.organisation_id)
             with self._streams.hold_place(session.caller, context.ip, session.id):
                 stream = await feed.open(visit)
                 if stream.on_stop is not None:

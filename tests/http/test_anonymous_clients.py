@@ -14,7 +14,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from baobab.http import open_streams
 from baobab.http.bodies import BodyBudget
+from baobab.http.open_streams import OpenStreams, StreamLimits
 from baobab.http.websockets import MOST_BYTES
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.errors import TooManyStreams
+from baobab.tools.core.tenancy import set_tenant
 from tests.conftest import Baobab
 from tests.http.live_server import serve_installation
 from tests.people import create_key, create_person
@@ -136,6 +140,26 @@ async def test_one_address_may_open_so_many_streams_of_events_and_no_more(live_b
     token = await create_stream_token(live_baobab, app, run, anon)
     async with live_baobab.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer:
         assert answer.status_code == 200
+
+
+async def test_streams_of_one_organisation_leave_places_for_others(baobab: Baobab) -> None:
+    streams = OpenStreams(baobab.application.services.notices, StreamLimits(in_all=8, of_tenant=2, of_caller=100))
+
+    def open_one(stack: contextlib.ExitStack, tenant: str) -> None:
+        set_tenant(tenant)
+        stack.enter_context(streams.hold_place(ANONYMOUS, "192.0.2.1", f"run-{len(opened)}"))
+        opened.append(tenant)
+
+    opened: list[str] = []
+    with contextlib.ExitStack() as stack:
+        for tenant in ("crowd",) * 4 + ("small",) * 2 + ("other",) * 2:
+            open_one(stack, tenant)
+            with pytest.raises(TooManyStreams) if len(opened) >= 4 else contextlib.nullcontext():
+                # It has what it may have while half of all are taken.
+                with contextlib.ExitStack() as further:
+                    open_one(further, "crowd")
+                opened.pop()
+    assert opened == ["crowd"] * 4 + ["small"] * 2 + ["other"] * 2
 
 
 async def test_a_stream_of_events_ends_when_its_key_is_revoked(
