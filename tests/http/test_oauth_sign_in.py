@@ -17,6 +17,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 from sqlalchemy import select
 
+from baobab.tools.users import oauth_flow
 from baobab.tools.users.tables import user_providers
 from tests.conftest import ADDRESS, Baobab
 from tests.jobs import run_due_jobs
@@ -332,6 +333,18 @@ async def test_only_the_browser_that_began_comes_back_and_only_once(site: Site) 
     assert back.status_code == 200
     assert "Max-Age=0" in back.headers["set-cookie"]
     assert (await site.come_back("google", returned, mine)).status_code == 400
+
+
+async def test_who_comes_back_too_late_begins_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    await site.configure()
+    monkeypatch.setattr(oauth_flow, "_MINUTES", 0)
+    started = await site.start()
+    monkeypatch.undo()
+    back = await site.come_back("google", site.provider.authorize(started.headers["location"]), started)
+    assert (back.status_code, back.json()["error"]) == (400, "OAuth error: invalid or expired state")
+    assert site.provider.seen == []
+    site.provider.claims = {"email": "ada@example.com"}
+    assert (await site.sign_in()).status_code == 200
 
 
 async def test_a_flow_of_one_app_does_not_end_in_another(site: Site) -> None:
