@@ -120,9 +120,13 @@ class Console:
         if path == "/sign-in":
             return await self._sign_in(request, context)
         session = await find_session(self._services, self._cookies.read(request))
-        if request.method == "POST":
-            return await self._act(request, path, session, context)
-        return await self._show(request, path, session, context)
+        answer = self._act if request.method == "POST" else self._show
+        try:
+            return await answer(request, path, session, context)
+        except ConsoleSignedOut:
+            raise
+        except BaobabError as error:
+            return self._render_error(error, session)
 
     async def _show(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
         for page in self._pages:
@@ -134,7 +138,7 @@ class Console:
                 if page.frame:
                     answer.headers.update(_FRAME_HEADERS)
                 return answer
-        raise RouteNotFound
+        raise RouteNotFound("There is no such page.", remediation="Begin at the inbox; the menu leads to all others.")
 
     async def _act(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
         require_own_page(request.headers)
@@ -247,9 +251,9 @@ class Console:
         html = render_page(self._environment, template, shared | dict(values))
         return Response(html, status, {**_HEADERS, "Content-Type": "text/html; charset=utf-8"})
 
-    def _render_error(self, error: BaobabError) -> Response:
+    def _render_error(self, error: BaobabError, session: LiveSession | None = None) -> Response:
         error.naming = self._registry.name_by_tool
-        return self._render("problem.html", {"title": error.message, "error": error}, status=error.status)
+        return self._render("problem.html", {"title": error.message, "error": error, "feed": ""}, session, error.status)
 
     def _send_asset(self, name: str, request: Request) -> Response:
         if name not in self._assets:

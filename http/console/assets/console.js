@@ -38,6 +38,7 @@ async function refresh() {
 		const target = (key && document.getElementById(key)?.querySelector("a")) || (id && document.getElementById(id)) || (place >= 0 && links[Math.min(place, links.length - 1)]);
 		if (target) target.focus({ preventScroll: true });
 		showText();
+		showTab();
 		say(`Updated. ${links.length ? `${links.length} waiting.` : ""}`);
 	} catch {
 		say("The server does not answer; the page shows what was.");
@@ -134,7 +135,13 @@ async function watch() {
 }
 watch();
 
-document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+/** Where not all tabs fit, moves them sideways so that the present one is seen. */
+function showTab() {
+	const tabs = main().querySelector(".tabs");
+	const tab = tabs?.querySelector("[aria-current]");
+	if (tab) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
+}
+showTab();
 
 /** Announces a file with the page's form, and sends its bytes to the address that the answer has. */
 async function send(form, file) {

@@ -7,8 +7,9 @@ from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_duration
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BaobabError, Forbidden
+from baobab.tools.core.escaping import escape_json
 
-_SHOWN, _DECIDED = 50, 10
+_SHOWN, _DECIDED, _MOST = 50, 10, 160
 
 
 async def show_inbox(visit: Visit) -> Context:
@@ -49,8 +50,13 @@ async def _read_substrate(visit: Visit, organisation: Any) -> list[dict[str, Any
     # Keys of apps do not open it, and whoever has none yet has nothing there.
     with suppress(Forbidden):
         found = await visit.call("substrate_actions", organisation["id"], status="proposed", limit=_SHOWN)
-        return [{**row, "of": organisation["id"], "place": organisation["name"]} for row in found["actions"]]
+        shared = {"of": organisation["id"], "place": organisation["name"]}
+        return [{**row, **shared, "says": _cut(escape_json(row["payload"]))} for row in found["actions"]]
     return []
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"
 
 
 def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str, Any]:

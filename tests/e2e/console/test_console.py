@@ -239,6 +239,8 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         "/console/usage",
         "/console/notices",
         "/console/connect",
+        "/console/jobs",
+        "/console/settings",
         of_app,
         f"{of_app}/models",
         f"{of_app}/migrations",

@@ -70,6 +70,13 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
     assert "no longer pending" in again.text
 
 
+async def test_a_page_that_is_not_there_keeps_the_menu_of_whoever_is_signed_in(baobab: Baobab) -> None:
+    page = await baobab.client.get("/console/nowhere", headers=await sign_in(baobab))
+    assert page.status_code == 404
+    assert "There is no such page." in page.text
+    assert 'href="/console/apps"' in page.text
+
+
 async def test_whoever_approves_can_let_the_key_make_such_calls_without_asking(baobab: Baobab) -> None:
     approval_id = await propose(baobab, "gardener")
     browser = await sign_in(baobab)

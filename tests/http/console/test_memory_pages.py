@@ -42,6 +42,9 @@ async def test_what_waits_in_the_substrate_stands_in_the_inbox_and_is_decided(vi
     inbox = await visitor.open("/console")
     path = f"/console/substrate/actions/{waits['action_id']}"
     assert path in inbox.text
+    # What it proposes is said in the list, without a step.
+    assert "&#34;purpose&#34;: &#34;Ask&#34;" in inbox.text
+    assert "<script>alert" not in inbox.text
     page = await visitor.open(path)
     assert "<script>alert" not in page.text
     (of,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
