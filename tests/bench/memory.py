@@ -4,11 +4,8 @@ Beside it Mem0 and Graphiti with the same embedder, which they ask over HTTP, ea
 """
 
 import asyncio
-import json
-import os
 import secrets
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -27,34 +24,30 @@ from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.ledger import open_ledger
 from baobab.tools.substrate.meaning.vectors import embed_texts, name_embedder
 from baobab.tools.substrate.search_index import index_rows
-from tests.bench.peers.environments import GRAPHITI, MEM0, Peer, install_peer
-from tests.cli.server_process import run_server
-from tests.jobs import run_job
+from tests.bench import recall
 from tests.tools.conftest import ToolHarness
 
 MEMORIES = 100_000
 _PROPOSALS, _SEARCHES, _UNDONE = 200, 50, 1000
-_QUESTIONS = Path(__file__).with_name("memory_questions.json")
-_PEERS = ((MEM0, "mem0_memory.py"), (GRAPHITI, "graphiti_memory.py"))
-_PEER_SECONDS = 900
-_KEY = "bb_sk_" + "M" * 40
 _AT_ONCE = 2000
 _AGAIN = "meaning, a question that came before"
 _EMBED = "make the vector of a question"
-_FIRST = 5
-"""Recall is how often the right memory is among the first so many."""
 # Words of made-up texts: the first are much more frequent than the last, as in real ones.
 _WORDS = [f"word{number}" for number in range(20_000)]
 
 
 def run() -> dict[str, Any]:
-    return asyncio.run(_measure()) | {"peers": {peer.name: _run_peer(peer, script) for peer, script in _PEERS}}
+    measured = asyncio.run(_measure())
+    for told in recall.load_sets():
+        measured[told.name] |= recall.measure_peers(told)
+    return measured
 
 
 async def _measure() -> dict[str, Any]:
     measured: dict[str, Any] = {}
-    async with _open_harness() as (harness, owner):
-        measured["recall"] = await _measure_recall(harness, owner)
+    for told in recall.load_sets():
+        async with _open_harness() as (harness, owner):
+            measured[told.name] = {"Baobab": await recall.measure_ours(harness, owner, told)}
     async with _open_harness() as (harness, owner):
         propose = _make_proposals(harness, owner)
         await _time(propose, 20)
@@ -195,54 +188,6 @@ def _build_text(number: int) -> str:
     )
 
 
-async def _measure_recall(harness: ToolHarness, owner: Account) -> dict[str, float]:
-    """How often the memory that answers is among the first, and how long adding one and asking takes."""
-    told = json.loads(_QUESTIONS.read_text())
-
-    async def remember(number: int) -> Any:
-        text = told["memories"][number]
-        payload = {"title": text, "description": text}
-        return await harness.call("substrate_propose", owner, capability="record_learning", payload=payload)
-
-    began = time.perf_counter()
-    for number in range(len(told["memories"])):
-        await remember(number)
-    await run_job(harness, "substrate_embed")
-    measured = {"add with its vector, ms": (time.perf_counter() - began) * 1000 / len(told["memories"])}
-    for way, match in (("words", "and"), ("words", "or"), ("meaning", "and"), ("both", "and"), ("both", "or")):
-        hits, taken = 0, []
-        for question, answer in told["questions"]:
-            asked = {"q": question, "search_by": way, "match": match, "limit": _FIRST}
-            began = time.perf_counter()
-            found = await harness.call("substrate_search_memory", owner, **asked)
-            taken.append(time.perf_counter() - began)
-            hits += told["memories"][answer] in [row["title"] for row in found["results"]]
-        measured[f"{way}, {match}"] = hits / len(told["questions"])
-        if way == "meaning":
-            measured["search by meaning, ms"] = statistics.median(taken) * 1000
-    return measured
-
-
-def _run_peer(peer: Peer, script: str) -> dict[str, float] | None:
-    """A peer with the same texts; None where it cannot be installed."""
-    try:
-        python = install_peer(peer)
-    except subprocess.CalledProcessError:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"BAOBAB_BOOTSTRAP_KEY": _KEY, "BAOBAB_PLAN": "enterprise"}
-        with run_server(Path(folder) / "data", settings=settings) as server:
-            path = Path(__file__).parent / "peers" / script
-            command = [str(python), str(path), server.address, _KEY, str(_QUESTIONS), str(_FIRST), folder]
-            silent = {"MEM0_TELEMETRY": "False", "GRAPHITI_TELEMETRY_ENABLED": "false", "HOME": folder}
-            environment = {**os.environ, **silent}
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=True, env=environment, timeout=_PEER_SECONDS
-            )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def report(measured: dict[str, Any]) -> Iterator[str]:
     yield f"\nThe memory of a substrate, on files, {MEMORIES} memories; medians, one call after the other"
     yield f"{'':50}{'ms':>9}{'CPU ms':>9}"
@@ -251,15 +196,6 @@ def report(measured: dict[str, Any]) -> Iterator[str]:
     names |= {_EMBED: _EMBED}
     for way, name in names.items():
         yield f"  {name:48}{measured[way].wall:9.2f}{measured[way].cpu:9.2f}"
-    recall = measured["recall"]
-    yield f"Recall of the right memory among the first {_FIRST}, of 40 questions in other words"
-    for name, value in recall.items():
-        yield f"  {name:46}{value:8.2f}"
-    for peer, _ in _PEERS:
-        yield f"{peer.name} {peer.version}, without the time of a language model, the same embedder over HTTP"
-        found = measured["peers"][peer.name]
-        if found is None:
-            yield "  it could not be installed"
-            continue
-        for name, value in found.items():
-            yield f"  {name:46}{value:8.2f}"
+    yield "The peers are without the time of a language model, and ask the same embedder over HTTP"
+    for told in recall.load_sets():
+        yield from recall.report(told, measured[told.name])
