@@ -21,6 +21,16 @@ def fuse_rankings(rankings: Sequence[Mapping[T, float]]) -> dict[T, float]:
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
+def weigh_words(asked: frozenset[str], found: Mapping[T, str], power: int) -> dict[T, float]:
+    """How much what a search by words found counts beside a search by meaning: less, the fewer of the words it has.
+
+    asked: the words of the query, in the form in which texts are indexed. found: the words of each text, separated by
+    spaces, the best first. Returns the part of the asked words that each has, to the power: a name or a number that was
+    asked for counts in full, a text that shares only one everyday word with a question hardly at all.
+    """
+    return {item: (len(asked.intersection(words.split())) / len(asked)) ** power for item, words in found.items()}
+
+
 def choose_diverse(
     relevance: Mapping[T, float], similarity: Mapping[T, Mapping[T, float]], count: int, diversity: float
 ) -> list[T]:

@@ -107,13 +107,14 @@ async def _remember(harness: ToolHarness, owner: Account, title: str, text: str)
     async with services.database.writing_unit(lock=organisation_id) as unit:
         proposer = Proposer("human", "bench")
         made = await proposals.propose(unit, services, organisation_id, proposer, "record_learning", payload)
-    return str(made["result"]["learning_id"])
+    result: Any = made["result"]
+    return str(result["learning_id"])
 
 
 async def ask(harness: ToolHarness, owner: Account, told: Told, places: dict[str, int], way: str, match: str) -> Found:
     found, closest, taken = [], [], []
     for question in told.questions:
-        asked = {"q": question.text, "search_by": way, "match": match, "limit": max(_FIRST)}
+        asked: dict[str, Any] = {"q": question.text, "search_by": way, "match": match, "limit": max(_FIRST)}
         began = time.perf_counter()
         results = (await harness.call("substrate_search_memory", owner, **asked))["results"]
         taken.append(time.perf_counter() - began)

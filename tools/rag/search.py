@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import and_, select, tuple_
 
-from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings
+from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings, weigh_words
 from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
 from baobab.tools.core.auth.callers import Caller
@@ -23,6 +23,7 @@ from baobab.tools.rag.text_search import choose_words, find_by_words
 from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, read_vectors_of
 
 _FEWEST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 4
+_POWER_OF_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +133,9 @@ async def _load_chunks(execute: Execute, scope: Scope, places: Sequence[Place]) 
 
 
 def _weigh_words(scope: Scope, query: str, found: Sequence[Place], rows: dict[Place, Any]) -> dict[Place, float]:
-    """How much a search by words counts beside one by meaning: less, the fewer of the query's words a chunk has.
-
-    The part of the words, to the third power: a name or a number that was asked for counts in full, a question of which
-    a chunk shares only one everyday word hardly at all.
-    """
-    asked = set(tag_words(scope.collection_id, choose_words(query)))
-    shared = {place: len(asked.intersection(rows[place].words.split())) for place in found if place in rows}
-    return {place: (count / len(asked)) ** 3 for place, count in shared.items()}
+    """How much a search by words counts beside one by meaning."""
+    asked = frozenset(tag_words(scope.collection_id, choose_words(query)))
+    return weigh_words(asked, {place: rows[place].words for place in found if place in rows}, _POWER_OF_WORDS)
 
 
 async def _compute_scores(

@@ -37,9 +37,14 @@ SHOWN = tuple(
 )
 
 
+def choose_words(query: str) -> list[str]:
+    """The words of a query by which to search."""
+    return split_words(query)[:_MOST_WORDS]
+
+
 def build_search(dialect: str, organisation_id: str, query: str, match: Match) -> Select[Any] | None:
     """A query of the memories of an organisation that hold the words, with `rank`, the best first; None without any."""
-    words = split_words(query)[:_MOST_WORDS]
+    words = choose_words(query)
     if not words:
         return None
     words = tag_words(organisation_id, words)

@@ -38,6 +38,22 @@ async def test_a_question_finds_what_is_meant_in_other_words(substrate: Substrat
     assert 0 < found[0]["rank"] <= 1
 
 
+async def test_everyday_words_do_not_outweigh_what_is_meant(substrate: Substrate) -> None:
+    for number in range(3):
+        await learn(substrate, f"Note {number}", "The cat of the neighbours sleeps in the garden of the house.")
+    await learn(substrate, "Invoices are late", "Clients in Lyon need sixty days for each bill.")
+    artifact = {"kind": "note", "external_system": "crm", "external_id": "1"}
+    await substrate.do(
+        "upsert_source_artifact", title="Minutes", content="said nothing " * 2000 + "xylotomy", **artifact
+    )
+    await fill(substrate)
+    asked = {"search_by": "both", "match": "or"}
+    assert (await find(substrate, "Which of the customers take a long time to pay?", **asked))[0] == "Invoices are late"
+    # A name that only a long text has, far down.
+    assert "Minutes" in (await find(substrate, "Who is in xylotomy?", **asked))
+    assert await find(substrate, "?!", **asked) != []
+
+
 async def test_what_was_changed_or_undone_is_found_as_it_is(substrate: Substrate) -> None:
     artifact = {"kind": "note", "external_system": "crm", "external_id": "1"}
     await substrate.do("upsert_source_artifact", title="Bread recipes", summary="Flour, water, salt.", **artifact)

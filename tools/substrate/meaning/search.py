@@ -5,21 +5,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import case, func, null, select
 
+from baobab.runtime.retrieval.fusion import fuse_rankings, weigh_words
 from baobab.storage.database import Execute
+from baobab.storage.full_text import tag_words
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.meaning.index import MeaningIndexes
 from baobab.tools.substrate.meaning.vectors import Vector, compare, embed_texts, name_embedder
-from baobab.tools.substrate.memory_search import SHOWN, Match, build_search
+from baobab.tools.substrate.memory_search import SHOWN, Match, build_search, choose_words
 
 _CANDIDATES = 100
 """Memories whose bits are nearest, of which the vectors are compared."""
 _RANKED = 100
 """The first of each ranking, which are ranked together."""
-_DAMPING = 60
-"""Of reciprocal rank fusion: how little the first places count more than the following ones."""
+_POWER_OF_WORDS = 2
+"""Less than of chunks of documents, for a memory is short, and has few of a question's words even if it answers it."""
+_LONGEST_COUNTED = 32_768
+"""Characters: the words of a question are not counted in a memory with more, for to read it takes longer than to
+search. It counts as if it had all of them."""
 _RECENCY = 0.25
 """How much the order in time counts, beside words and meaning with 1 each."""
 _REMEMBERED = 512
@@ -106,25 +111,31 @@ class MeaningSearch:
     async def _fuse(
         self, execute: Execute, near: Sequence[str], match: Match, filters: Sequence[Any]
     ) -> dict[str, float]:
-        """Reciprocal rank fusion of what is near, of what has the words, and of the order in time."""
+        """Weighted reciprocal rank fusion of what is near, of what has the words, and of the order in time.
+
+        What has only some of the words (`match` is "or") counts less for them.
+        """
         worded: list[str] = []
         searched = build_search(self.dialect, self.organisation_id, self.question, match)
         if searched is not None:
             named = searched.with_only_columns(_memory.id, *_get_rank(searched))
             worded = [row.id for row in await execute(named.where(*filters).limit(_RANKED))]
         near = near[:_RANKED]
-        query = select(_memory.id, _memory.updated_at).where(
+        counted = case((func.length(_memory.words) <= _LONGEST_COUNTED, _memory.words)) if match == "or" else null()
+        query = select(_memory.id, _memory.updated_at, counted.label("counted")).where(
             _memory.organisation_id == self.organisation_id, _memory.id.in_({*near, *worded})
         )
         # Sorted here: to have them in this order, SQLite would go through all memories of the organisation.
         found = sorted(await execute(query), key=lambda row: row.updated_at, reverse=True)
-        latest = [row.id for row in found]
-        ranks = dict.fromkeys(latest, 0.0)
-        for weight, ranking in ((1.0, near), (1.0, worded), (_RECENCY, latest)):
-            for place, memory_id in enumerate(ranking, 1):
-                if memory_id in ranks:
-                    ranks[memory_id] += weight / (_DAMPING + place)
-        return {memory_id: round(rank, 6) for memory_id, rank in ranks.items()}
+        rows = {row.id: row for row in found}
+        weights = {each: 1.0 for each in worded if each in rows}
+        weights |= self._weigh_words({each: rows[each].counted for each in weights if rows[each].counted is not None})
+        fused = fuse_rankings([{each: 1.0 for each in near if each in rows}, weights, dict.fromkeys(rows, _RECENCY)])
+        return {memory_id: round(rank, 6) for memory_id, rank in fused.items()}
+
+    def _weigh_words(self, found: dict[str, str]) -> dict[str, float]:
+        asked = frozenset(tag_words(self.organisation_id, choose_words(self.question)))
+        return weigh_words(asked, found, _POWER_OF_WORDS)
 
 
 def _get_rank(searched: Any) -> list[Any]:
