@@ -26,6 +26,8 @@ MOST_ROWS = 1000
 READ_ERRORS = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout, AnswerTooLarge)
 WRITE_ERRORS = (*READ_ERRORS, PolicyViolation, Violation, UniqueViolation, TablesFull)
 AS_HEADERS = {"as_role": "x-platform-as-role", "as_user": "x-platform-as-user"}
+ANSWER_HEADERS = {**AS_HEADERS, "prefer": "prefer", "media_type": "accept"}
+"""From which headers the tools that answer several rows read their arguments."""
 WRITTEN = Audit("data.write", category="data", resource="table", tallied=True)
 ACCESS = OpenToPolicies()
 

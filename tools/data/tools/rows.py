@@ -15,6 +15,7 @@ from baobab.tools.data.errors import (
 )
 from baobab.tools.data.fields import (
     ACCESS,
+    ANSWER_HEADERS,
     AS_HEADERS,
     READ_ERRORS,
     AsRole,
@@ -54,7 +55,7 @@ _CSV = "text/csv"
     rest=Rest(
         further_query="where",
         query=("prefer", "media_type"),
-        from_headers={**AS_HEADERS, "prefer": "prefer", "media_type": "accept"},
+        from_headers=ANSWER_HEADERS,
         also=("/data/{table}",),
     ),
     mcp=Mcp(
