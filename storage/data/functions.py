@@ -1,6 +1,7 @@
 """What SQLite lacks of Postgres: functions and an order that statements on apps' tables use by name."""
 
 import json
+import os
 import re
 import sqlite3
 import uuid
@@ -82,6 +83,8 @@ def _measure_distance(metric: str, left: bytes | None, right: bytes | None) -> f
 
 @lru_cache(maxsize=1)
 def _import_numpy() -> Any:
+    # Its threads wait for each other by spinning, and whoever imports it first decides for the process.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import numpy as np  # noqa: PLC0415 - few need it, and not at the start
 
     return np

@@ -86,6 +86,28 @@ def test_many_texts_come_back_in_their_order(embedder: Embedder) -> None:
         assert alone.tolist() == pytest.approx(vectors[number].tolist(), abs=1e-5)
 
 
+@pytest.mark.parametrize("words", [1, 30, 45, 46, 47, 60])
+def test_a_short_text_is_computed_otherwise_and_has_the_same_vector(words: int) -> None:
+    text, long = "tree " * words, "so long " * 100
+    (alone,), (among, _) = load_embedder(MINILM).embed([text]), load_embedder(MINILM).embed([text, long])
+    assert alone.tolist() == pytest.approx(among.tolist(), abs=1e-5)
+
+
+def test_numpy_starts_no_threads_when_a_distance_of_rows_was_its_first_use() -> None:
+    assert (
+        run_python(
+            "import os\n"
+            "os.environ.pop('OPENBLAS_NUM_THREADS', None)\n"
+            "from baobab.storage.data import functions\n"
+            "np = functions._import_numpy()\n"
+            "big = np.ones((500, 500), np.float32)\n"
+            "big @ big\n"
+            "print(os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task')))\n"
+        )
+        == "1 1"
+    )
+
+
 def test_no_texts_have_no_vectors(embedder: Embedder) -> None:
     assert embedder.embed([]) == []
 
