@@ -1,6 +1,6 @@
 """The errors of the console's sessions."""
 
-from baobab.tools.core.errors import BadRequest, Conflict, NotFound, Unauthenticated
+from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
 
 
 class ConsoleSignedOut(Unauthenticated):
@@ -19,6 +19,12 @@ class ConsoleSignInUnclear(BadRequest):
     code = "CONSOLE_SIGN_IN_UNCLEAR"
     summary = "A sign-in needs an e-mail address with its password, an API key, or a link."
     remediation = "Send exactly one of them."
+
+
+class ConsoleSignInTooOld(Forbidden):
+    code = "CONSOLE_SIGN_IN_AGAIN"
+    summary = "The sign-in is too long ago to change how this account signs in."
+    remediation = "Sign in to the console again, and repeat this within 15 minutes."
 
 
 class ConsoleSessionNotFound(NotFound):

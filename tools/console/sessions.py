@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 
 from baobab.storage.secrets import digest_token
-from baobab.tools.console.errors import ConsoleLinkSpent, ConsoleSignedOut
+from baobab.tools.console.errors import ConsoleLinkSpent, ConsoleSignedOut, ConsoleSignInTooOld
 from baobab.tools.console.tables import console_links, console_sessions
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account
@@ -24,6 +24,7 @@ from baobab.tools.core.services import Services
 
 LIFETIME, OF_KEY = timedelta(days=7), timedelta(hours=12)
 LINK_LIFETIME = timedelta(minutes=10)
+RECENT = timedelta(minutes=15)
 NOTICE = "console"
 """The topic of the notice that a session has been revoked; its subject is the account."""
 _SEEN = timedelta(minutes=1)
@@ -89,6 +90,22 @@ async def find_session(services: Services, secret: str) -> LiveSession:
         async with services.database.writing(lock=None) as connection:
             await connection.execute(seen)
     return LiveSession(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at)
+
+
+async def require_recent_sign_in(call: Call, session_id: str) -> None:
+    """Raises ConsoleSignInTooOld unless the caller began this session within the last 15 minutes, and it is in force.
+
+    Whoever finds a browser that somebody left signed in must not add a way in that outlives the session.
+    """
+    own = (
+        console_sessions.c.id == session_id,
+        console_sessions.c.account_id == call.account.account_id,
+        console_sessions.c.key_id.is_(None),
+        console_sessions.c.revoked_at.is_(None),
+        console_sessions.c.created_at > call.now - RECENT,
+    )
+    if (await call.execute(select(console_sessions.c.id).where(*own))).first() is None:
+        raise ConsoleSignInTooOld
 
 
 def derive_csrf(secret: str) -> str:

@@ -12,6 +12,7 @@ from baobab.tools.console.errors import (
     AccountPasskeysFull,
     ConsoleLinkSpent,
     ConsoleSessionNotFound,
+    ConsoleSignInTooOld,
     ConsoleSignInUnclear,
 )
 from baobab.tools.console.passkeys import MOST_PASSKEYS, find_site, get_ceremonies, list_own, use_passkey
@@ -25,7 +26,7 @@ from baobab.tools.console.schemas import (
     PasskeyBegun,
     SignedInToConsole,
 )
-from baobab.tools.console.sessions import NOTICE, start_session, use_link
+from baobab.tools.console.sessions import NOTICE, require_recent_sign_in, start_session, use_link
 from baobab.tools.console.tables import console_passkeys
 from baobab.tools.console.tables import console_sessions as rows
 from baobab.tools.console.toolset import console
@@ -148,9 +149,10 @@ async def console_sign_out(call: Call, session_id: SessionId) -> ConsoleSessions
     return {"ended": ended.rowcount}
 
 
-@console.tool(access=_PERSON, effect="read", raises=(PasskeysUnavailable, AccountPasskeysFull))
-async def console_passkey_begin(call: Call) -> PasskeyBegun:
-    """Begin to add a passkey to the account: what the browser is asked for."""
+@console.tool(access=_PERSON, effect="read", raises=(ConsoleSignInTooOld, PasskeysUnavailable, AccountPasskeysFull))
+async def console_passkey_begin(call: Call, session_id: SessionId) -> PasskeyBegun:
+    """Begin to add a passkey to the account, soon after a sign-in: what the browser is asked for."""
+    await require_recent_sign_in(call, session_id)
     known = await list_own(call)
     if len(known) >= MOST_PASSKEYS:
         raise AccountPasskeysFull
@@ -165,18 +167,19 @@ async def console_passkey_begin(call: Call) -> PasskeyBegun:
 @console.tool(
     access=_PERSON,
     effect="write",
-    raises=(PasskeyRefused, AccountPasskeysFull),
+    raises=(ConsoleSignInTooOld, PasskeyRefused, AccountPasskeysFull),
     audit=Audit("console_passkey_add", category="auth", action="create", resource="account"),
 )
 async def console_passkey_add(
-    call: Call, state: PasskeyState, credential: AnyJsonObject, name: PasskeyName = "Passkey"
+    call: Call, session_id: SessionId, state: PasskeyState, credential: AnyJsonObject, name: PasskeyName = "Passkey"
 ) -> AccountPasskey:
-    """Add the passkey that the browser has made to the account.
+    """Add the passkey that the browser has made to the account, soon after a sign-in.
 
     state: as the first half answered it.
     credential: what the browser has answered, `credential.toJSON()`.
     name: what the person calls it.
     """
+    await require_recent_sign_in(call, session_id)
     account_id = call.account.account_id
     made = await get_ceremonies(call.services).finish_registration(state, account_id, credential)
     row: dict[str, Any] = {"id": call.services.ids.uuid(), "account_id": account_id, "name": name, "rp_id": made.rp_id}
@@ -201,14 +204,16 @@ async def console_passkeys_list(call: Call) -> AccountPasskeys:
 @console.tool(
     access=_PERSON,
     effect="write",
-    raises=(AccountPasskeyNotFound,),
+    raises=(ConsoleSignInTooOld, AccountPasskeyNotFound),
     audit=Audit("console_passkey_remove", category="auth", action="delete", resource="account"),
 )
-async def console_passkey_remove(call: Call, passkey_id: Uuid) -> AccountPasskeyRemoved:
-    """Remove a passkey of the account: nobody signs in with it any more. Sessions that it began go on.
+async def console_passkey_remove(call: Call, session_id: SessionId, passkey_id: Uuid) -> AccountPasskeyRemoved:
+    """Remove a passkey of the account, soon after a sign-in: nobody signs in with it any more. Sessions that it began
+    go on.
 
     passkey_id: the passkey, by its id in the list.
     """
+    await require_recent_sign_in(call, session_id)
     table = console_passkeys.c
     own = (table.id == passkey_id, table.account_id == call.account.account_id)
     if (await call.execute(delete(console_passkeys).where(*own))).rowcount != 1:

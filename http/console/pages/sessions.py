@@ -1,33 +1,38 @@
 """/console/sessions: where this person is signed in."""
 
-from contextlib import suppress
-
 from baobab.http.console.app_page import parse_object
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 from baobab.runtime.passkeys import PasskeysUnavailable
+from baobab.tools.console.errors import ConsoleSignInTooOld
 from baobab.tools.core.errors import Conflict
 
 
 async def show_sessions(visit: Visit) -> Context:
     by_key = visit.session.caller.key_id is not None
-    found = {**await visit.call("console_sessions_list"), "by_key": by_key, "passkeys": [], "begun": None}
+    found = {**await visit.call("console_sessions_list"), "by_key": by_key, "is_recent": True}
+    found |= {"passkeys": [], "begun": None}
     if not by_key:
         found |= await visit.call("console_passkeys_list")
-        with suppress(PasskeysUnavailable, Conflict):
-            found["begun"] = await visit.call("console_passkey_begin")
+        try:
+            found["begun"] = await visit.call("console_passkey_begin", session_id=visit.session.id)
+        except ConsoleSignInTooOld:
+            found["is_recent"] = False
+        except (PasskeysUnavailable, Conflict):
+            pass
     return found
 
 
 async def add_passkey(visit: Visit) -> str:
     credential = parse_object(visit.form.get("credential", ""), "passkey") or {}
     name = visit.form.get("name", "")[:100] or "Passkey"
-    await visit.call("console_passkey_add", state=visit.form.get("state", ""), credential=credential, name=name)
+    made = {"state": visit.form.get("state", ""), "credential": credential, "name": name}
+    await visit.call("console_passkey_add", session_id=visit.session.id, **made)
     return "/sessions"
 
 
 async def remove_passkey(visit: Visit) -> str:
-    await visit.call("console_passkey_remove", passkey_id=visit.parts["id"])
+    await visit.call("console_passkey_remove", session_id=visit.session.id, passkey_id=visit.parts["id"])
     return "/sessions"
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 
-from baobab.tools.console.sessions import create_link
+from baobab.tools.console.sessions import RECENT, create_link
+from baobab.tools.console.tables import console_sessions
 from tests.conftest import Baobab
 from tests.http.console.test_console import find_csrf
 from tests.http.console.test_runs import Runner
@@ -82,6 +84,27 @@ async def test_a_passkey_that_was_removed_signs_nobody_in(visitor: Runner) -> No
     answer = {"state": state, "credential": json.dumps(phone.get(options))}
     refused = await client.post("/console/sign-in", data=answer, headers=ORIGIN)
     assert refused.status_code == 400
+
+
+async def test_passkeys_are_changed_only_soon_after_a_sign_in(visitor: Runner) -> None:
+    client, services = visitor.baobab.client, visitor.baobab.application.services
+    assert (await add_passkey(visitor, SoftAuthenticator(ADDRESS))).status_code == 303
+    page = await visitor.open("/console/sessions")
+    options, state = read_ceremony(page.text)
+    remove = re.findall(r'action="(/console/sessions/passkeys/[^"]+/remove)"', page.text)[0]
+    async with services.database.writing(lock=None) as connection:
+        await connection.execute(update(console_sessions).values(created_at=services.clock.now() - RECENT))
+    old = await visitor.open("/console/sessions")
+    assert "/console/sign-in?back=/sessions" in old.text
+    assert "data-passkey" not in old.text
+    assert remove not in old.text
+    # What an old page still offers is refused, too.
+    credential = json.dumps(SoftAuthenticator(ADDRESS).create(options))
+    fields = {"csrf": find_csrf(page), "state": state, "credential": credential, "name": "Mine now"}
+    for path in ("/console/sessions/passkeys", remove):
+        refused = await client.post(path, data=fields, headers=visitor.browser)
+        assert refused.status_code == 403
+        assert "sign-in is too long ago" in refused.text
 
 
 async def test_answers_of_another_page_another_ceremony_or_nobody_are_refused(visitor: Runner) -> None:

@@ -26,7 +26,8 @@ async def for_console_sign_in(world: World, caller: Caller) -> dict[str, Any]:
     return {"key": world.baobab.key}
 
 
-async def for_console_session_revoke(world: World, caller: Caller) -> dict[str, Any]:
+async def begin_session(world: World, caller: Caller) -> dict[str, Any]:
+    """Returns the id of a new session of the caller's; of none for those who have none."""
     services, registry = world.baobab.application.services, world.baobab.application.registry
     header = caller.headers.get("authorization")
     who = await services.credentials.caller(header.encode() if header else None)
@@ -40,13 +41,16 @@ async def for_console_session_revoke(world: World, caller: Caller) -> dict[str, 
     return {"session_id": listed["sessions"][0]["id"]}
 
 
+for_console_session_revoke = for_console_passkey_begin = begin_session
+
+
 async def for_console_sign_out(world: World, caller: Caller) -> dict[str, Any]:
     return {"session_id": "00000000-0000-0000-0000-000000000000"}
 
 
 async def for_console_passkey_add(world: World, caller: Caller) -> dict[str, Any]:
-    return {"state": "v1.none.none", "credential": {}}
+    return {**await begin_session(world, caller), "state": "v1.none.none", "credential": {}}
 
 
 async def for_console_passkey_remove(world: World, caller: Caller) -> dict[str, Any]:
-    return {"passkey_id": "00000000-0000-0000-0000-000000000000"}
+    return {**await begin_session(world, caller), "passkey_id": "00000000-0000-0000-0000-000000000000"}
