@@ -26,8 +26,8 @@ async def show_sessions(visit: Visit) -> Context:
 async def add_passkey(visit: Visit) -> str:
     credential = parse_object(visit.form.get("credential", ""), "passkey") or {}
     name = visit.form.get("name", "")[:100] or "Passkey"
-    made = {"state": visit.form.get("state", ""), "credential": credential, "name": name}
-    await visit.call("console_passkey_add", session_id=visit.session.id, **made)
+    state = visit.form.get("state", "")
+    await visit.call("console_passkey_add", session_id=visit.session.id, state=state, credential=credential, name=name)
     return "/sessions"
 
 
