@@ -89,10 +89,11 @@ class Identity:
 
     async def require_kv(self, engine: Engine, region: str) -> None:
         """Compares the id in a key-value store, or writes it into a new one. Raises StoreLost."""
+        was_in_use = await self._was_in_use(f"kv:{region}")
         stored_id = await read_mark(engine)
         if stored_id is None:
-            what = f"the key-value store of the region {region}"
-            await self._require_new(f"kv:{region}", what, f"kv/{region}", _KV_HINT)
+            if was_in_use:
+                raise StoreLost(_lost_message("key-value store", "kv", region, _KV_HINT))
             await engine.put(SPACE, _KEY, f'"{self.id}"'.encode(), None, Tier.DURABLE, Quota())
         elif stored_id != self.id:
             raise StoreLost(_foreign_message(f"the key-value store of the region {region}"))
@@ -102,25 +103,25 @@ class Identity:
         """Does the same for an object store. shared: whether all servers share it; a folder of each machine's own may
         be empty on a new machine.
         """
+        was_in_use = shared and await self._was_in_use(f"objects:{region}")
         reader = await store.get(_OBJECT)
         if reader is None:
-            if shared:
-                what = f"the object store of the region {region}"
-                await self._require_new(f"objects:{region}", what, f"objects/{region}")
+            if was_in_use:
+                raise StoreLost(_lost_message("object store", "objects", region))
             await store.put(_OBJECT, _single_chunk(self.id.encode()), content_type="text/plain", max_bytes=len(self.id))
         elif b"".join([chunk async for chunk in reader]).decode() != self.id:
             raise StoreLost(_foreign_message(f"the object store of the region {region}"))
         self._seen.append(f"objects:{region}")
 
-    async def _require_new(self, store: str, what: str, place: str, hint: str = "") -> None:
+    async def _was_in_use(self, store: str) -> bool:
+        """Whether a server has recorded that a store holds the id.
+
+        It is asked before the store is: a server writes the id first and records it later, so another server that
+        starts at the same moment cannot have written it between the two.
+        """
         async with self._rows.reading() as connection:
             query = select(installation_stores.c.store).where(installation_stores.c.store == store)
-            if await connection.scalar(query) is not None:
-                raise StoreLost(
-                    f"{what} is empty, but it held data: the data is lost or somewhere else. Restore it from a backup "
-                    f"({place} of the data folder, or the server that it is on), or correct the setting that names "
-                    f"it{hint}; `baobab forget-store {store}` lets it start again empty"
-                )
+            return await connection.scalar(query) is not None
 
     async def remember(self) -> None:
         """Records which stores hold the id, so that a store that loses it is noticed."""
@@ -151,6 +152,14 @@ async def forget_store(rows: Database, store: str) -> bool:
     async with rows.writing(lock=INSTALLATION) as connection:
         result = await connection.execute(delete(installation_stores).where(installation_stores.c.store == store))
         return result.rowcount > 0
+
+
+def _lost_message(what: str, kind: str, region: str, hint: str = "") -> str:
+    return (
+        f"the {what} of the region {region} is empty, but it held data: the data is lost or somewhere else. Restore it "
+        f"from a backup ({kind}/{region} of the data folder, or the server that it is on), or correct the setting that "
+        f"names it{hint}; `baobab forget-store {kind}:{region}` lets it start again empty"
+    )
 
 
 def _foreign_message(what: str) -> str:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -9,10 +10,13 @@ import pytest
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.identity import StoreLost
+from baobab.storage.databases import database_at
+from baobab.storage.identity import Identity, StoreLost, read_mark
+from baobab.storage.migrate import migrate
 from tests.cli.test_transfer import run_command
 from tests.conftest import ADDRESS, KEY
 from tests.servers import start_postgres
+from tests.storage.kv.memory_engine import MemoryEngine
 
 OWNER = {"authorization": f"Bearer {KEY}"}
 
@@ -74,6 +78,31 @@ async def test_a_store_that_lost_its_data_is_not_started_on(
     line = await catch_refusal(data)
     for word in words:
         assert word in line
+
+
+async def test_servers_that_start_at_once_on_new_stores_do_not_take_them_for_lost(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 1, 12, tzinfo=UTC)
+    database = database_at(f"sqlite:///{tmp_path / 'rows.db'}")
+    await database.open()
+    await migrate(database)
+
+    class SharedEngine(MemoryEngine):
+        """The other server starts, from its first step to its last, between two steps of this one."""
+
+        async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
+            empty = await super().get(space, key, touch)
+            other = await Identity.load(database, "local", now)
+            await other.require_kv(shared, "local")
+            await other.remember()
+            return empty
+
+    shared, seen_by_one = MemoryEngine(), SharedEngine()
+    seen_by_one._spaces = shared._spaces
+    one = await Identity.load(database, "local", now)
+    await one.require_kv(seen_by_one, "local")
+    await one.remember()
+    assert await read_mark(shared) == one.id
+    await database.close()
 
 
 async def test_an_emptied_postgres_beside_the_files_of_an_installation_is_not_started_on(tmp_path: Path) -> None:
