@@ -98,6 +98,8 @@ async def test_servers_that_start_at_once_on_new_stores_do_not_take_them_for_los
 
     shared, seen_by_one = MemoryEngine(), SharedEngine()
     seen_by_one._spaces = shared._spaces
+    for engine in (shared, seen_by_one):
+        await engine.open()
     one = await Identity.load(database, "local", now)
     await one.require_kv(seen_by_one, "local")
     await one.remember()
