@@ -22,7 +22,7 @@ _OF_MODEL_CLIENTS = re.compile(
 _MOST_NAMED = 4096
 _EXPOSED = (
     b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, Retry-After-Ms, X-Should-Retry, WWW-Authenticate, "
-    b"Location, ETag, Content-Range, Content-Disposition, Accept-Ranges, "
+    b"Location, ETag, Content-Range, Content-Disposition, Accept-Ranges, X-Action-Id, X-Total-Count, "
     b"Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Length, Upload-Offset, Upload-Expires, "
     b"X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped"
 )

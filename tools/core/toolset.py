@@ -43,7 +43,8 @@ class Rest:
     headers: of every answer. from_headers: by parameter, the header of a request that may give it instead.
     body: the parameter that is the whole body, where that may be any JSON.
     further_query: the parameter that gets, by name, what the query string says beside the known parameters: one text
-    for each, or a list of them where a name is there several times.
+    for each, or a list of them where a name is there several times. A parameter of a header stands in the query string
+    too only if `query` names it: otherwise its name is one of those.
     repeats: parameters of the path that the body may name too, where it is the body of another operation. The path
     must say the same, or `_`.
     also: further paths below the family's base, for clients that write a part of the path themselves.
@@ -400,7 +401,9 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         if parameter not in known:
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
     # What a header gives, whoever sends a browser here with a form or a query must not.
-    withheld = rest.from_headers if rest.form else {}
+    withheld = set(rest.from_headers) if rest.form else set()
+    if rest.further_query is not None:
+        withheld |= set(rest.from_headers) - set(rest.query)
     others = tuple(p for p in known if p not in in_path and p not in withheld and p != rest.further_query)
     if rest.body is not None:
         in_query = tuple(p for p in others if p != rest.body)

@@ -15,8 +15,8 @@ from baobab.tools.data.errors import IdempotencyKeyReused
 
 T = TypeVar("T")
 
-COLUMNS = "key text PRIMARY KEY, result text NOT NULL, digest text, at text"
-LATER_COLUMNS = ("digest text", "at text")
+COLUMNS = "key text PRIMARY KEY, result text NOT NULL, digest text, at text, action bigint"
+LATER_COLUMNS = ("digest text", "at text", "action bigint")
 """What an earlier version did not have."""
 _BYTES = "_attempts_bytes"
 """What `_sequences` calls the bytes of the results that are kept for keys of clients."""
@@ -55,26 +55,30 @@ class Attempts:
         self._sequences = store.name_table(app_id, "_sequences")
         self._now = now
 
-    def run_once(self, attempt: Attempt, work: Callable[[], T]) -> T:
-        """The result of the function, which must be JSON, or that of an attempt before. IdempotencyKeyReused."""
-        before = self._statements.rows(f"SELECT result, digest FROM {self._table} WHERE key = ?", attempt.key)  # noqa: S608
+    def run_once(self, attempt: Attempt, work: Callable[[], tuple[T, int | None]]) -> tuple[T, int | None]:
+        """What the function returns, or what it returned to an attempt before: its result, which must be JSON, and the
+        number of its action in the log of changes, None where it changed no row. Raises IdempotencyKeyReused.
+        """
+        text = f"SELECT result, digest, action FROM {self._table} WHERE key = ?"  # noqa: S608
+        before = self._statements.rows(text, attempt.key)
         if before:
             if before[0][1] != attempt.digest:
                 raise IdempotencyKeyReused
             kept: T = json.loads(before[0][0])
-            return kept
-        result = work()
-        text = json.dumps(result)
+            return kept, before[0][2]
+        result, action = work()
+        content = json.dumps(result)
         self._statements.rows(
-            f"INSERT INTO {self._table} (key, result, digest, at) VALUES (?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {self._table} (key, result, digest, at, action) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
             attempt.key,
-            text,
+            content,
             attempt.digest,
             self._now,
+            action,
         )
         if attempt.digest is not None:
-            self._trim(self._count(len(text)) - _MOST_BYTES)
-        return result
+            self._trim(self._count(len(content)) - _MOST_BYTES)
+        return result, action
 
     def is_expired(self, before: str) -> bool:
         """Whether some were made before a moment, or by a version that did not note the moment."""

@@ -5,12 +5,14 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 
 from baobab.tools.core.binding import Audit
+from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.types import JsonObject, Text
 from baobab.tools.data.access import OpenToPolicies
 from baobab.tools.data.actor import Role
 from baobab.tools.data.errors import (
     AnswerTooLarge,
     ColumnNotFound,
+    IdempotencyKeyReused,
     InvalidFilter,
     PolicyViolation,
     QueryTimeout,
@@ -24,10 +26,12 @@ from baobab.tools.data.errors import (
 OBJECT = "application/vnd.pgrst.object+json"
 MOST_ROWS = 1000
 READ_ERRORS = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout, AnswerTooLarge)
-WRITE_ERRORS = (*READ_ERRORS, PolicyViolation, Violation, UniqueViolation, TablesFull)
+WRITE_ERRORS = (*READ_ERRORS, PolicyViolation, Violation, UniqueViolation, TablesFull, IdempotencyKeyReused)
 AS_HEADERS = {"as_role": "x-platform-as-role", "as_user": "x-platform-as-user"}
 ANSWER_HEADERS = {**AS_HEADERS, "prefer": "prefer", "media_type": "accept"}
 """From which headers the tools that answer several rows read their arguments."""
+KEY_HEADER = {"idempotency_key": "idempotency-key"}
+"""From which header the tools that write rows read how the same call is known again."""
 WRITTEN = Audit("data.write", category="data", resource="table", tallied=True)
 ACCESS = OpenToPolicies()
 
@@ -50,6 +54,12 @@ Limit = Annotated[int, Field(ge=0, le=1000)]
 Offset = Annotated[int, Field(ge=0, le=10_000_000)]
 Prefer = Annotated[str, Text(500), Field(examples=["count=exact"])]
 MediaType = Annotated[str, Text(500)]
+IdempotencyKey = Annotated[
+    str,
+    Text(200, min_length=1),
+    NotSecret("a name of the caller's own"),
+    Field(description="A text of your own; the same call with it within 7 days is made once and answered alike."),
+]
 OneOrMore = Annotated[
     JsonObject | Annotated[list[JsonObject], Field(min_length=1, max_length=MOST_ROWS)],
     WithJsonSchema(

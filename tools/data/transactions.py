@@ -59,7 +59,8 @@ async def write_rows(
 ) -> T:
     """As `read_rows`, in a transaction that is committed; what the function raises rolls it back.
 
-    The function's result must be JSON: a call that is attempted again gets that of the first attempt.
+    The function's result must be JSON: a call that is attempted again gets that of the first attempt, and the number of
+    its action in the header X-Action-Id.
 
     attempt: how the call is known again; left out, as an approved call is.
     """
@@ -78,14 +79,15 @@ async def write_rows(
         log = ChangeLog(statements, store, app_id, author, now, most_bytes)
         rows = Rows(statements, store, app_id, catalogue, actor, now, log=log)
 
-        def change() -> T:
+        def change() -> tuple[T, int | None]:
             result = work(rows, catalogue)
             log.write()
-            return result
+            return result, log.action
 
         write = partial(write_within_plan, call, statements, change)
-        result = write() if known_by is None else Attempts(statements, store, app_id, now).run_once(known_by, write)
-        return result, log.action, any(catalogue.table(name).live_since for name in log.tables)
+        attempts = Attempts(statements, store, app_id, now)
+        result, action = write() if known_by is None else attempts.run_once(known_by, write)
+        return result, action, any(catalogue.table(name).live_since for name in log.tables)
 
     try:
         result, action, is_followed = await store.write(app_id, run, call.unit)

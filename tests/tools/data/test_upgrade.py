@@ -29,7 +29,7 @@ async def test_tables_of_an_earlier_version_take_writes_count_them_and_can_be_un
         for name in _LATER:
             statements.rows(f"DROP TABLE {store.name_table(app_id, name)}")
         keys = store.name_table(app_id, "_idempotency_keys")
-        for column in ("digest", "at"):
+        for column in ("digest", "at", "action"):
             statements.rows(f"ALTER TABLE {keys} DROP COLUMN {column}")
 
     await store.alter(app_id, downgrade)

@@ -10,21 +10,22 @@ from sqlalchemy.exc import IntegrityError
 
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, BaobabError
-from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.types import AppId
 from baobab.tools.data.access import find_actor
 from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue, Command
-from baobab.tools.data.errors import AnswerTooLarge, IdempotencyKeyReused, UnexpectedCount
+from baobab.tools.data.errors import AnswerTooLarge, UnexpectedCount
 from baobab.tools.data.fields import (
     ACCESS,
     AS_HEADERS,
+    KEY_HEADER,
     MOST_ROWS,
     WRITE_ERRORS,
     WRITTEN,
     AsRole,
     AsUser,
+    IdempotencyKey,
     Prefer,
 )
 from baobab.tools.data.preferences import Preferences, read_preferences
@@ -72,11 +73,11 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
     "POST /data-batch",
     access=ACCESS,
     effect="write",
-    raises=(*WRITE_ERRORS, UnexpectedCount, IdempotencyKeyReused),
+    raises=(*WRITE_ERRORS, UnexpectedCount),
     audit=WRITTEN,
     rest=Rest(
         query=("prefer", "idempotency_key", *AS_HEADERS),
-        from_headers={**AS_HEADERS, "prefer": "prefer", "idempotency_key": "idempotency-key"},
+        from_headers={**AS_HEADERS, **KEY_HEADER, "prefer": "prefer"},
         examples={
             "writes": [
                 {
@@ -102,7 +103,7 @@ async def data_batch(
     app_id: AppId,
     writes: Annotated[list[Write], Field(min_length=1, max_length=_MOST_WRITES)],
     prefer: Prefer = "",
-    idempotency_key: Annotated[str, Text(200, min_length=1), NotSecret("a name of the caller's own")] | None = None,
+    idempotency_key: IdempotencyKey | None = None,
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> Batch:
@@ -112,8 +113,6 @@ async def data_batch(
 
     writes: at most 100, of at most 1000 rows together.
     prefer: `return=minimal` answers how many rows each was about, without the rows.
-    idempotency_key: a text of your own; the same call with it again within 7 days gets the first one's answer and
-      changes nothing. Null for none.
     """
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)

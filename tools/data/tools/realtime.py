@@ -106,6 +106,7 @@ async def realtime_open(
         media_type="text/event-stream",
         credential="token",
         further_query="where",
+        query=("last_event_id",),
         from_headers={"last_event_id": "last-event-id"},
     ),
     mcp=Mcp(offered=False),

@@ -7,7 +7,7 @@ from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.access import find_actor
-from baobab.tools.data.actor import Role
+from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.errors import (
     RowNotFound,
@@ -17,12 +17,14 @@ from baobab.tools.data.fields import (
     ACCESS,
     ANSWER_HEADERS,
     AS_HEADERS,
+    KEY_HEADER,
     MOST_ROWS,
     WRITE_ERRORS,
     WRITTEN,
     AsRole,
     AsUser,
     Filters,
+    IdempotencyKey,
     MediaType,
     OneOrMore,
     Prefer,
@@ -60,13 +62,13 @@ async def _preview_insert(call: Call, app_id: AppId, table: str, values: OneOrMo
     "POST /{table}",
     access=ACCESS,
     effect="write",
-    raises=WRITE_ERRORS,
+    raises=(*WRITE_ERRORS, SingleRowExpected),
     audit=WRITTEN,
     rest=Rest(
         status=201,
         body="values",
-        query=("on_conflict", "columns", "select", "prefer", "media_type", *AS_HEADERS),
-        from_headers=ANSWER_HEADERS,
+        query=("on_conflict", "columns", "select", "prefer", "media_type", *KEY_HEADER, *AS_HEADERS),
+        from_headers={**ANSWER_HEADERS, **KEY_HEADER},
         also=("/data/{table}",),
         examples={"values": {"user_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "title": "Hello"}},
     ),
@@ -90,6 +92,7 @@ async def data_insert(
     select: SelectText | None = None,
     prefer: Prefer = "",
     media_type: MediaType = "",
+    idempotency_key: IdempotencyKey | None = None,
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> list[Row] | Row | None:
@@ -109,29 +112,23 @@ async def data_insert(
         named = {name.strip().strip('"') for name in columns.split(",")}
         given = [{name: value for name, value in row.items() if name in named} for row in given]
 
-    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+    def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "INSERT")
         upsert = find_upsert(opened, on_conflict, preferences)
-        return rows.insert(opened, given, upsert, find_answer(opened, select, preferences))
+        inserted = rows.insert(opened, given, upsert, find_answer(opened, select, preferences))
+        if preferences.minimal:
+            return None
+        as_list = isinstance(values, list) or preferences.representation
+        return shape_answer(inserted, media_type) if as_list else (inserted[0] if inserted else None)
 
-    inserted = await write_rows(call, actor, write)
+    asked = [table, values, on_conflict, columns, select, prefer, media_type]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, asked))
     call.audit.resource_id = table
-    if preferences.minimal:
-        return None
-    as_list = isinstance(values, list) or preferences.representation
-    return shape_answer(inserted, media_type) if as_list else (inserted[0] if inserted else None)
+    return result
 
 
-async def _preview_update(
-    call: Call,
-    app_id: AppId,
-    table: str,
-    row_id: str,
-    changes: Row,
-    as_role: Role | None,
-    as_user: str | None,
-) -> str:
-    row = await data_get(call, app_id, table, row_id, None, as_role, as_user)
+async def _preview_update(call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **given: Any) -> str:
+    row = await data_get(call, app_id, table, row_id, None, given["as_role"], given["as_user"])
     return _describe_changes(table, [row], changes)
 
 
@@ -153,8 +150,8 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
     audit=WRITTEN,
     rest=Rest(
         body="changes",
-        query=tuple(AS_HEADERS),
-        from_headers=AS_HEADERS,
+        query=(*KEY_HEADER, *AS_HEADERS),
+        from_headers={**AS_HEADERS, **KEY_HEADER},
         also=("/data/{table}/{row_id}",),
         examples={"changes": {"title": "Hello"}},
     ),
@@ -170,6 +167,7 @@ async def data_update(
     table: TableName,
     row_id: RowId,
     changes: JsonObject,
+    idempotency_key: IdempotencyKey | None = None,
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> Row:
@@ -179,15 +177,18 @@ async def data_update(
     """
     actor = find_actor(call, as_role, as_user)
 
-    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+    def write(rows: Rows, catalogue: Catalogue) -> Row:
         opened = open_table(catalogue, rows, table, "UPDATE")
-        return rows.update(opened, changes, [key_condition(opened, row_id)])
+        changed = rows.update(opened, changes, [key_condition(opened, row_id)])
+        if not changed:
+            # What is raised here is kept for no key: the same call may find the row later.
+            raise RowNotFound(f"`{table}` has no row with this key that the caller may change.")
+        return changed[0]
 
-    changed = await write_rows(call, actor, write)
+    attempt = read_attempt(call, actor, idempotency_key, [table, row_id, changes])
+    result = await write_rows(call, actor, write, attempt)
     call.audit.resource_id = table
-    if not changed:
-        raise RowNotFound(f"`{table}` has no row with this key that the caller may change.")
-    return changed[0]
+    return result
 
 
 async def _preview_update_many(call: Call, app_id: AppId, table: str, changes: Row, **given: Any) -> str:
@@ -216,7 +217,7 @@ async def _preview_update_many(call: Call, app_id: AppId, table: str, changes: R
         body="changes",
         further_query="where",
         query=("select", "prefer", "media_type", *AS_HEADERS),
-        from_headers=ANSWER_HEADERS,
+        from_headers={**ANSWER_HEADERS, **KEY_HEADER},
         also=("/data/{table}",),
         examples={"changes": {"status": "done"}},
     ),
@@ -234,6 +235,7 @@ async def data_update_many(
     select: SelectText | None = None,
     prefer: Prefer = "",
     media_type: MediaType = "",
+    idempotency_key: IdempotencyKey | None = None,
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> list[Row] | Row | None:
@@ -248,21 +250,22 @@ async def data_update_many(
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)
 
-    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+    def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "UPDATE")
         answer = find_answer(opened, select, preferences)
-        changed = rows.update(opened, changes, require_filters(opened, where), answer)
-        return require_few(changed, preferences, media_type)
+        changed = require_few(
+            rows.update(opened, changes, require_filters(opened, where), answer), preferences, media_type
+        )
+        return None if preferences.minimal else shape_answer(changed, media_type)
 
-    changed = await write_rows(call, actor, write)
+    asked = [table, changes, where, select, prefer, media_type]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, asked))
     call.audit.resource_id = table
-    return None if preferences.minimal else shape_answer(changed, media_type)
+    return result
 
 
-async def _preview_delete(
-    call: Call, app_id: AppId, table: str, row_id: str, as_role: Role | None, as_user: str | None
-) -> str:
-    row = await data_get(call, app_id, table, row_id, None, as_role, as_user)
+async def _preview_delete(call: Call, app_id: AppId, table: str, row_id: str, **given: Any) -> str:
+    row = await data_get(call, app_id, table, row_id, None, given["as_role"], given["as_user"])
     return f"It would delete this row of `{table}`: {str(row)[:1000]}"
 
 
@@ -272,7 +275,11 @@ async def _preview_delete(
     effect="destructive",
     raises=(*WRITE_ERRORS, RowNotFound),
     audit=WRITTEN,
-    rest=Rest(query=tuple(AS_HEADERS), from_headers=AS_HEADERS, also=("/data/{table}/{row_id}",)),
+    rest=Rest(
+        query=(*KEY_HEADER, *AS_HEADERS),
+        from_headers={**AS_HEADERS, **KEY_HEADER},
+        also=("/data/{table}/{row_id}",),
+    ),
     guard=Guard(preview=_preview_delete),
     mcp=Mcp(
         keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila"),
@@ -284,20 +291,22 @@ async def data_delete(
     app_id: AppId,
     table: TableName,
     row_id: RowId,
+    idempotency_key: IdempotencyKey | None = None,
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> Deleted:
     """Delete one row by its primary key."""
     actor = find_actor(call, as_role, as_user)
 
-    def write(rows: Rows, catalogue: Catalogue) -> int:
+    def write(rows: Rows, catalogue: Catalogue) -> Deleted:
         opened = open_table(catalogue, rows, table, "DELETE")
-        return len(rows.delete(opened, [key_condition(opened, row_id)], ()))
+        if not rows.delete(opened, [key_condition(opened, row_id)], ()):
+            raise RowNotFound(f"`{table}` has no row with this key that the caller may delete.")
+        return {"deleted": True}
 
-    if not await write_rows(call, actor, write):
-        raise RowNotFound(f"`{table}` has no row with this key that the caller may delete.")
+    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, [table, row_id]))
     call.audit.resource_id = table
-    return {"deleted": True}
+    return result
 
 
 async def _preview_delete_many(call: Call, app_id: AppId, table: str, **given: Any) -> str:
@@ -324,7 +333,7 @@ async def _preview_delete_many(call: Call, app_id: AppId, table: str, **given: A
         statuses=(200, 204),
         further_query="where",
         query=("select", "prefer", "media_type", *AS_HEADERS),
-        from_headers=ANSWER_HEADERS,
+        from_headers={**ANSWER_HEADERS, **KEY_HEADER},
         also=("/data/{table}",),
     ),
     mcp=Mcp(keywords=("delete many rows, bulk delete, remove where; viele Zeilen löschen; borrar varias filas")),
@@ -337,6 +346,7 @@ async def data_delete_many(
     select: SelectText | None = None,
     prefer: Prefer = "",
     media_type: MediaType = "",
+    idempotency_key: IdempotencyKey | None = None,
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> list[Row] | Row | None:
@@ -350,12 +360,13 @@ async def data_delete_many(
     actor = find_actor(call, as_role, as_user)
     preferences = read_preferences(prefer)
 
-    def write(rows: Rows, catalogue: Catalogue) -> list[Row]:
+    def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "DELETE")
         answer = find_answer(opened, select, preferences)
-        deleted = rows.delete(opened, require_filters(opened, where), answer)
-        return require_few(deleted, preferences, media_type)
+        deleted = require_few(rows.delete(opened, require_filters(opened, where), answer), preferences, media_type)
+        return None if preferences.minimal else shape_answer(deleted, media_type)
 
-    deleted = await write_rows(call, actor, write)
+    asked = [table, where, select, prefer, media_type]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, asked))
     call.audit.resource_id = table
-    return None if preferences.minimal else shape_answer(deleted, media_type)
+    return result

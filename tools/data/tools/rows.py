@@ -54,7 +54,7 @@ _CSV = "text/csv"
     taints=True,
     rest=Rest(
         further_query="where",
-        query=("prefer", "media_type"),
+        query=("prefer", "media_type", *AS_HEADERS),
         from_headers=ANSWER_HEADERS,
         also=("/data/{table}",),
     ),
