@@ -22,7 +22,8 @@ _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _MOST_SCRYPT_BYTES = 128 * 2**20
 _SCRYPT = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,3}),p=(\d{1,2})\$([A-Za-z0-9+/]{1,128})\$([A-Za-z0-9+/]{16,128})")
 
-_hasher = PasswordHasher()
+hasher = PasswordHasher()
+"""Hashes with argon2's recommended parameters. The tests put a cheaper one in its place."""
 # One verification takes 64 MiB and several cores, so the number of threads bounds the memory of concurrent sign-ins.
 # Tenants take turns, and a stranger is one by their network: a flood of sign-ins delays nobody else's.
 _pool = FairThreadPool("passwords", threads=2)
@@ -31,7 +32,7 @@ _pool = FairThreadPool("passwords", threads=2)
 async def hash_password(password: str) -> str:
     """Returns the argon2 hash of a password. Raises Unavailable where this tenant has too many of them waiting."""
     with _pool.reserve_place():
-        return await _pool.run_work(lambda: _hasher.hash(password))
+        return await _pool.run_work(lambda: hasher.hash(password))
 
 
 async def verify_password(encoded: str | None, password: str) -> bool:
@@ -40,13 +41,13 @@ async def verify_password(encoded: str | None, password: str) -> bool:
     Raises Unavailable where this tenant has too many of them waiting.
     """
     with _pool.reserve_place():
-        answer = await _pool.run_work(lambda: _verify(encoded or _nobodys, password))
+        answer = await _pool.run_work(lambda: _verify(encoded or _make_dummy_hash(), password))
     return answer and encoded is not None
 
 
 def is_outdated(encoded: str) -> bool:
     """Whether the password was hashed by other means or with other parameters than today's."""
-    return not encoded.startswith("$argon2") or _hasher.check_needs_rehash(encoded)
+    return not encoded.startswith("$argon2") or hasher.check_needs_rehash(encoded)
 
 
 def find_hash_problem(encoded: str) -> str | None:
@@ -82,7 +83,7 @@ def _verify(encoded: str, password: str) -> bool:
         scrypt = _Scrypt.parse(encoded)
         return scrypt is not None and scrypt.verify(password)
     try:
-        return _hasher.verify(encoded, password)
+        return hasher.verify(encoded, password)
     except (VerificationError, InvalidHashError):
         return False
 
@@ -120,12 +121,9 @@ class _Scrypt:
         return hmac.compare_digest(found, self.digest)
 
 
-def _dummy_hash() -> str:
+def _make_dummy_hash() -> str:
     """A well-formed hash with today's parameters whose password nobody knows."""
     salt, result = (
-        base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (_hasher.salt_len, _hasher.hash_len)
+        base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (hasher.salt_len, hasher.hash_len)
     )
-    return f"$argon2id$v=19$m={_hasher.memory_cost},t={_hasher.time_cost},p={_hasher.parallelism}${salt}${result}"
-
-
-_nobodys = _dummy_hash()
+    return f"$argon2id$v=19$m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}${salt}${result}"

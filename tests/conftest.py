@@ -12,13 +12,15 @@ import httpx
 import hypothesis
 import pytest
 import pytest_asyncio
+from argon2 import PasswordHasher
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from baobab.composition import Application
+from baobab.runtime import passwords
 from baobab.server import Server
 from baobab.settings import load_settings
-from tests import memory
+from tests import cheap_secrets, memory
 from tests.backends import ACTIVE_BACKEND, Backend, PostgresBackend, SqliteBackend, prepare_data, release_data
 from tests.one_connection import hold_one_connection_at_a_time
 from tests.servers import BEHIND_POOLER, start_postgres
@@ -144,6 +146,20 @@ def frozen_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         memory.freeze_only_once(patch)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_cryptography() -> Iterator[None]:
+    """Passwords and keys of apps that cost the servers of this process almost nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        cheap_secrets.make_cheap(patch)
+        yield
+
+
+@pytest.fixture
+def real_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes passwords at the cost at which servers do."""
+    monkeypatch.setattr(passwords, "hasher", PasswordHasher())
 
 
 @pytest.fixture(scope="module", autouse=True)
