@@ -37,7 +37,7 @@ _MORE = """\
 Your list shows the most used tools. Find others with search_tools {"query": "what you want to do"}, then use them \
 with call_tool {"name": "...", "arguments": {...}}.
 """
-_ANY_APP = "Values, keys and settings belong to an app; most tools take its app_id."
+_ANY_APP = "Tables, keys, files and settings belong to an app; most tools take its app_id."
 
 _Step = tuple[str, dict[str, Any], str]
 """A tool, arguments for a first call, and what it does."""
@@ -49,6 +49,7 @@ _WITHIN_APP: tuple[_Step, ...] = (
     ("kv_put", {"key": "greeting", "value": "hello"}, "stores a value, any JSON"),
     ("kv_get", {"key": "greeting"}, "reads it"),
     ("kv_incr", {"key": "visits"}, "increments a counter; safe with many callers"),
+    ("schema_get", {}, "the app's tables; schema_apply makes them, data_insert and data_list write and read rows"),
     ("config_get", {}, "every setting of the app"),
 )
 _AT_LAST: tuple[_Step, ...] = (("system_llms_txt", {}, "the whole guide, with every tool in one line"),)

@@ -33,9 +33,10 @@ FRESH_MS = 60_000
 """How long a client may use a list without fetching it again, in milliseconds."""
 
 _INSTRUCTIONS = """\
-Baobab is a backend for AI agents and apps: key-value storage (values, counters, locks, expiry), apps with their \
-settings and users' access, agents as graphs of models and tools, chat, embeddings, images and videos of many models, \
-API keys, members, approvals, audit logs, costs and budgets. \
+Baobab is a backend for AI agents and apps. Each app has tables with row-level security, a key-value store (values, \
+counters, locks, expiry), files, collections of documents to search and cite, and its own users with sign-in. Beside \
+them: agents as graphs of models and tools, chat, embeddings, images and videos of many models, API keys, members, \
+approvals, audit logs, costs and budgets. \
 The list shows the most used tools; search_tools finds the others and call_tool calls them. \
 Most tools take an app_id: apps_list shows yours. When a call is refused, follow the remediation. \
 APPROVAL_REQUIRED means that a person must decide; after that, repeat exactly the same call. \

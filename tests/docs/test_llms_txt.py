@@ -27,6 +27,9 @@ def test_every_example_of_llms_txt_works(tmp_path: Path) -> None:
             answer = client.request(method, address, json=sent, headers=headers)
             assert answer.is_success, (method, address, answer.text)
             told = answer.json() if answer.content else {}
+            if "posts?" in address:
+                assert [row["title"] for row in told] == ["Hello"]
+                continue
             if "app_id" in told and address.endswith("/init"):
                 known["APP_ID"] = told["app_id"]
             if "run_id" in told and address.endswith("/runs"):

@@ -170,7 +170,7 @@ async def platform_logout(call: Call) -> SignedOut:
     ),
 )
 async def platform_me(call: Call) -> Me:
-    """The account of the credential and the organisations it belongs to; a key sees its own organisation only."""
+    """Read the account of the credential, and the organisations it belongs to. A key sees its own organisation only."""
     caller = call.account
     account = (await call.execute(select(rows).where(rows.c.id == caller.account_id))).mappings().one()
     memberships = (await call.execute(select_memberships(caller.account_id))).mappings()

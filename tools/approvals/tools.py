@@ -75,7 +75,6 @@ _COLUMNS = (
     effect="read",
     raises=(AppNotFound,),
     mcp=Mcp(
-        start=True,
         keywords=(
             "what waits for a decision, pending requests, inbox, confirmations, human in the loop; "
             "offene Genehmigungen, Freigaben, was wartet; "

@@ -71,7 +71,6 @@ class SuggestionTaken(TypedDict):
         status=201, examples={"category": "documentation", "description": "Say in the tour how to delete a key."}
     ),
     mcp=Mcp(
-        start=True,
         keywords=(
             "feedback, feature request, report a bug, problem, complaint, something is missing or broken, contact"
             " support; "

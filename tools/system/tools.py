@@ -184,7 +184,7 @@ async def system_llms_txt(call: Call) -> str:
     ),
 )
 async def docs_read(call: Call, name: PageName | None = None, section: Section | None = None) -> Reading:
-    """Read the documentation: the graph language of agents (`graph-spec`), key-value store, models, errors, and more.
+    """Read the documentation: tables (`data`), the graph language of agents (`graph-spec`), models, errors, and more.
 
     name: a page; left out, the pages are listed.
     section: the section to start at, such as `limits`; pass `next` of the result to read on.

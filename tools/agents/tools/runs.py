@@ -100,11 +100,12 @@ async def _preview_run(call: Call, app_id: AppId, name: Name, **_others: Any) ->
         examples={"name": "greeter", "input": {"name": "Ada"}},
     ),
     mcp=Mcp(
+        start=True,
         keywords=(
             "run, start, execute, launch, invoke, trigger, call an agent, bot, workflow, send it a message; "
             "Agent starten, ausführen; "
             "ejecutar, iniciar, lanzar agente"
-        )
+        ),
     ),
     guard=Guard(meaning=agent_meaning, preview=_preview_run),
 )

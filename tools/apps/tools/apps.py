@@ -196,7 +196,6 @@ async def apps_list(
     access=AppOwner(),
     effect="read",
     mcp=Mcp(
-        start=True,
         keywords=(
             "is the app ready, provisioned, created, finished, up; ist die App bereit; está lista la aplicación, estado"
         ),

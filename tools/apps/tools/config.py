@@ -54,7 +54,6 @@ Reason = Annotated[str, Text(500)]
     access=AppOwner(),
     effect="read",
     mcp=Mcp(
-        start=True,
         keywords=(
             "show settings, configuration, options of an app; "
             "Einstellungen anzeigen, Konfiguration; "

@@ -107,7 +107,7 @@ async def data_batch(
     as_role: AsRole | None = None,
     as_user: AsUser | None = None,
 ) -> Batch:
-    """Insert, update and delete rows of several tables in one transaction: all of it or nothing.
+    """Write to several tables in one transaction: inserts, updates and deletes, all or none of them.
 
     The writes are made in their order, each under the policies of its table, and are undone as one action.
 

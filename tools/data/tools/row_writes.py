@@ -73,6 +73,7 @@ async def _preview_insert(call: Call, app_id: AppId, table: str, values: OneOrMo
         examples={"values": {"user_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "title": "Hello"}},
     ),
     mcp=Mcp(
+        start=True,
         keywords=(
             "insert row, add record, create entry, save to the database, upsert, bulk insert; "
             "Zeile einfügen, Datensatz anlegen; "

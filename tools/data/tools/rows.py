@@ -59,6 +59,7 @@ _CSV = "text/csv"
         also=("/data/{table}",),
     ),
     mcp=Mcp(
+        start=True,
         keywords=(
             "select rows, query a table, read records, filter, search, sort, list entries of the database, SQL; "
             "Zeilen lesen, Tabelle abfragen, Datensätze; "

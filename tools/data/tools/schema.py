@@ -74,6 +74,7 @@ SchemaDocument = Annotated[
     access=AppOwner(),
     effect="read",
     mcp=Mcp(
+        start=True,
         keywords=(
             "show the database schema, tables and columns, structure, data model; "
             "Tabellen und Spalten anzeigen, Schema; "

@@ -69,7 +69,6 @@ async def kv_scan(
     access=Operator(),
     effect="read",
     mcp=Mcp(
-        start=True,
         keywords=(
             "how much storage, space or memory is used, size, number of keys, quota, limits, capacity left; "
             "Speicherplatz, Größe, wie viel belegt; "

@@ -213,7 +213,6 @@ async def _preview_count(call: Call, app_id: AppId, key: Key, by: Step = 1) -> s
     audit=WRITTEN,
     rest=Rest(examples={"by": 1}),
     mcp=Mcp(
-        start=True,
         keywords=(
             "count up, increment, increase, add to, plus one, counter, tally, visits, hits, likes, page views; "
             "Zähler erhöhen, hochzählen; "
@@ -296,7 +295,6 @@ async def kv_setnx(
     audit=WRITTEN,
     rest=Rest(max_body=_MAX_BODY, examples={"expected": {"stock": 3}, "next": {"stock": 2}}),
     mcp=Mcp(
-        start=True,
         keywords=(
             "compare and swap, compare and set, optimistic locking, concurrency, conditional update, avoid lost "
             "updates, race condition, change only if unchanged; "

@@ -34,6 +34,7 @@ from baobab.tools.rag.toolset import rag
     rest=Rest(examples={"query": "How many holidays are there?", "topK": 3}),
     guard=Guard(spends=frozenset({"synthesize"})),
     mcp=Mcp(
+        start=True,
         long_running=True,
         keywords=(
             "search knowledge base, RAG, semantic search, ask documents, retrieve, find passages, citations; "
