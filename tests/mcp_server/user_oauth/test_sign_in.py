@@ -220,7 +220,7 @@ async def test_a_program_that_signed_in_with_the_platform_goes_on_at_the_same_ad
     organisation = (await app.request("GET", f"/v1/{app.id}/config")).json()["organization_id"]
     person = await create_person(app.baobab, "member", role="member", of=organisation)
     platform, storage = PlatformBrowser(app.baobab, person, organization_id=organisation), Storage()
-    assert "config_get" in await list_platform_tools(app.baobab, platform, storage)
+    assert "apps_list" in await list_platform_tools(app.baobab, platform, storage)
     for came_anew in (False, True):
         platform.shown = {}
         async with connect(app, platform, storage) as client:
