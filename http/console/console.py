@@ -212,7 +212,8 @@ class Console:
             query = dict(request.query_params)
             if last := request.headers.get("last-event-id"):
                 query["last_event_id"] = last
-            visit = Visit(self._registry, session, context, feed.match(path) or {}, query)
+            streaming = replace(context, streams=True)
+            visit = Visit(self._registry, session, streaming, feed.match(path) or {}, query)
             set_tenant(session.caller.organisation_id)
             with self._streams.hold_place(session.caller, context.ip, session.id):
                 stream = await feed.open(visit)

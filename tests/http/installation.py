@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,14 @@ class Installation:
         body: Any = None,
         *,
         content: bytes | None = None,
+        pieces: Sequence[bytes] | None = None,
         host: str = HOST,
         address: str = "127.0.0.1",
     ) -> Answer:
-        """One request. The target goes out as it is, byte for byte; `body` is sent as JSON, `content` as it is."""
+        """One request. The target goes out as it is, byte for byte; `body` is sent as JSON, `content` as it is.
+
+        pieces: the content as it arrives.
+        """
         raw_path, _, query = target.encode("latin-1").partition(b"?")
         sent = content if content is not None else b"" if body is None else json.dumps(body).encode()
         pairs = [(b"host", host.encode("latin-1"))]
@@ -84,7 +88,9 @@ class Installation:
         scope |= {"path": target.partition("?")[0], "raw_path": raw_path, "query_string": query, "root_path": ""}
         scope |= {"headers": pairs, "client": (address, 40000), "server": ("127.0.0.1", 8000)}
         messages: list[dict[str, Any]] = []
-        incoming = iter([{"type": "http.request", "body": sent, "more_body": False}])
+        parts = [sent] if pieces is None else [*pieces, b""]
+        last = len(parts) - 1
+        incoming = iter([{"type": "http.request", "body": part, "more_body": n < last} for n, part in enumerate(parts)])
 
         async def receive() -> dict[str, Any]:
             message = next(incoming, None)

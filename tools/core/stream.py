@@ -66,6 +66,16 @@ class Body:
     content_type: str
     """As it was sent; empty if it was not."""
 
+    text: str | None = None
+    """The whole of it, where a door passed it on as a text."""
+
+    @classmethod
+    def of_text(cls, text: str) -> "Body":
+        async def chunks() -> AsyncIterator[bytes]:
+            yield text.encode()
+
+        return cls(chunks(), None, "", text)
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.is_instance_schema(cls)
@@ -73,3 +83,19 @@ class Body:
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"type": "string", "format": "binary", "maxLength": 2**40}
+
+
+@dataclass(frozen=True, slots=True)
+class OrText:
+    """Lets a `Body` also be given as a text, over doors that have no streams: `Annotated[Body, OrText(2**20)]`."""
+
+    most: int
+    """Characters."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema(strict=True, max_length=self.most)
+        as_body = core_schema.no_info_after_validator_function(Body.of_text, text)
+        return core_schema.union_schema([handler(source), as_body], mode="left_to_right")
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "maxLength": self.most}

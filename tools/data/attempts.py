@@ -80,6 +80,30 @@ class Attempts:
             self._trim(self._count(len(content)) - _MOST_BYTES)
         return result, action
 
+    def read_progress(self, attempt: Attempt) -> Any:
+        """How far a long write of several transactions has come, as `keep_progress` was told; None at its beginning."""
+        text = f"SELECT result, digest FROM {self._table} WHERE key = ?"  # noqa: S608
+        kept = self._statements.rows(text, attempt.key)
+        if not kept:
+            return None
+        if kept[0][1] != attempt.digest:
+            raise IdempotencyKeyReused
+        return json.loads(kept[0][0])
+
+    def keep_progress(self, attempt: Attempt, progress: Any) -> None:
+        """Notes how far a long write has come, in the transaction of a part of it."""
+        gone = self._statements.rows(f"DELETE FROM {self._table} WHERE key = ? RETURNING length(result)", attempt.key)  # noqa: S608
+        content = json.dumps(progress)
+        self._statements.rows(
+            f"INSERT INTO {self._table} (key, result, digest, at) VALUES (?, ?, ?, ?)",  # noqa: S608
+            attempt.key,
+            content,
+            attempt.digest,
+            self._now,
+        )
+        if attempt.digest is not None:
+            self._trim(self._count(len(content) - sum(size for (size,) in gone)) - _MOST_BYTES)
+
     def is_expired(self, before: str) -> bool:
         """Whether some were made before a moment, or by a version that did not note the moment."""
         text = f"SELECT 1 FROM {self._table} WHERE at IS NULL OR at < ? LIMIT 1"  # noqa: S608

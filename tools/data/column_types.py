@@ -106,6 +106,11 @@ class ColumnType:
         return self.name in _JSON or self.array
 
     @property
+    def has_text_in_json(self) -> bool:
+        """Whether a body may give its values as texts."""
+        return not self.array and self.name not in (*_FLOATS, *_JSON, "boolean", "vector")
+
+    @property
     def is_number(self) -> bool:
         return (self.name in _INTEGERS or self.name in _FLOATS or self.name == "numeric") and not self.array
 

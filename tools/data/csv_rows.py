@@ -1,30 +1,125 @@
-"""Rows as CSV (RFC 4180), in UTF-8: the first line names the columns."""
+"""Rows as CSV (RFC 4180), in UTF-8: the first line names the columns. An empty field is null, `""` an empty text."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from baobab.tools.data.records import BrokenRecord, Record
+
 MEDIA_TYPE = "text/csv; charset=utf-8"
+_PLAIN = re.compile(r"[^,\r\n]*")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How texts begin that a spreadsheet may take for a formula."""
+_LINE_END = re.compile(r"[\r\n]")
 
 
-def format_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]], *, named: bool = True) -> Iterator[str]:
-    """The lines of rows. A null is an empty field, an empty text is `""`; what is neither text nor number is JSON.
+def format_csv(
+    names: Sequence[str], rows: Sequence[Mapping[str, Any]], *, named: bool = True, escape_formulas: bool = False
+) -> Iterator[str]:
+    """The lines of rows. What is neither text nor number is JSON.
 
-    named: whether the first line names the columns.
+    named: whether the first line names the columns. escape_formulas: whether texts that a spreadsheet would take for a
+    formula get an apostrophe before them.
     """
+    write = _escape if escape_formulas else _quote
     if named:
-        yield ",".join(map(_quote, names)) + "\r\n"
+        yield ",".join(map(write, names)) + "\r\n"
     for row in rows:
-        yield ",".join([_format_value(row[name]) for name in names]) + "\r\n"
+        yield ",".join([_format_value(row[name], write) for name in names]) + "\r\n"
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: Any, write: Any) -> str:
     if value is None:
         return ""
-    return _quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    if isinstance(value, str):
+        text: str = write(value)
+        return text
+    return _quote(json.dumps(value, ensure_ascii=False))
+
+
+def _escape(text: str) -> str:
+    return _quote(f"'{text}" if text.startswith(_FORMULA) else text)
 
 
 def _quote(text: str) -> str:
     if text and not any(character in text for character in ',"\r\n') and text == text.strip():
         return text
     return '"' + text.replace('"', '""') + '"'
+
+
+class CsvRecords:
+    """Takes the records of a CSV apart as its text arrives."""
+
+    def __init__(self) -> None:
+        self._waiting = ""
+        self._line = 1
+
+    @property
+    def waiting(self) -> int:
+        """Characters of a record that is not complete."""
+        return len(self._waiting)
+
+    def feed(self, text: str, *, final: bool = False) -> Iterator[Record]:
+        """The records that are complete now: of each the fields, None for an empty one without quotes."""
+        buffer, start = self._waiting + text, 0
+        while start < len(buffer):
+            fields, end = _read_record(buffer, start, final)
+            if end is None:
+                break
+            raw = buffer[start:end]
+            yield Record(self._line, raw, fields)
+            self._line += raw.count("\n") + (raw.endswith("\r"))
+            start = end
+        self._waiting = buffer[start:]
+
+
+def _read_record(buffer: str, start: int, final: bool) -> tuple[list[str | None] | BrokenRecord, int | None]:
+    """The fields of the record that begins here and where the next one begins; None if its end has not arrived."""
+    fields: list[str | None] = []
+    position, length = start, len(buffer)
+    while True:
+        if buffer.startswith('"', position):
+            end = _find_closing_quote(buffer, position + 1)
+            if end < 0 or (end + 1 == length and not final):
+                return (BrokenRecord("a quote is not closed"), length) if final else (fields, None)
+            fields.append(buffer[position + 1 : end].replace('""', '"'))
+            position = end + 1
+        else:
+            found = _PLAIN.match(buffer, position)
+            assert found is not None
+            fields.append(found[0] or None)
+            position = found.end()
+        if position == length:
+            return fields, (length if final else None)
+        if buffer[position] == ",":
+            position += 1
+            continue
+        if buffer[position] not in "\r\n":
+            return _skip_line(buffer, position, final)
+        if buffer[position] == "\r":
+            if position + 1 == length and not final:
+                return fields, None
+            position += buffer.startswith("\n", position + 1)
+        return fields, position + 1
+
+
+def _find_closing_quote(buffer: str, position: int) -> int:
+    end = buffer.find('"', position)
+    while end >= 0 and buffer.startswith('"', end + 1):
+        end = buffer.find('"', end + 2)
+    return end
+
+
+def _skip_line(buffer: str, position: int, final: bool) -> tuple[BrokenRecord, int | None]:
+    """A record in which something stands behind a closing quote ends with its line."""
+    broken = BrokenRecord("something stands behind the quote that closes a field")
+    found = _LINE_END.search(buffer, position)
+    if found is None:
+        return broken, len(buffer) if final else None
+    end = found.end()
+    if found[0] == "\r":
+        if end == len(buffer) and not final:
+            return broken, None
+        end += buffer.startswith("\n", end)
+    return broken, end

@@ -153,6 +153,34 @@ class IdempotencyKeyReused(Conflict):
     remediation = "Take a new key for each thing that you want done."
 
 
+class ImportStopped(BadRequest):
+    code = "DATA_IMPORT_STOPPED"
+    summary = "A line of the import cannot be written. The lines before it were written, and none after it."
+    remediation = (
+        "Correct the line. With the same `Idempotency-Key`, send the whole file again: it goes on there. "
+        "Without a key, send the lines that follow on `details.import.last_line`."
+    )
+
+
+class ImportOvertaken(Conflict):
+    code = "DATA_IMPORT_OVERTAKEN"
+    summary = "Another call imports a file with the same `Idempotency-Key` at this moment."
+    remediation = "Wait for it; then send the file again with the key: what is written is not written twice."
+
+
+class ImportNotText(BadRequest):
+    code = "DATA_IMPORT_NOT_TEXT"
+    summary = "A person must agree to this call first, and a file that is sent as a stream cannot wait for that."
+    remediation = "Import it over MCP as a text of at most 1 MB, or with a key that need not ask."
+
+
+class TooManyExports(BaobabError):
+    code = "DATA_EXPORT_LIMIT"
+    status = 429
+    summary = "As many exports of this app are running as may run at the same time."
+    remediation = "Wait until one has ended."
+
+
 class RowNotFound(NotFound):
     summary = "The table has no row with this key, or none that this caller may see."
     remediation = "Check the key; list the rows that you may see."

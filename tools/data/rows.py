@@ -103,6 +103,20 @@ class Rows(RowReader):
         self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, number)  # noqa: S608
         return number
 
+    def pass_numbers(self, table: TableInfo, given: Sequence[Mapping[str, Any]]) -> None:
+        """Lets serial columns count on from the largest number that rows which were inserted brought along."""
+        sequences = self._store.name_table(self._app_id, "_sequences")
+        for column in table.columns.values():
+            brought = [row[column.name] for row in given if row.get(column.name) is not None]
+            if column.type.serial and brought:
+                largest = max(column.type.clean(number, column.name) for number in brought)
+                self._statements.rows(
+                    f"UPDATE {sequences} SET last = ? WHERE name = ? AND last < ?",  # noqa: S608
+                    largest,
+                    f"{table.name}.{column.name}",
+                    largest,
+                )
+
     def _insert(
         self, table: TableInfo, rows: list[dict[str, Any]], upsert: Upsert | None, answer: Sequence[str] | None
     ) -> list[Row]:

@@ -246,5 +246,24 @@ class Written(TypedDict):
     rows: NotRequired[list[Row]]
 
 
+class LineError(TypedDict):
+    line: int
+    code: str
+    message: str
+
+
+class Imported(TypedDict):
+    """written: rows. failed: lines that were left out, the first 100 of which are in `errors`. last_line: where the
+    last row that was written begins. import_id: what data_undo takes as `run_id` to undo the import as a whole.
+    """
+
+    written: int
+    failed: int
+    errors: list[LineError]
+    last_line: int
+    dry_run: bool
+    import_id: str
+
+
 class Batch(TypedDict):
     results: list[Written]

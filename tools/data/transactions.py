@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import StatementTimeout
+from baobab.storage.database import StatementTimeout, Unit
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.attempts import Attempt, Attempts, read_attempt
 from baobab.tools.data.catalogue import Catalogue, Catalogues, read_catalogue
-from baobab.tools.data.change_log import ChangeLog, find_author
+from baobab.tools.data.change_log import Author, ChangeLog, find_author
 from baobab.tools.data.errors import (
     ForeignKeyViolation,
     NotNullViolation,
@@ -23,6 +23,7 @@ from baobab.tools.data.errors import (
     UniqueViolation,
     Violation,
 )
+from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.usage import write_within_plan
 
@@ -35,8 +36,19 @@ async def find_catalogue(call: Call) -> Catalogue:
     return await call.services.of(Catalogues).get(call.require_app().id)
 
 
-async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T], *, quick: bool = False) -> T:
-    """Returns what a function makes of rows as they are at one moment. quick: as `DataStore.read` has it."""
+async def read_rows(
+    call: Call,
+    actor: Actor,
+    work: Callable[[Rows, Catalogue], T],
+    *,
+    quick: bool = False,
+    most_bytes: int = MOST_BYTES,
+    alone: bool = False,
+) -> T:
+    """Returns what a function makes of rows as they are at one moment. quick: as `DataStore.read` has it.
+
+    alone: in a transaction of its own, for what is read after the call's has ended.
+    """
     app_id, store = call.require_app().id, call.stores.data
     catalogue = await find_catalogue(call)
     now = format_moment(call)
@@ -46,8 +58,8 @@ async def read_rows(call: Call, actor: Actor, work: Callable[[Rows, Catalogue], 
     try:
         return await store.read(
             app_id,
-            lambda statements: work(Rows(statements, store, app_id, catalogue, actor, now), catalogue),
-            call.unit,
+            lambda statements: work(Rows(statements, store, app_id, catalogue, actor, now, most_bytes), catalogue),
+            None if alone else call.unit,
             quick=quick,
         )
     except StatementTimeout as exc:
@@ -64,15 +76,59 @@ async def write_rows(
 
     attempt: how the call is known again; left out, as an approved call is.
     """
-    app_id, store = call.require_app().id, call.stores.data
-    catalogues = call.services.of(Catalogues)
-    now = format_moment(call)
     known_by = attempt or read_attempt(call, actor, None, None)
-    known = await catalogues.get(app_id)
-    if not known.version:
-        return work(Rows(_NO_STATEMENTS, store, app_id, known, actor, now), known)
 
-    author, most_bytes = find_author(call, actor), call.services.options.undo_bytes
+    def run_once(attempts: Attempts, write: Callable[[], tuple[T, int | None]]) -> tuple[T, int | None]:
+        return write() if known_by is None else attempts.run_once(known_by, write)
+
+    result, action, is_followed = await _transact(call, actor, find_author(call, actor), work, run_once, call.unit)
+    if action is not None:
+        call.headers = [*(call.headers or ()), (b"x-action-id", b"%d" % action)]
+    if is_followed:
+        await call.services.notices.publish(call.unit, CHANGED, call.require_app().id)
+    return result
+
+
+async def write_part(
+    call: Call,
+    actor: Actor,
+    author: Author,
+    work: Callable[[Rows, Catalogue], T],
+    begin: Callable[[Attempts], None],
+    end: Callable[[Attempts], None],
+) -> T:
+    """Writes a part of what a call writes, in a transaction of its own.
+
+    begin, end: are called with the log of attempts in that transaction, before and after the rows are written.
+    """
+
+    def keep(attempts: Attempts, write: Callable[[], tuple[T, int | None]]) -> tuple[T, int | None]:
+        begin(attempts)
+        written = write()
+        end(attempts)
+        return written
+
+    result, _, is_followed = await _transact(call, actor, author, work, keep, None)
+    if is_followed:
+        async with call.services.database.writing_unit() as unit:
+            await call.services.notices.publish(unit, CHANGED, call.require_app().id)
+    return result
+
+
+async def _transact(
+    call: Call,
+    actor: Actor,
+    author: Author,
+    work: Callable[[Rows, Catalogue], T],
+    around: Callable[[Attempts, Callable[[], tuple[T, int | None]]], tuple[T, int | None]],
+    unit: Unit | None,
+) -> tuple[T, int | None, bool]:
+    """Returns the function's result, the number of the action, and whether somebody may follow what changed."""
+    app_id, store = call.require_app().id, call.stores.data
+    now, most_bytes = format_moment(call), call.services.options.undo_bytes
+    known = await call.services.of(Catalogues).get(app_id)
+    if not known.version:
+        return work(Rows(_NO_STATEMENTS, store, app_id, known, actor, now), known), None, False
 
     def run(statements: Statements) -> tuple[T, int | None, bool]:
         catalogue = _find_current(statements, store, app_id, known)
@@ -85,21 +141,15 @@ async def write_rows(
             return result, log.action
 
         write = partial(write_within_plan, call, statements, change)
-        attempts = Attempts(statements, store, app_id, now)
-        result, action = write() if known_by is None else attempts.run_once(known_by, write)
+        result, action = around(Attempts(statements, store, app_id, now), write)
         return result, action, any(catalogue.table(name).live_since for name in log.tables)
 
     try:
-        result, action, is_followed = await store.write(app_id, run, call.unit)
+        return await store.write(app_id, run, unit)
     except IntegrityError as exc:
         raise translate_violation(exc) from exc
     except StatementTimeout as exc:
         raise QueryTimeout from exc
-    if action is not None:
-        call.headers = [*(call.headers or ()), (b"x-action-id", b"%d" % action)]
-    if is_followed:
-        await call.services.notices.publish(call.unit, CHANGED, app_id)
-    return result
 
 
 def format_moment(call: Call) -> str:

@@ -1,13 +1,14 @@
-"""/console/apps/{app}/tables/{table}: the rows of a table, to be filtered, changed, added and deleted."""
+"""/console/apps/{app}/tables/{table}: the rows of a table, and forms that change, import and export them."""
 
 import json
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from baobab.http.console.app_page import parse_object, read_app
-from baobab.http.console.page import Context, Form, Page
+from baobab.http.console.page import Context, Feed, Form, Page
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.stream import Stream
 
 PATH = "/apps/{app}/tables/{table}"
 _SHOWN = 50
@@ -69,6 +70,47 @@ async def delete_row(visit: Visit) -> str:
     return PATH.format(**visit.parts)
 
 
+async def open_csv(visit: Visit) -> Stream:
+    return await _export(visit, "csv")
+
+
+async def open_json(visit: Visit) -> Stream:
+    return await _export(visit, "jsonl")
+
+
+async def _export(visit: Visit, file_format: str) -> Stream:
+    """The rows that the page's filters show. People open a CSV in a spreadsheet, which would run formulas in it."""
+    typed = visit.query.get("filter", "")[:2000]
+    asked: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
+    named = {"app_id": visit.parts["app"], "table": visit.parts["table"]}
+    return await visit.follow("data_export", **named, **asked, format=file_format, escape_formulas=file_format == "csv")
+
+
+async def show_import(visit: Visit) -> Context:
+    table = visit.parts["table"]
+    title = f"Import into {table}"
+    return {"app": await read_app(visit), "title": title, "table": table, "report": None, "content": ""}
+
+
+async def import_rows(visit: Visit) -> Context:
+    form = visit.form
+    # A textarea ends its lines with CRLF, which both formats know.
+    report = await visit.call(
+        "data_import",
+        app_id=visit.parts["app"],
+        table=visit.parts["table"],
+        content=form.get("content", ""),
+        format=form.get("format", "csv"),
+        skip_errors="skip_errors" in form,
+        dry_run="dry_run" in form,
+    )
+    return {
+        **await show_import(visit),
+        "report": report,
+        "content": form.get("content", "") if report["dry_run"] else "",
+    }
+
+
 def _read_filters(typed: str) -> dict[str, list[str]]:
     """Filters as they stand in an address: `title=ilike.*a*&score=gt.3`."""
     found: dict[str, list[str]] = {}
@@ -89,9 +131,15 @@ def _show(value: Any) -> str:
 PAGES = (
     Page(PATH, "Rows", "table_rows.html", show_rows),
     Page(PATH + "/row", "A row", "table_row.html", show_row),
+    Page(PATH + "/import", "Import", "table_import.html", show_import),
+)
+FEEDS = (
+    Feed(PATH + "/rows.csv", open_csv, file_name="rows.csv"),
+    Feed(PATH + "/rows.jsonl", open_json, file_name="rows.jsonl"),
 )
 FORMS = (
     Form(PATH + "/row/change", change_row),
     Form(PATH + "/row/add", add_row),
     Form(PATH + "/row/delete", delete_row),
+    Form(PATH + "/import", import_rows, "table_import.html"),
 )

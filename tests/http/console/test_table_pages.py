@@ -79,3 +79,20 @@ async def test_who_sees_what_is_shown_side_by_side(visitor: Runner) -> None:
     assert "2 rows in all. Visitors: 1." in page
     assert page.count("sees it") == 1
     assert HOSTILE not in page
+
+
+async def test_a_table_is_exported_and_imported_after_it_was_checked(visitor: Runner) -> None:
+    await _ask(visitor, "authors", [{"id": 1, "name": "=1+1"}, {"id": 2, "name": HOSTILE}])
+    path = f"/console/apps/{visitor.app_id}/tables/authors"
+    exported = await visitor.open(f"{path}/rows.csv?filter=id%3Dlt.2")
+    assert exported.text == "id,name\r\n1,'=1+1\r\n"
+    assert "attachment" in exported.headers["content-disposition"]
+    assert (await visitor.open(f"{path}/rows.jsonl?filter=id%3Dlt.2")).text == '{"id": 1, "name": "=1+1"}\n'
+    page = await visitor.open(f"{path}/import")
+    content = "id,name\r\n3,Ada\r\nx,Ben\r\n"
+    checked = await visitor.send(f"{path}/import", page, content=content, dry_run="on", skip_errors="on")
+    assert "1 rows would be written, and nothing was." in checked.text
+    assert "Line 3" in checked.text
+    assert "Ada" not in (await visitor.open(path)).text
+    assert (await visitor.send(f"{path}/import", page, content=content)).status_code == 400
+    assert "Ada" in (await visitor.open(path)).text

@@ -12,6 +12,8 @@ POLICY = {
     "data_get": USERS,
     "data_insert": USERS,
     "data_batch": USERS,
+    "data_export": USERS,
+    "data_import": RUNNERS,
     "data_update": USERS,
     "data_update_many": USERS,
     "data_delete": USERS,
@@ -68,6 +70,13 @@ async def for_data_get(world: World, caller: Caller) -> dict[str, Any]:
 
 async def for_data_insert(world: World, caller: Caller) -> dict[str, Any]:
     return {**await _make_table(world), "values": {"title": "Hello"}}
+
+
+for_data_export = for_data_list
+
+
+async def for_data_import(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await _make_table(world), "content": "title\nHello\n"}
 
 
 async def for_data_batch(world: World, caller: Caller) -> dict[str, Any]:

@@ -1,0 +1,323 @@
+"""Imports a file into a table as it arrives: in parts, each a transaction, so that other writes come in between.
+
+A part that breaks a rule of the table is written in halves, down to the line that breaks it. How far an import has come
+is kept with the rows of each part, so that the same file with the same key goes on where it stopped.
+"""
+
+import codecs
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest, BaobabError, BodyTooLarge
+from baobab.tools.core.stream import Body
+from baobab.tools.data.actor import Actor
+from baobab.tools.data.attempts import Attempt, Attempts
+from baobab.tools.data.catalogue import Catalogue, Column, TableInfo
+from baobab.tools.data.change_log import find_author
+from baobab.tools.data.column_types import ColumnType, parse_array
+from baobab.tools.data.csv_rows import CsvRecords
+from baobab.tools.data.errors import (
+    IdempotencyKeyReused,
+    ImportOvertaken,
+    ImportStopped,
+    PolicyViolation,
+    UniqueViolation,
+)
+from baobab.tools.data.preferences import Preferences
+from baobab.tools.data.records import LONGEST, BrokenRecord, JsonRecords, Record, Records
+from baobab.tools.data.row_requests import find_upsert, open_table
+from baobab.tools.data.rows import Rows
+from baobab.tools.data.schemas import Imported, LineError, Row
+from baobab.tools.data.transactions import find_catalogue, write_part
+
+Format = Literal["csv", "jsonl"]
+MOST_BYTES = 2**30
+_MOST_ROWS = 500
+_MOST_CHARACTERS = 2**20
+"""Rows and characters of one part."""
+_CHUNK = 64 * 1024
+_MOST_FAILED = 1000
+_MOST_SHOWN = 100
+_OF_LINES = (BadRequest, UniqueViolation, PolicyViolation)
+"""Errors that a single line is to blame for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What a caller asks for. skips: whether lines that fail are left out; otherwise the first one ends the import."""
+
+    table: str
+    format: Format
+    on_conflict: str | None
+    preferences: Preferences
+    skips: bool
+    dry_run: bool
+    attempt: Attempt | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A row and where it stands. digest: of the file up to its end."""
+
+    number: int
+    row: Row
+    digest: str
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an import has come: the last line whose row is written, the digest of the file up to its end, and what
+    has become of the lines so far.
+    """
+
+    line: int = 0
+    digest: str = ""
+    written: int = 0
+    failed: int = 0
+    errors: list[LineError] = field(default_factory=list)
+    import_id: str = ""
+
+
+class _Rehearsed(Exception):
+    """Rolls a part of a dry run back."""
+
+
+class Import:
+    def __init__(self, call: Call, actor: Actor, asked: ImportRequest) -> None:
+        self._call = call
+        self._actor = actor
+        self._asked = asked
+        self._progress = _Progress(import_id=f"import-{call.services.ids.uuid()}")
+        self._part: list[_Line] = []
+        self._characters = 0
+        self._keys: set[str] = set()
+
+    async def run(self, body: Body) -> Imported:
+        table = (await find_catalogue(self._call)).table(self._asked.table)
+        find_upsert(table, self._asked.on_conflict, self._asked.preferences)
+        settled = await self._load_progress()
+        is_same = not settled.line
+        other = IdempotencyKeyReused("The file does not begin as the one that was imported with this key.")
+        names: list[str] | None = None
+        digest = hashlib.sha256()
+        records: Records = CsvRecords() if self._asked.format == "csv" else JsonRecords()
+        async for record in _read_records(body, records):
+            digest.update(record.text.encode(errors="surrogatepass"))
+            if self._asked.format == "csv" and names is None:
+                names = _read_header(table, record)
+                continue
+            if record.line <= settled.line:
+                is_same = is_same or (record.line == settled.line and digest.hexdigest() == settled.digest)
+                continue
+            if not is_same:
+                raise other
+            await self._take(table, names, record, digest.copy().hexdigest())
+        if not is_same:
+            raise other
+        await self._write_part()
+        return self._report()
+
+    async def _load_progress(self) -> _Progress:
+        """What an earlier call with the same key has settled: its lines are not written again."""
+        attempt, call = self._asked.attempt, self._call
+        if attempt is None or self._asked.dry_run:
+            return _Progress()
+        app_id, store = call.require_app().id, call.stores.data
+        kept = await store.read(
+            app_id, lambda statements: Attempts(statements, store, app_id, "").read_progress(attempt), quick=True
+        )
+        if kept is None:
+            return _Progress()
+        self._progress = _Progress(**kept)
+        return _Progress(**kept)
+
+    async def _take(self, table: TableInfo, names: list[str] | None, record: Record, digest: str) -> None:
+        """Adds the row of a record to the part that is written next."""
+        try:
+            row = _read_row(table, names, record.content)
+        except BadRequest as exc:
+            await self._write_part()
+            self._fail(record.line, exc)
+            return
+        if row is None:
+            return
+        key = self._find_conflict(table, row)
+        size = len(record.text)
+        if len(self._part) == _MOST_ROWS or self._characters + size > _MOST_CHARACTERS or key in self._keys:
+            await self._write_part()
+        self._part.append(_Line(record.line, row, digest))
+        self._characters += size
+        if key is not None:
+            self._keys.add(key)
+
+    def _find_conflict(self, table: TableInfo, row: Row) -> str | None:
+        """The values by which a row finds the one that it updates: Postgres changes none twice in one statement."""
+        upsert = find_upsert(table, self._asked.on_conflict, self._asked.preferences)
+        if upsert is None:
+            return None
+        cleaned = [table.columns[name].type.clean(row.get(name), name) for name in upsert.columns]
+        return json.dumps(cleaned, default=str)
+
+    async def _write_part(self) -> None:
+        lines, self._part, self._characters, self._keys = self._part, [], 0, set()
+        if lines:
+            try:
+                await self._write(lines)
+            except ImportStopped:
+                raise
+            except BaobabError as exc:
+                # Nothing that a line says: the plan is used up, or the app is being moved.
+                exc.details = {**exc.details, "import": self._report()}
+                raise
+
+    async def _write(self, lines: list[_Line]) -> None:
+        """Writes rows, all but those that break a rule of the table. Raises ImportStopped."""
+        try:
+            await self._commit(lines)
+        except _OF_LINES as exc:
+            if len(lines) == 1:
+                self._fail(lines[0].number, exc)
+                return
+            middle = len(lines) // 2
+            await self._write(lines[:middle])
+            await self._write(lines[middle:])
+
+    async def _commit(self, lines: list[_Line]) -> None:
+        asked, before = self._asked, self._progress
+        after = replace(before, line=lines[-1].number, digest=lines[-1].digest)
+
+        def write(rows: Rows, catalogue: Catalogue) -> None:
+            table = open_table(catalogue, rows, asked.table, "INSERT")
+            upsert = find_upsert(table, asked.on_conflict, asked.preferences)
+            given = [line.row for line in lines]
+            after.written = before.written + len(rows.insert(table, given, upsert, ()))
+            rows.pass_numbers(table, given)
+
+        def begin(attempts: Attempts) -> None:
+            if asked.attempt is not None and not asked.dry_run:
+                kept = attempts.read_progress(asked.attempt)
+                if (kept["line"] if kept else 0) != before.line:
+                    raise ImportOvertaken
+
+        def end(attempts: Attempts) -> None:
+            if asked.dry_run:
+                raise _Rehearsed
+            if asked.attempt is not None:
+                attempts.keep_progress(asked.attempt, asdict(after))
+
+        author = find_author(self._call, self._actor)
+        if author.run_id is None:
+            # An import is undone as a whole, as what the run of an agent wrote is.
+            author = replace(author, run_id=before.import_id)
+        with contextlib.suppress(_Rehearsed):
+            await write_part(self._call, self._actor, author, write, begin, end)
+        self._progress = after
+
+    def _fail(self, line: int, error: BaobabError) -> None:
+        progress = self._progress
+        progress.failed += 1
+        if len(progress.errors) < _MOST_SHOWN:
+            # A list of its own: what was kept with a part must not change afterwards.
+            progress.errors = [*progress.errors, {"line": line, "code": error.code, "message": error.message[:300]}]
+        if not self._asked.skips or progress.failed >= _MOST_FAILED:
+            raise ImportStopped(f"Line {line}: {error.message}", details={**error.details, "import": self._report()})
+
+    def _report(self) -> Imported:
+        progress = self._progress
+        return {
+            "written": progress.written,
+            "failed": progress.failed,
+            "errors": progress.errors,
+            "last_line": progress.line,
+            "dry_run": self._asked.dry_run,
+            "import_id": progress.import_id,
+        }
+
+
+async def _read_records(body: Body, records: Records) -> AsyncIterator[Record]:
+    """The records of a body as they arrive. Raises BodyTooLarge, BadRequest."""
+    too_large = BodyTooLarge(f"An import has at most {MOST_BYTES} bytes.", details={"max_bytes": MOST_BYTES})
+    if body.size is not None and body.size > MOST_BYTES:
+        raise too_large
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    size = 0
+    async for chunk in body.chunks:
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise too_large
+        # A chunk may be as large as the whole, where it is not a network that sends it.
+        for start in range(0, len(chunk), _CHUNK):
+            for record in records.feed(_decode(decoder, chunk[start : start + _CHUNK])):
+                yield record
+            if records.waiting > LONGEST:
+                raise BadRequest(f"A line, or a quoted field, has more than {LONGEST} characters.")
+    for record in records.feed(_decode(decoder, b"", final=True), final=True):
+        yield record
+
+
+def _decode(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False) -> str:
+    try:
+        return decoder.decode(chunk, final)
+    except UnicodeDecodeError as exc:
+        raise BadRequest("The file is not UTF-8.", remediation="Save it as UTF-8 and send it again.") from exc
+
+
+def _read_header(table: TableInfo, record: Record) -> list[str]:
+    """The columns of a CSV. Nothing is written if one of them is not in the table."""
+    if isinstance(record.content, BrokenRecord):
+        raise BadRequest(f"The first line is no list of columns: {record.content.reason}.")
+    names = [(name or "").strip() for name in record.content]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadRequest(f"The first line names the column `{name[:63]}` twice.")
+        table.column(name)
+    return names
+
+
+def _read_row(table: TableInfo, names: list[str] | None, content: Any) -> Row | None:
+    """The row of a record; None for an empty line. BadRequest if a value does not fit its column."""
+    if isinstance(content, BrokenRecord):
+        raise BadRequest(f"The line cannot be read: {content.reason}.")
+    if names is None:
+        row: Row = content
+        for name in row:
+            table.column(name)
+    else:
+        if content == [None] and len(names) > 1:
+            return None
+        if len(content) != len(names):
+            raise BadRequest(f"The line has {len(content)} fields, and the first line names {len(names)} columns.")
+        row = {
+            name: None if text is None else _read_field(table.columns[name], text)
+            for name, text in zip(names, content, strict=True)
+        }
+    for name, value in row.items():
+        table.columns[name].type.clean(value, name)
+    return row
+
+
+def _read_field(column: Column, text: str) -> Any:
+    """The value of a field of CSV, as JSON has it. A quoted field without a character is null for all but texts."""
+    kind = column.type
+    if kind.is_text:
+        return text
+    if not text:
+        return None
+    if not kind.array:
+        return _read_value(kind, text, column.name)
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as exc:
+            raise BadRequest(f"`{column.name}`: an array is written `[1,2]` or `{{1,2}}`.") from exc
+    items = parse_array(text, column.name)
+    return [None if item is None else _read_value(kind.item, item, column.name) for item in items]
+
+
+def _read_value(kind: ColumnType, text: str, column: str) -> Any:
+    return text if kind.has_text_in_json else kind.parse(text, column)

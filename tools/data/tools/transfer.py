@@ -1,0 +1,171 @@
+"""/v1/{app_id}/data-export and /data-import: the rows of a table as a file, in CSV or JSON lines."""
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppPaused, BodyTooLarge
+from baobab.tools.core.stream import Body, OrText, Places, Stream
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.data.access import find_actor
+from baobab.tools.data.attempts import read_attempt
+from baobab.tools.data.csv_rows import MEDIA_TYPE as CSV
+from baobab.tools.data.errors import AnswerTooLarge, ImportNotText, ImportOvertaken, ImportStopped, TooManyExports
+from baobab.tools.data.exporting import Export, ExportRequest
+from baobab.tools.data.fields import (
+    ACCESS,
+    AS_HEADERS,
+    KEY_HEADER,
+    READ_ERRORS,
+    WRITE_ERRORS,
+    WRITTEN,
+    AsRole,
+    AsUser,
+    Filters,
+    IdempotencyKey,
+    Prefer,
+    SelectText,
+    TableName,
+)
+from baobab.tools.data.importing import MOST_BYTES, Import, ImportRequest
+from baobab.tools.data.preferences import read_preferences
+from baobab.tools.data.schemas import Imported
+from baobab.tools.data.toolset import data
+from baobab.tools.data.transactions import find_catalogue
+
+_JSON_LINES = "application/x-ndjson"
+_MOST_TEXT = 2**20
+"""Characters of a file that is sent or answered as a text, over MCP."""
+_PLACES = Places(of_subject=8, of_caller=4, refusal=TooManyExports)
+
+Format = Annotated[Literal["csv", "jsonl"], Field(description="CSV, or JSON lines: an object on each line.")]
+
+
+@data.tool(
+    "GET /data-export/{table}",
+    access=ACCESS,
+    effect="read",
+    raises=(*READ_ERRORS, TooManyExports),
+    taints=True,
+    rest=Rest(
+        further_query="where",
+        query=("format", *AS_HEADERS),
+        from_headers=AS_HEADERS,
+        media_type="text/csv; charset=utf-8",
+    ),
+    mcp=Mcp(
+        keywords=(
+            "export a table as CSV or JSON lines, download all rows, backup, dump; "
+            "Tabelle als CSV exportieren, alle Zeilen herunterladen; exportar una tabla a CSV"
+        )
+    ),
+)
+async def data_export(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    format: Format = "csv",
+    select: SelectText | None = None,
+    where: Filters | None = None,
+    escape_formulas: bool = False,
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> str:
+    """Export the rows of a table that the caller may see as a file, in the order of their keys.
+
+    Over MCP the file has at most 1 MB.
+
+    select: columns of the table; left out, all.
+    where: filters by column, as data_list has them.
+    escape_formulas: put an apostrophe before texts that a spreadsheet would run as a formula.
+    """
+    asked = ExportRequest(table, select, where, format, escape_formulas)
+    pieces = await Export(call, find_actor(call, as_role, as_user), asked).start()
+    if call.context.streams:
+        media_type = CSV if format == "csv" else _JSON_LINES
+        return cast(str, Stream(pieces, media_type, subject=f"export:{app_id}", places=_PLACES))
+    text = ""
+    async for piece in pieces:
+        text += piece.decode()
+        if len(text) > _MOST_TEXT:
+            await pieces.aclose()
+            raise AnswerTooLarge(f"The export has more than {_MOST_TEXT} characters; over REST it may be of any size.")
+    return text
+
+
+async def _preview_import(call: Call, app_id: AppId, table: str, content: Body, **given: Any) -> str:
+    del app_id
+    (await find_catalogue(call)).table(table)
+    return f"It would import a file into `{table}` ({given['format']}):\n{content.text}"[:4000]
+
+
+async def _require_text(call: Call, *, content: Body, **given: Any) -> str:
+    """Before a person is asked: what they agree to must be there when they do."""
+    del call, given
+    if content.text is None:
+        raise ImportNotText
+    return ""
+
+
+@data.tool(
+    "POST /data-import/{table}",
+    access=AppOwner(),
+    effect="write",
+    raises=(*WRITE_ERRORS, ImportStopped, ImportOvertaken, ImportNotText, AppPaused, BodyTooLarge),
+    audit=WRITTEN,
+    rest=Rest(
+        raw_body="content",
+        query=("format", "on_conflict", "prefer", "skip_errors", "dry_run", *KEY_HEADER, *AS_HEADERS),
+        from_headers={**AS_HEADERS, **KEY_HEADER, "prefer": "prefer"},
+        max_body=MOST_BYTES,
+    ),
+    mcp=Mcp(
+        keywords=(
+            "import a CSV or JSON lines file into a table, bulk load, upload rows; "
+            "CSV in eine Tabelle importieren, viele Zeilen laden; importar un CSV a una tabla"
+        )
+    ),
+    guard=Guard(preview=_preview_import, meaning=_require_text),
+)
+async def data_import(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    content: Annotated[Body, OrText(_MOST_TEXT)],
+    format: Format = "csv",
+    on_conflict: Annotated[str, Text(1000)] | None = None,
+    prefer: Prefer = "",
+    skip_errors: bool = False,
+    dry_run: bool = False,
+    idempotency_key: IdempotencyKey | None = None,
+    as_role: AsRole | None = None,
+    as_user: AsUser | None = None,
+) -> Imported:
+    """Import a file of rows into a table. Its lines are written in parts, in their order.
+
+    The first line of a CSV names the columns. A line that cannot be written ends the import: the lines before it are
+    written, and the error says which line it is and why. Sent again with the same idempotency key, a file goes on
+    after the last line that was written.
+
+    content: the file, in UTF-8, at most 1 GB; over MCP its text, at most 1 MB.
+    on_conflict: columns of a key or unique index; a row that has their values already is updated instead.
+    prefer: `resolution=ignore-duplicates` leaves rows that are there as they are.
+    skip_errors: leave out lines that cannot be written, at most 1000.
+    dry_run: only tell what would happen. Lines are checked against the rows that are there, 500 at a time.
+    """
+    app = call.require_app()
+    if app.paused:
+        raise AppPaused(app.paused_reason)
+    actor = find_actor(call, as_role, as_user)
+    if not call.unit.is_untouched:
+        # Each part has a transaction of its own, which must not wait for this one while the file arrives.
+        await call.unit.commit()
+    asked = [table, format, on_conflict, prefer]
+    attempt = read_attempt(call, actor, idempotency_key, asked)
+    request = ImportRequest(table, format, on_conflict, read_preferences(prefer), skip_errors, dry_run, attempt)
+    result = await Import(call, actor, request).run(content)
+    call.audit.resource_id = table
+    return result
