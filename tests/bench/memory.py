@@ -30,6 +30,13 @@ from tests.tools.conftest import ToolHarness
 MEMORIES = 100_000
 _PROPOSALS, _SEARCHES, _UNDONE = 200, 50, 1000
 _AT_ONCE = 2000
+_WAYS = {
+    "words": ("words", "and"),
+    "words, any of eight": ("words", "or"),
+    "meaning": ("meaning", "and"),
+    "both": ("both", "and"),
+    "both, any of eight": ("both", "or"),
+}
 _AGAIN = "meaning, a question that came before"
 _EMBED = "make the vector of a question"
 # Words of made-up texts: the first are much more frequent than the last, as in real ones.
@@ -54,11 +61,11 @@ async def _measure() -> dict[str, Any]:
         measured["propose"] = await _time(propose, _PROPOSALS)
         measured["undo"] = await _measure_undo(harness, owner)
         await _fill(harness, owner)
-        for way in ("words", "meaning", "both"):
-            search = _make_searches(harness, owner, way)
+        for name, (way, match) in _WAYS.items():
+            search = _make_searches(harness, owner, way, match)
             await _time(search, 3)
-            measured[way] = await _time(search, _SEARCHES)
-        again = _make_searches(harness, owner, "meaning", repeated=True)
+            measured[name] = await _time(search, _SEARCHES)
+        again = _make_searches(harness, owner, "meaning", "and", repeated=True)
         await _time(again, 3)
         measured[_AGAIN] = await _time(again, _SEARCHES)
         measured[_EMBED] = await _time(_embed_question, _SEARCHES)
@@ -101,13 +108,14 @@ def _make_proposals(harness: ToolHarness, owner: Account) -> Callable[[int], Awa
 
 
 def _make_searches(
-    harness: ToolHarness, owner: Account, way: str, *, repeated: bool = False
+    harness: ToolHarness, owner: Account, way: str, match: str, *, repeated: bool = False
 ) -> Callable[[int], Awaitable[Any]]:
     async def search(number: int) -> Any:
         row = 7 if repeated else (number * 997) % MEMORIES
         words = _build_text(row).split()
-        q = " ".join(words[3:6])
-        return await harness.call("substrate_search_memory", owner, q=q, search_by=way)
+        # With "or", as in a question: most of its words are everyday ones.
+        q = " ".join(words[3:6] + (_WORDS[1:6] if match == "or" else []))
+        return await harness.call("substrate_search_memory", owner, q=q, search_by=way, match=match)
 
     return search
 
@@ -192,7 +200,7 @@ def report(measured: dict[str, Any]) -> Iterator[str]:
     yield f"\nThe memory of a substrate, on files, {MEMORIES} memories; medians, one call after the other"
     yield f"{'':50}{'ms':>9}{'CPU ms':>9}"
     names = {"propose": "propose a decision, with ledger and receipt", "undo": f"undo {_UNDONE} actions at once"}
-    names |= {way: f"search by {way}" for way in ("words", "meaning", "both", _AGAIN)}
+    names |= {way: f"search by {way}" for way in (*_WAYS, _AGAIN)}
     names |= {_EMBED: _EMBED}
     for way, name in names.items():
         yield f"  {name:48}{measured[way].wall:9.2f}{measured[way].cpu:9.2f}"

@@ -136,6 +136,14 @@ class ForbiddenByPrinciple(Conflict):
     remediation = "Decide about the conflict in details.conflict_ids first (op:substrate_resolve_policy_conflict)."
 
 
+class HeldByPrinciple(Conflict):
+    code = "held_by_principle"
+    summary = "A principle holds against the import; nothing was changed."
+    remediation = (
+        "Leave out what it holds against, or propose it as actions, or retire a principle of details.principle_ids."
+    )
+
+
 class SkipNotAllowed(Forbidden):
     summary = "Only an owner of the organisation, signed in as a person, may skip the approval of an action."
     remediation = "Leave out `dangerously_skip_approval`; the action then waits for a person."

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, get_args
@@ -17,6 +18,7 @@ from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan
 from baobab.tools.substrate.errors import InvalidImport
 from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.policy import require_allowed
 from baobab.tools.substrate.transfer import TABLES, Parcel
 
 CAPABILITY = "import_memories"
@@ -48,6 +50,13 @@ _SET_HERE = frozenset(
 _MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 _KEYS: TypeAdapter[dict[str, str]] = TypeAdapter(fields.CanonicalKeys)
 _AT_ONCE = 400
+_RECORDING = {
+    tables.entities.name: "upsert_entity",
+    tables.source_artifacts.name: "upsert_source_artifact",
+    tables.decisions.name: "record_decision",
+    tables.commitments.name: "record_commitment",
+    tables.learnings.name: "record_learning",
+}
 
 
 async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> Plan:
@@ -65,8 +74,16 @@ async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> 
         fresh = await _leave_out_taken(ledger, table, fresh)
         changes += [RowChange(table, row["id"], None, row) for row in fresh]
     await _clear_references(ledger, changes)
+    await require_allowed(ledger, _count_recorded(changes), action.at)
     counts = {name: sum(1 for change in changes if change.table is table) for name, table in TABLES.items()}
     return Plan({"imported": counts, "skipped": len(parcel.rows) - len(changes)}, changes)
+
+
+def _count_recorded(changes: list[RowChange]) -> dict[str, int]:
+    """How many actions of each capability it would take to record these rows."""
+    recording = Counter(_RECORDING[change.table.name] for change in changes)
+    principles = sum(1 for change in changes if (change.after or {}).get("constraint_spec") is not None)
+    return {CAPABILITY: 1, "record_principle": principles, **recording}
 
 
 def _build_row(name: str, sent: dict[str, Any], action: ActionContext, *, is_signed: bool, number: int) -> Row:

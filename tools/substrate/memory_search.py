@@ -1,9 +1,25 @@
 """Full-text search of memories, in both databases alike: both index the words that `full_text.split_words` makes."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Float, Integer, String, column, func, literal_column, or_, select, table, text
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Integer,
+    String,
+    TextClause,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    or_,
+    select,
+    table,
+    text,
+)
 from sqlalchemy.sql import Select
 
 from baobab.storage.database import Execute
@@ -15,7 +31,14 @@ from baobab.tools.substrate.search_index import remember
 
 Match = Literal["and", "or", "phrase"]
 _MOST_WORDS = 32
+_MOST_RANKED = 2000
+"""Memories that one search ranks: what ranking costs must not depend on how often people use a word."""
 _fts = table("substrate_memory_fts", column("rowid", Integer))
+_memory, _actions = tables.memory.c, tables.action_ledger.c
+# Built once, since that takes longer than to run it.
+_SOURCES = select(
+    _actions.id, _actions.proposed_by_kind, _actions.source_app_id, _actions.source_rule_id, _actions.capability
+).where(_actions.organisation_id == bindparam("of_organisation"), _actions.id.in_(bindparam("ids", expanding=True)))
 SHOWN = tuple(
     tables.memory.c[name]
     for name in (
@@ -42,43 +65,128 @@ def choose_words(query: str) -> list[str]:
     return split_words(query)[:_MOST_WORDS]
 
 
-def build_search(dialect: str, organisation_id: str, query: str, match: Match) -> Select[Any] | None:
-    """A query of the memories of an organisation that hold the words, with `rank`, the best first; None without any."""
-    words = choose_words(query)
+async def find_by_words(
+    execute: Execute,
+    dialect: str,
+    organisation_id: str,
+    query: str,
+    match: Match,
+    filters: Sequence[ColumnElement[bool]],
+    limit: int,
+    *,
+    columns: Sequence[Any] = SHOWN,
+    fills: bool = True,
+) -> list[dict[str, Any]]:
+    """The memories that hold the words, with `rank`, the best first.
+
+    Of more than `_MOST_RANKED` that hold them, the latest are ranked. With "or", the rarer words choose, and what has
+    only everyday words comes after them. columns: what is read of each besides. fills: whether what has only everyday
+    words comes at all where the rarer ones have found something.
+    """
+    words = tag_words(organisation_id, choose_words(query))
+    if not words:
+        return []
+    rarer, everyday = words, list[str]()
+    if match == "or":
+        rarer, everyday = await _part_words(execute, dialect, list(dict.fromkeys(words)))
+
+    async def find(some: list[str], most: int) -> list[dict[str, Any]]:
+        best = _build_ranking(dialect, organisation_id, some, match, filters, most).subquery()
+        # Only of the best are rows read, of which each is much more than a number and a rank.
+        searched = select(*columns, best.c.rank).join(best, best.c.number == _memory.number)
+        searched = searched.where(_memory.organisation_id == organisation_id)
+        ordered = await execute(searched.order_by(best.c.rank.desc(), _memory.updated_at.desc()))
+        return [dict(row) for row in ordered.mappings()]
+
+    found = await find(rarer, limit)
+    if everyday and len(found) < limit and (fills or not found):
+        known = {row["id"] for row in found}
+        # Ranks of two searches do not compare: none of the second is above the first's.
+        highest = min((row["rank"] for row in found), default=float("inf"))
+        more = [row for row in await find(everyday, limit + len(known)) if row["id"] not in known]
+        found += [{**row, "rank": min(row["rank"], highest)} for row in more[: limit - len(found)]]
+    return found
+
+
+async def _part_words(execute: Execute, dialect: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """The rarest words, which together at most `_MOST_RANKED` memories have, one at least; and the others."""
+    if len(words) == 1:
+        return words, []
+    wanted = {
+        f"word{number}": f"'{word}'" if dialect == "postgresql" else f'"{word}"' for number, word in enumerate(words)
+    }
+    counts = (await execute(_build_count(dialect, len(words)), wanted)).one()
+    rarer, everyday, together = list[str](), list[str](), 0
+    for count, word in sorted(zip(counts, words, strict=True)):
+        together += count
+        (everyday if rarer and together > _MOST_RANKED else rarer).append(word)
+    return rarer, everyday
+
+
+@cache
+def _build_count(dialect: str, words: int) -> TextClause:
+    """How many memories have each of so many words; no further than matters, for an everyday word most of them have."""
+    source = "substrate_memory_fts WHERE substrate_memory_fts MATCH :word{}"
+    if dialect == "postgresql":
+        source = "substrate_memory WHERE words_vector @@ to_tsquery('simple'::regconfig, :word{})"
+    count = f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {_MOST_RANKED + 1}) AS counted)"  # noqa: S608
+    return text(f"SELECT {', '.join(count.format(number) for number in range(words))}")
+
+
+def _build_ranking(
+    dialect: str, organisation_id: str, words: list[str], match: Match, filters: Sequence[Any], limit: int
+) -> Select[Any]:
+    """A query of the numbers and the ranks of the best memories that hold the words, of the latest `_MOST_RANKED`."""
+    if dialect == "postgresql":
+        vector: Any = literal_column("words_vector")
+        wanted = _build_tsquery(words, match)
+        held = select(_memory.number, vector.label("vector")).where(
+            _memory.organisation_id == organisation_id, vector.op("@@")(wanted), *filters
+        )
+        some = held.order_by(_memory.number.desc()).limit(_MOST_RANKED).subquery()
+        ranked = select(some.c.number, func.ts_rank_cd(some.c.vector, wanted, type_=Float).label("rank"))
+    else:
+        held = select(_fts.c.rowid.label("number"), _BM25).where(_match_words(words, match))
+        if filters:
+            held = held.select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
+            held = held.where(_memory.organisation_id == organisation_id, *filters)
+        some = held.order_by(_fts.c.rowid.desc()).limit(_MOST_RANKED).subquery()
+        ranked = select(some.c.number, some.c.rank)
+    return ranked.order_by(text("rank DESC"), some.c.number.desc()).limit(limit)
+
+
+def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any] | None:
+    """A query of the ids of all memories that hold each of the words, with `rank`; None without any word."""
+    words = tag_words(organisation_id, choose_words(query))
     if not words:
         return None
-    words = tag_words(organisation_id, words)
     if dialect == "postgresql":
-        return _search_postgres(organisation_id, words, match)
-    return _search_sqlite(organisation_id, words, match)
+        vector: Any = literal_column("substrate_memory.words_vector")
+        wanted = _build_tsquery(words, "and")
+        rank = func.ts_rank_cd(vector, wanted, type_=Float).label("rank")
+        found = select(_memory.id, rank).where(vector.op("@@")(wanted))
+    else:
+        found = select(_memory.id, _BM25).select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
+        found = found.where(_match_words(words, "and"))
+    return found.where(_memory.organisation_id == organisation_id)
 
 
-def _search_sqlite(organisation_id: str, words: list[str], match: Match) -> Select[Any]:
-    memory = tables.memory
+# bm25 is negative, and smaller is better.
+_BM25: Any = literal_column("-bm25(substrate_memory_fts)", Float).label("rank")
+
+
+def _match_words(words: list[str], match: Match) -> Any:
     # Words are letters and digits only, so that nothing in them means anything to FTS5.
     wanted = f'"{" ".join(words)}"' if match == "phrase" else f" {match.upper()} ".join(f'"{word}"' for word in words)
-    # bm25 is negative, and smaller is better.
-    rank = literal_column("-bm25(substrate_memory_fts)", Float).label("rank")
-    found = select(*SHOWN, rank).select_from(_fts.join(memory, memory.c.number == _fts.c.rowid))
-    found = found.where(
-        text("substrate_memory_fts MATCH :expression").bindparams(expression=wanted),
-        memory.c.organisation_id == organisation_id,
-    )
-    return found.order_by(text("rank DESC"), memory.c.updated_at.desc())
+    return text("substrate_memory_fts MATCH :expression").bindparams(expression=wanted)
 
 
-def _search_postgres(organisation_id: str, words: list[str], match: Match) -> Select[Any]:
-    memory = tables.memory
-    vector: Any = literal_column("substrate_memory.words_vector")
+def _build_tsquery(words: list[str], match: Match) -> Any:
     simple: Any = literal_column("'simple'::regconfig")
     if match == "or":
-        wanted = func.to_tsquery(simple, " | ".join(f"'{word}'" for word in words))
-    else:
-        make = func.phraseto_tsquery if match == "phrase" else func.plainto_tsquery
-        wanted = make(simple, " ".join(words))
-    rank = func.ts_rank_cd(vector, wanted, type_=Float).label("rank")
-    found = select(*SHOWN, rank).where(memory.c.organisation_id == organisation_id, vector.op("@@")(wanted))
-    return found.order_by(text("rank DESC"), memory.c.updated_at.desc())
+        return func.to_tsquery(simple, " | ".join(f"'{word}'" for word in words))
+    make = func.phraseto_tsquery if match == "phrase" else func.plainto_tsquery
+    return make(simple, " ".join(words))
 
 
 def filter_moments(valid_at: datetime | None, known_at: datetime | None) -> list[ColumnElement[bool]]:
@@ -121,11 +229,8 @@ async def recall_as_known(
 
 async def read_sources(execute: Execute, organisation_id: str, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Where memories come from, by the action that wrote them last."""
-    actions = tables.action_ledger.c
-    query = select(
-        actions.id, actions.proposed_by_kind, actions.source_app_id, actions.source_rule_id, actions.capability
-    ).where(actions.organisation_id == organisation_id, actions.id.in_({row["action_id"] for row in rows}))
-    found = {row.id: row for row in await execute(query)} if rows else {}
+    wanted = {"of_organisation": organisation_id, "ids": list({row["action_id"] for row in rows})}
+    found = {row.id: row for row in await execute(_SOURCES, wanted)} if rows else {}
     return {
         action_id: {
             "action_id": action_id,

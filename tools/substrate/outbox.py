@@ -46,7 +46,7 @@ async def deliver_executed(ledger: Ledger, action: Mapping[str, Any]) -> None:
     target: Any = (await ledger.unit.execute(select(_targets).where(*which))).first()
     if target is None or target.source_app_id not in (None, action["source_app_id"]):
         return
-    at = ledger.services.clock.now()
+    at = ledger.stamp()
     row: Row = {"id": ledger.new_id("ob"), "organisation_id": ledger.organisation_id, "action_id": action["id"]}
     row |= {"capability": action["capability"], "target": target.webhook_url, "state": "pending", "attempts": 0}
     row |= {"delivery_id": ledger.services.ids.uuid(), "round": 0, "next_attempt_at": at}

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import Capability
-from baobab.tools.substrate.errors import ForbiddenByPrinciple, SkipNotAllowed
+from baobab.tools.substrate.errors import ForbiddenByPrinciple, HeldByPrinciple, SkipNotAllowed
 from baobab.tools.substrate.ledger import Ledger, Row
 from baobab.tools.substrate.schemas import PolicyConflictBrief
 
@@ -51,17 +51,23 @@ async def judge(
     at: datetime,
     *,
     skip_approval: bool = False,
+    agents_wait: str | None = None,
 ) -> Verdict:
-    """Says whether an action is done at once. A principle comes before the owner's word, and that before yolo mode."""
+    """Says whether an action is done at once. A principle comes before the owner's word, and that before yolo mode.
+
+    agents_wait: why its plan asks for a person if an agent proposes it.
+    """
     if skip_approval and not proposer.may_skip:
         raise SkipNotAllowed
-    conflicts = await _find_conflicts(ledger, found, payload, at)
+    conflicts = await _find_conflicts(ledger, found.name, payload, at)
     if conflicts:
         return Verdict("requires_approval", f"principle: {conflicts[0]['message']}"[:500], tuple(conflicts))
     if skip_approval:
         return Verdict("auto_approved", "an owner has skipped the approval")
-    if proposer.kind == "agent" and found.has_side_effect:
-        return Verdict("requires_approval", "what agents send to the outside waits for a person")
+    if found.has_side_effect:
+        agents_wait = "what agents send to the outside waits for a person"
+    if proposer.kind == "agent" and agents_wait is not None:
+        return Verdict("requires_approval", agents_wait)
     yolo: bool = ledger.settings.yolo_mode
     if yolo and found.yolo_eligible and proposer.kind == "human":
         return Verdict("auto_approved_yolo", "yolo mode is on")
@@ -70,19 +76,28 @@ async def judge(
     return Verdict("auto_approved", "capability default = auto")
 
 
+async def require_allowed(ledger: Ledger, counts: Mapping[str, int], at: datetime) -> None:
+    """Raises HeldByPrinciple where a principle speaks against so many actions of some capabilities at once."""
+    for name, count in counts.items():
+        conflicts = await _find_conflicts(ledger, name, {}, at, count) if count else []
+        if conflicts:
+            message = f"The principle {conflicts[0]['message']}."
+            raise HeldByPrinciple(message, details={"principle_ids": [each["principle_id"] for each in conflicts]})
+
+
 async def _find_conflicts(
-    ledger: Ledger, found: Capability, payload: Mapping[str, Any], at: datetime
+    ledger: Ledger, capability: str, payload: Mapping[str, Any], at: datetime, count: int = 1
 ) -> list[PolicyConflictBrief]:
-    """The principles in force that speak against an action."""
+    """The principles in force that speak against an action, or against so many."""
     conflicts: list[PolicyConflictBrief] = []
     if not ledger.settings.has_principles:
         return conflicts
     for principle in await ledger.unit.execute(_PRINCIPLES, {"of_organisation": ledger.organisation_id}):
         applies_to, constraint = principle.applies_to, principle.constraint_spec
         role = applies_to.get("target_role")
-        if applies_to["capability"] not in ("*", found.name) or (role and payload.get("target_role") != role):
+        if applies_to["capability"] not in ("*", capability) or (role and payload.get("target_role") != role):
             continue
-        message = await _find_fault(ledger, found, applies_to, constraint, at)
+        message = await _find_fault(ledger, capability, applies_to, constraint, at, count)
         if message is not None:
             conflicts.append(
                 {
@@ -96,13 +111,18 @@ async def _find_conflicts(
 
 
 async def _find_fault(
-    ledger: Ledger, found: Capability, applies_to: Mapping[str, Any], constraint: Mapping[str, Any], at: datetime
+    ledger: Ledger,
+    capability: str,
+    applies_to: Mapping[str, Any],
+    constraint: Mapping[str, Any],
+    at: datetime,
+    count: int,
 ) -> str | None:
     """What a principle that applies to an action has against it; None for nothing."""
     window = _WINDOWS.get(constraint["type"])
     if window is None:
         word = "forbids" if constraint["type"] == "forbid" else "asks for the approval of"
-        return f"{word} {found.name}"
+        return f"{word} {capability}"
     columns, most = tables.action_ledger.c, constraint["params"]["n"]
     query = select(func.count()).where(
         columns.organisation_id == ledger.organisation_id,
@@ -110,13 +130,13 @@ async def _find_fault(
         columns.executed_at > at - window,
     )
     if applies_to["capability"] != "*":
-        query = query.where(columns.capability == found.name)
+        query = query.where(columns.capability == capability)
     role = applies_to.get("target_role")
     if role is not None:
         query = query.where(columns.payload["target_role"].as_string() == role)
     done = (await ledger.unit.execute(query)).scalar_one()
     period = "week" if constraint["type"] == "max_per_week" else "day"
-    return f"at most {most} in a {period}, and {done} were done" if done >= most else None
+    return f"at most {most} in a {period}, and {done} were done" if done + count > most else None
 
 
 async def record_conflicts(ledger: Ledger, action_id: str, conflicts: Sequence[PolicyConflictBrief]) -> None:

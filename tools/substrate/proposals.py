@@ -64,7 +64,9 @@ async def propose_in(
     # Also where it will wait: what cannot be done is refused at once.
     plan = await found.plan(ledger, validated, action)
     sent = validated.model_dump(mode="json", exclude_unset=True)
-    verdict = await judge(ledger, found, sent, proposer, action.at, skip_approval=skip_approval)
+    verdict = await judge(
+        ledger, found, sent, proposer, action.at, skip_approval=skip_approval, agents_wait=plan.agents_wait
+    )
     return await _enter(ledger, proposer, action, found.name, sent, plan, verdict, found.is_reversible, idempotency_key)
 
 

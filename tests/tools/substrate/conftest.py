@@ -1,11 +1,13 @@
 """A substrate: its organisation's owner, who proposes and decides."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.stream import Body
 from tests.tools.conftest import ToolHarness
 
 
@@ -30,6 +32,13 @@ class Substrate:
         approved = await self.call("approve", action_id=made["action_id"])
         assert approved["status"] == "executed", approved
         return approved["result"]
+
+    async def import_lines(self, text: bytes, **further: Any) -> Any:
+        async def chunks() -> AsyncIterator[bytes]:
+            for start in range(0, len(text), 1000):
+                yield text[start : start + 1000]
+
+        return await self.call("import", lines=Body(chunks(), None, "application/x-ndjson"), **further)
 
 
 @pytest.fixture

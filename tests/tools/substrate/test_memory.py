@@ -1,5 +1,6 @@
 """Memory: what was decided, promised and learned is found again."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -28,6 +29,26 @@ async def test_words_are_found_all_or_any_of_them_or_side_by_side(substrate: Sub
     assert await find(substrate, "door", kinds="learnings,source_artifacts") == ["Red roofs", "Talk"]
     for nothing in ("@", "...", "pai", '" OR words:"', "door NOT blue", "NEAR(a b)", "words : door"):
         assert await find(substrate, nothing) == [], nothing
+
+
+async def test_rare_words_choose_and_everyday_ones_fill_up(substrate: Substrate) -> None:
+    await substrate.do("record_decision", title="Maple", kind="vision", rationale="the roof")
+    await substrate.do("record_commitment", description="Order the maple", status="confirmed")
+    rows = ({"id": f"lrn_{number:026}", "title": f"The {number}", "description": "the"} for number in range(2100))
+    lines = (json.dumps({"table": "learnings", "row": row}) for row in rows)
+    await substrate.import_lines("\n".join(lines).encode())
+
+    async def search(q: str, **further: str) -> list[str]:
+        found = (await substrate.call("search_memory", q=q, match="or", limit=3, **further))["results"]
+        assert [row["rank"] for row in found] == sorted((row["rank"] for row in found), reverse=True)
+        return [row["title"] for row in found]
+
+    first, second, third = await search("what about the maple")
+    assert {first, second} == {"Maple", "Order the maple"}
+    assert third.startswith("The ")
+    assert len(await search("the")) == 3
+    # Those of a kind are found among many others, and words that nothing has hide nothing.
+    assert await search("the zebra", kinds="decisions") == ["Maple"]
 
 
 async def test_without_words_the_latest_come_first_without_a_rank(substrate: Substrate) -> None:

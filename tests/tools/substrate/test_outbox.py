@@ -150,6 +150,19 @@ async def test_after_eight_tries_a_delivery_is_given_up_until_somebody_retries_i
     assert (refused.value.code, refused.value.status) == ("wrong_status", 409)
 
 
+async def test_pages_of_deliveries_leave_nothing_out_although_the_clock_stands_still(substrate: Substrate) -> None:
+    await register(substrate, "https://told.invalid/")
+    made = [(await decide(substrate))["action_id"] for _ in range(3)]
+    told, before = [], None
+    while True:
+        page = await substrate.call("outbox", limit=1, before=before)
+        told += [row["action_id"] for row in page["outbox"]]
+        before = page["next_before"]
+        if before is None:
+            break
+    assert told == made[::-1]
+
+
 async def test_a_cancelled_delivery_is_not_tried_again(substrate: Substrate) -> None:
     async with start_receiver(refusing=9) as receiver:
         await register(substrate, receiver.url)

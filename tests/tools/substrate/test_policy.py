@@ -128,6 +128,28 @@ async def test_an_agent_decides_nothing_and_what_it_sends_outside_waits(substrat
         assert refused.value.status == 403
 
 
+async def test_an_agent_undoes_one_action_but_asks_for_more_and_for_what_was_approved(substrate: Substrate) -> None:
+    owner = substrate.owner
+    agent = ScopedKey(owner.account_id, owner.organisation_id, "k", frozenset({"substrate"}), Limits())
+
+    async def undo(action_id: str, **further: bool) -> Any:
+        payload = {"action_id": action_id, **further}
+        return await substrate.harness.call("substrate_propose", agent, capability="revert_action", payload=payload)
+
+    made = await substrate.propose("upsert_entity", type="person", display_name="Ada")
+    entity = made["result"]["entity_id"]
+    changed = await substrate.propose("update_entity", id=entity, display_name="Eve")
+    assert (await undo(made["action_id"], cascade=True))["requires_approval"] is True
+    assert (await undo(changed["action_id"], cascade=True))["requires_approval"] is False
+    kept, other = [
+        (await substrate.do("record_learning", title="Ask", description="x"))["learning_id"] for _ in range(2)
+    ]
+    waits = await substrate.propose("consolidate_memories", kept_id=kept, duplicate_ids=[other], reason="Same.")
+    await substrate.call("approve", action_id=waits["action_id"])
+    assert (await undo(waits["action_id"]))["requires_approval"] is True
+    assert (await substrate.propose("revert_action", action_id=waits["action_id"]))["requires_approval"] is False
+
+
 async def test_snapshots_count_what_there_is_once_a_day(substrate: Substrate) -> None:
     await substrate.do("upsert_entity", type="person", display_name="Ada")
     await substrate.do("record_commitment", description="x", status="confirmed", due_at="2020-01-01T00:00:00Z")

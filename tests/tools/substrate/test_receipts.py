@@ -1,5 +1,6 @@
 """Actions have signed receipts, and what is forgotten is gone everywhere."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -33,17 +34,20 @@ async def require_consistency(substrate: Substrate) -> None:
     assert await find_faults(substrate.harness.services.database, substrate.owner.organisation_id) == []
 
 
-def verify(told: Any, key: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the script of the guide, as somebody does who has only the file and the key."""
+def verify(key: str, folder: Path, *pages: Any) -> subprocess.CompletedProcess[str]:
+    """Runs the script of the guide, as somebody does who has only the pages and the key."""
     (script,) = re.findall(r"```python\n(# verify_receipts.py\n.*?)```", GUIDE.read_text(), re.DOTALL)
     (folder / "verify_receipts.py").write_text(script)
-    (folder / "receipts.json").write_text(json.dumps(told))
-    command = [sys.executable, "verify_receipts.py", "receipts.json", key]
+    names = [f"receipts-{number}.json" for number in range(len(pages))]
+    for name, page in zip(names, pages, strict=True):
+        (folder / name).write_text(json.dumps(page))
+    command = [sys.executable, "verify_receipts.py", key, *names]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, tmp_path: Path) -> None:
-    await substrate.do("record_decision", title="Ship", kind="vision")
+    payload = {"title": "Shïp \u2028", "kind": "vision"}
+    await substrate.do("record_decision", **payload)
     waits = await substrate.propose("place_call", to="Ada", purpose="Ask")
     await substrate.call("reject", action_id=waits["action_id"])
     made = await substrate.propose("record_learning", title="Ask", description="first")
@@ -58,12 +62,20 @@ async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, t
     ]
     assert bodies[-1]["reverted"] == [made["action_id"]]
     key = told["public_key"]
-    assert verify(told, key, tmp_path).stdout == "4 receipts are in order.\n"
+    assert verify(key, tmp_path, told).stdout == "4 receipts are in order.\n"
+    first = await substrate.call("receipts", limit=3)
+    rest = await substrate.call("receipts", limit=3, after=first["next_after"])
+    assert verify(key, tmp_path, first, rest).stdout == "4 receipts are in order.\n"
+    said = told["receipts"][0]["salt"] + json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    assert hashlib.sha256(said.encode()).hexdigest() == bodies[0]["payload_sha256"]
     changed = json.loads(json.dumps(told))
     changed["receipts"][1]["body"] = changed["receipts"][1]["body"].replace("rejected", "executed")
     left_out = {**told, "receipts": [told["receipts"][0], *told["receipts"][2:]]}
-    for forged in (changed, left_out):
-        assert verify(forged, key, tmp_path).returncode == 1
+    for forged in (changed, left_out, rest):
+        assert verify(key, tmp_path, forged).returncode == 1
+    other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
+    await other.do("record_decision", **payload)
+    assert "InvalidSignature" in verify(key, tmp_path, await other.call("receipts")).stderr
 
 
 async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold(
@@ -99,7 +111,7 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
     assert (row["id"], row["source_artifact_id"]) == (kept, None)
     await require_consistency(substrate)
     told = await substrate.call("receipts")
-    assert verify(told, told["public_key"], tmp_path).returncode == 0
+    assert verify(told["public_key"], tmp_path, told).returncode == 0
     with pytest.raises(BaobabError) as refused:
         await substrate.do("revert_action", action_id=json.loads(told["receipts"][0]["body"])["action_id"])
     assert refused.value.code == "not_reversible"

@@ -1,6 +1,5 @@
 """Undo: an action alone, many at once, and those that others build on."""
 
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -117,7 +116,7 @@ async def test_many_are_undone_at_once_and_what_cannot_be_is_told(substrate: Sub
     await check(substrate)
 
 
-async def test_a_thousand_actions_are_undone_in_one_transaction_within_two_seconds(substrate: Substrate) -> None:
+async def test_a_thousand_actions_are_undone_in_one_transaction(substrate: Substrate) -> None:
     wanted, services, organisation = [], substrate.harness.services, substrate.owner.organisation_id
     # In one transaction, as an import would be.
     async with (
@@ -132,10 +131,7 @@ async def test_a_thousand_actions_are_undone_in_one_transaction_within_two_secon
                 patch = {"id": made["result"]["entity_id"], "attrs_patch": {"step": step}}
                 await propose_in(ledger, Proposer("human", None), "patch_entity", patch)
     waits = await substrate.propose("bulk_revert_actions", action_ids=wanted, reason="wrong import", cascade=True)
-    began = perf_counter()
     done = await substrate.call("approve", action_id=waits["action_id"])
-    seconds = perf_counter() - began
     assert (len(done["result"]["reverted"]), done["result"]["failed"]) == (1000, [])
-    assert seconds < 2, seconds
     assert (await substrate.call("entities", type="person", count=True))["total"] == 0
     await check(substrate)

@@ -1,14 +1,12 @@
 """A substrate is exported and imported as JSON lines; nobody can make up where rows come from."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.stream import Body
 from tests.tools.substrate.checker import find_faults
 from tests.tools.substrate.conftest import Substrate
 
@@ -28,14 +26,6 @@ async def export(substrate: Substrate) -> bytes:
     return b"".join([piece async for piece in stream.pieces])
 
 
-async def bring(substrate: Substrate, text: bytes, **further: Any) -> Any:
-    async def chunks() -> AsyncIterator[bytes]:
-        for start in range(0, len(text), 1000):
-            yield text[start : start + 1000]
-
-    return await substrate.call("import", lines=Body(chunks(), None, "application/x-ndjson"), **further)
-
-
 async def list_titles(substrate: Substrate) -> list[tuple[str, bool]]:
     rows = (await substrate.call("memory_list"))["results"]
     return sorted((row["title"], row["from_strangers"]) for row in rows)
@@ -46,10 +36,10 @@ async def test_another_substrate_imports_what_one_exported_and_can_undo_it(subst
     text = await export(substrate)
     other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
     with pytest.raises(BaobabError) as refused:
-        await bring(other, text)
+        await other.import_lines(text)
     assert refused.value.code == "provenance_forged"
     key = json.loads(text.splitlines()[0])["public_key"]
-    made = await bring(other, text, trusted_key=key)
+    made = await other.import_lines(text, trusted_key=key)
     assert made["result"]["imported"] == {
         "entities": 1,
         "source_artifacts": 1,
@@ -58,7 +48,7 @@ async def test_another_substrate_imports_what_one_exported_and_can_undo_it(subst
         "learnings": 1,
     }
     assert await list_titles(other) == await list_titles(substrate)
-    assert (await bring(other, text, trusted_key=key))["result"]["skipped"] == 5
+    assert (await other.import_lines(text, trusted_key=key))["result"]["skipped"] == 5
     database, organisation = substrate.harness.services.database, other.owner.organisation_id
     assert await find_faults(database, organisation) == []
     await other.do("revert_action", action_id=made["action_id"])
@@ -74,9 +64,9 @@ async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
     told = {**row, "row": {**row["row"], "from_strangers": False}}  # type: ignore[dict-item]
     for forged in (title, b"".join(lines[:-1]), b"".join(lines[1:]), b"".join(lines[1:-1]), json.dumps(told).encode()):
         with pytest.raises(BaobabError) as refused:
-            await bring(substrate, forged)
+            await substrate.import_lines(forged)
         assert refused.value.code == "provenance_forged"
-    assert (await bring(substrate, json.dumps(row).encode()))["result"]["skipped"] == 0
+    assert (await substrate.import_lines(json.dumps(row).encode()))["result"]["skipped"] == 0
     assert ("x", True) in await list_titles(substrate)
 
 
@@ -102,7 +92,7 @@ async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
 )
 async def test_a_file_that_cannot_be_imported_changes_nothing(substrate: Substrate, text: str) -> None:
     with pytest.raises(BaobabError) as refused:
-        await bring(substrate, text.encode())
+        await substrate.import_lines(text.encode())
     assert refused.value.status == 400
     assert (await substrate.call("actions"))["actions"] == []
 
@@ -119,3 +109,26 @@ async def test_no_payload_says_where_a_row_comes_from(substrate: Substrate, capa
         await substrate.propose(capability, **payloads[capability], **{name: "forged"})
     assert refused.value.status == 400
     assert (await substrate.call("actions"))["actions"] == []
+
+
+async def test_an_import_is_held_to_the_principles_of_what_it_records(substrate: Substrate) -> None:
+    await substrate.do(
+        "record_principle",
+        title="Ask first",
+        applies_to={"capability": "record_decision"},
+        constraint_spec={"type": "require_approval"},
+    )
+    learnings = {"capability": "record_learning"}
+    at_most = {"type": "max_per_day", "params": {"n": 2}}
+    await substrate.do("record_principle", title="Few", applies_to=learnings, constraint_spec=at_most)
+    decision = {"table": "decisions", "row": {"id": "dec_" + "0" * 26, "title": "Ship", "kind": "vision"}}
+    learned = [
+        {"table": "learnings", "row": {"id": f"lrn_{number:026}", "title": "Ask", "description": "x"}}
+        for number in range(3)
+    ]
+    for rows in ([decision], learned):
+        with pytest.raises(BaobabError) as refused:
+            await substrate.import_lines("\n".join(map(json.dumps, rows)).encode())
+        assert refused.value.code == "held_by_principle"
+    made = await substrate.import_lines("\n".join(map(json.dumps, learned[:2])).encode())
+    assert made["result"]["imported"]["learnings"] == 2

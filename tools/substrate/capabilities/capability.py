@@ -39,6 +39,8 @@ class Plan:
     """The actions that it undoes."""
     forgotten: Traces | None = None
     """What the ledger forgets with the rows that it deletes."""
+    agents_wait: str | None = None
+    """Why it waits for a person if an agent proposes it; None if the capability alone decides."""
 
 
 MakePlan = Callable[[Ledger, Any, ActionContext], Awaitable[Plan]]

@@ -46,7 +46,13 @@ async def revert_action(ledger: Ledger, payload: RevertAction, action: ActionCon
     del action
     undo = await _Undo.load(ledger, [payload.action_id], cascade=payload.cascade)
     undo.revert(payload.action_id)
-    return await undo.plan({"reverted_action_id": payload.action_id, "reverted": undo.reverted})
+    plan = await undo.plan({"reverted_action_id": payload.action_id, "reverted": undo.reverted})
+    if len(undo.reverted) > 1:
+        # As bulk_revert_actions does: an agent must not undo a history with one call.
+        plan.agents_wait = "an agent undoes more than one action"
+    elif undo.was_approved(payload.action_id):
+        plan.agents_wait = "an agent undoes what a person has approved"
+    return plan
 
 
 @capability(needs_approval=True)
@@ -126,6 +132,9 @@ class _Undo:
             raise
         self.reverted += closure
         self._undone |= set(closure)
+
+    def was_approved(self, action_id: str) -> bool:
+        return self._actions[action_id]["approved_by_kind"] is not None
 
     async def plan(self, result: dict[str, Any]) -> Plan:
         """The net changes of all that was undone."""

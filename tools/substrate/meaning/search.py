@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import case, func, null, select
+from sqlalchemy import bindparam, case, func, null, select
 
 from baobab.runtime.retrieval.fusion import fuse_rankings, weigh_words
 from baobab.storage.database import Execute
@@ -14,7 +14,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.meaning.index import MeaningIndexes
 from baobab.tools.substrate.meaning.vectors import Vector, compare, embed_texts, name_embedder
-from baobab.tools.substrate.memory_search import SHOWN, Match, build_search, choose_words
+from baobab.tools.substrate.memory_search import SHOWN, Match, choose_words, find_by_words
 
 _CANDIDATES = 100
 """Memories whose bits are nearest, of which the vectors are compared."""
@@ -29,6 +29,14 @@ _RECENCY = 0.25
 """How much the order in time counts, beside words and meaning with 1 each."""
 _REMEMBERED = 512
 _memory, _embeddings, _states = tables.memory.c, tables.embeddings.c, tables.embedding_states.c
+# Built once, since that takes longer than to run them.
+_OF: Any = bindparam("of_organisation")
+_EMBEDDER = select(_states.embedder).where(_states.organisation_id == _OF)
+_CANDIDATE_VECTORS = select(_embeddings.id, _embeddings.parts).where(
+    _embeddings.organisation_id == _OF, _embeddings.number.in_(bindparam("numbers", expanding=True))
+)
+# By id: asked for numbers, SQLite would go through all memories of the organisation instead.
+_BEST = select(*SHOWN).where(_memory.organisation_id == _OF, _memory.id.in_(bindparam("ids", expanding=True)))
 
 
 class QuestionVectors:
@@ -80,28 +88,24 @@ class MeaningSearch:
         else:
             ranks = await self._fuse(execute, [memory_id for memory_id, _ in near], match, filters)
         best = sorted(ranks, key=lambda memory_id: -ranks[memory_id])[:limit]
-        # By id: asked for numbers, SQLite would go through all memories of the organisation instead.
-        query = select(*SHOWN).where(_memory.organisation_id == self.organisation_id, _memory.id.in_(best))
-        rows = {row["id"]: dict(row) for row in (await execute(query)).mappings()}
+        found = await execute(_BEST, {"of_organisation": self.organisation_id, "ids": best})
+        rows = {row["id"]: dict(row) for row in found.mappings()}
         return [{**rows[memory_id], "rank": ranks[memory_id]} for memory_id in best if memory_id in rows]
 
     async def _find_near(
         self, execute: Execute, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any]
     ) -> list[tuple[str, float]]:
         """The ids of the nearest memories, the nearest first, and how close they are."""
-        which = _states.organisation_id == self.organisation_id
-        embedder = name_embedder()
-        if (await execute(select(_states.embedder).where(which))).scalar() != embedder:
+        ours, embedder = {"of_organisation": self.organisation_id}, name_embedder()
+        if (await execute(_EMBEDDER, ours)).scalar() != embedder:
             return []
         index = await self.services.of(MeaningIndexes).get(execute, self.organisation_id, embedder)
         candidates = await index.find_candidates(vector.bits, kinds, _CANDIDATES)
-        query = select(_embeddings.id, _embeddings.parts).where(
-            _embeddings.organisation_id == self.organisation_id, _embeddings.number.in_(candidates)
-        )
+        query = _CANDIDATE_VECTORS
         if filters:
             same = (_memory.organisation_id == _embeddings.organisation_id) & (_memory.id == _embeddings.id)
             query = query.join(tables.memory, same).where(*filters)
-        rows = (await execute(query)).all() if candidates else []
+        rows = (await execute(query, {**ours, "numbers": candidates})).all() if candidates else []
         if not rows:
             return []
         closeness = await compare(vector.parts, [row.parts for row in rows])
@@ -115,11 +119,13 @@ class MeaningSearch:
 
         What has only some of the words (`match` is "or") counts less for them.
         """
-        worded: list[str] = []
-        searched = build_search(self.dialect, self.organisation_id, self.question, match)
-        if searched is not None:
-            named = searched.with_only_columns(_memory.id, *_get_rank(searched))
-            worded = [row.id for row in await execute(named.where(*filters).limit(_RANKED))]
+        # What has only everyday words of the question says little about it.
+        found_by_words = await find_by_words(
+            *(execute, self.dialect, self.organisation_id, self.question, match, filters, _RANKED),
+            columns=(_memory.id,),
+            fills=False,
+        )
+        worded = [row["id"] for row in found_by_words]
         near = near[:_RANKED]
         counted = case((func.length(_memory.words) <= _LONGEST_COUNTED, _memory.words)) if match == "or" else null()
         query = select(_memory.id, _memory.updated_at, counted.label("counted")).where(
@@ -136,7 +142,3 @@ class MeaningSearch:
     def _weigh_words(self, found: dict[str, str]) -> dict[str, float]:
         asked = frozenset(tag_words(self.organisation_id, choose_words(self.question)))
         return weigh_words(asked, found, _POWER_OF_WORDS)
-
-
-def _get_rank(searched: Any) -> list[Any]:
-    return [column for column in searched.selected_columns if column.name == "rank"]

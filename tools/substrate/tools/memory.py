@@ -17,9 +17,10 @@ from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.errors import ArtifactNotFound
 from baobab.tools.substrate.meaning.search import MeaningSearch
 from baobab.tools.substrate.memory_search import (
+    build_holding,
     build_recent,
-    build_search,
     filter_moments,
+    find_by_words,
     read_sources,
     recall_as_known,
 )
@@ -86,10 +87,8 @@ async def substrate_search_memory(
     if q is None or q.strip() in ("", "*"):
         found: Any = (await call.execute(build_recent(organisation_id).where(*filters).limit(limit))).mappings()
     elif search_by == "words":
-        searched = build_search(call.unit.database.dialect, organisation_id, q, match)
-        if searched is None:
-            return {"results": []}
-        found = (await call.execute(searched.where(*filters).limit(limit))).mappings()
+        dialect = call.unit.database.dialect
+        found = await find_by_words(call.execute, dialect, organisation_id, q, match, filters, limit)
     else:
         search = MeaningSearch(call.services, call.unit.database.dialect, organisation_id, q)
         found = await search.run(call.execute, search_by, match, _parse_kinds(kinds), filters, limit)
@@ -173,10 +172,10 @@ async def substrate_source_artifacts(
     if kind is not None:
         query = query.where(_artifacts.kind == kind)
     if q is not None and q.strip() not in ("", "*"):
-        searched = build_search(call.unit.database.dialect, organisation_id, q, "and")
-        if searched is None:
+        holding = build_holding(call.unit.database.dialect, organisation_id, q)
+        if holding is None:
             return {"artifacts": [], "total": 0} if count else {"artifacts": []}
-        ranked = searched.where(_memory.kind == "source_artifact").subquery()
+        ranked = holding.where(_memory.kind == "source_artifact").subquery()
         query = query.join(ranked, ranked.c.id == _artifacts.id).order_by(ranked.c.rank.desc())
     total = (
         (await call.execute(select(func.count()).select_from(query.order_by(None).subquery()))).scalar_one()
