@@ -2,10 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 E2E := tests/e2e
-# What lies among them and opens no installation, or always one on files.
-NO_ROWS := tests/http/test_fuzz.py tests/http/test_docs_page.py tests/http/test_protocol.py tests/mcp_server/test_clients.py \
-	tests/tools/approvals/notices/test_schedule.py tests/tools/core/test_import_order.py tests/tools/kv/test_rule_matching.py \
-	tests/tools/moves/test_app_tables.py tests/tools/rag/test_filters.py tests/tools/test_signed_tokens.py tests/tools/test_widening.py
+# What lies among them and is not about rows: it opens no installation, or asks one about something else.
+NO_ROWS := tests/http/test_fuzz.py tests/http/test_docs_page.py tests/http/test_guides.py tests/http/test_protocol.py \
+	tests/mcp_server/test_bad_messages.py tests/mcp_server/test_clients.py tests/mcp_server/test_guides.py tests/mcp_server/test_search.py \
+	tests/tools/ai/test_bombs.py tests/tools/ai/test_hosted_tools.py tests/tools/ai/test_params.py tests/tools/ai/test_reasons.py \
+	tests/tools/ai/test_upstream_words.py tests/tools/ai/media/test_references.py \
+	tests/tools/approvals/notices/test_schedule.py tests/tools/core/test_import_order.py tests/tools/core/test_limits_on_valkey.py \
+	tests/tools/kv/test_rule_matching.py tests/tools/moves/test_app_tables.py tests/tools/rag/test_filters.py tests/tools/test_signed_tokens.py \
+	tests/tools/test_widening.py
 # What is tested once more with the rows in Postgres: all that stands on them.
 ON_ROWS := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
 	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/test_threats.py \

@@ -3,7 +3,6 @@
 import importlib.util
 import itertools
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,19 +15,33 @@ ROOT = Path(__file__).parent.parent
 FILES = ("tests/test_settings.py", "tests/packaging/test_locks.py")
 
 
-def list_tests(*options: str) -> tuple[list[str], list[str]]:
+class _Collected:
+    """A plugin that notes the tests of a session in their order."""
+
+    tests: tuple[str, ...] = ()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.tests = tuple(item.nodeid for item in session.items)
+
+
+def list_tests(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[list[str], list[str]]:
     """The tests of two files in the order in which they would run, and the seeds that are printed."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *options]
-    done = subprocess.run([*command, *FILES], cwd=ROOT, capture_output=True, text=True, check=True)
-    return re.findall(r"^tests/\S+::.*", done.stdout, re.MULTILINE), re.findall(r"--randomly-seed=(\d+)", done.stdout)
+    collected = _Collected()
+    files = [str(ROOT / file) for file in FILES]
+    fixed = ["--rootdir", str(ROOT), "--collect-only", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+    # A session within this one: to import all that the tests import takes another process some seconds.
+    assert pytest.main([*fixed, *options, *files], plugins=[collected]) == 0
+    return list(collected.tests), re.findall(r"--randomly-seed=(\d+)", capsys.readouterr().out)
 
 
-def test_each_run_has_an_order_of_its_own_and_prints_the_seed_that_repeats_it() -> None:
-    in_files, _ = list_tests("--randomly-dont-reorganize")
-    shuffled, (seed,) = list_tests()
+def test_each_run_has_an_order_of_its_own_and_prints_the_seed_that_repeats_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    in_files, _ = list_tests(capsys, "--randomly-dont-reorganize")
+    shuffled, (seed,) = list_tests(capsys)
     assert shuffled != in_files
     assert sorted(shuffled) == sorted(in_files)
-    assert list_tests(f"--randomly-seed={seed}") == (shuffled, [seed])
+    assert list_tests(capsys, f"--randomly-seed={seed}") == (shuffled, [seed])
     files = [file for file, _ in itertools.groupby(test.partition("::")[0] for test in shuffled)]
     assert sorted(files) == sorted(FILES)
 
