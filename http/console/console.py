@@ -75,7 +75,7 @@ class Console:
         self._pages: list[Page] = [page for module in found for page in getattr(module, "PAGES", ())]
         self._forms: list[Form] = [form for module in found for form in getattr(module, "FORMS", ())]
         self._feeds: list[Feed] = [feed for module in found for feed in getattr(module, "FEEDS", ())]
-        self._feeds.append(Feed("/events", self._open_changes))
+        self._feeds += [Feed("/events", self._open_changes), Feed("/session", self._open_session)]
         ranked = sorted(self._pages, key=lambda page: page.rank)
         self._menu = [page for page in ranked if page.menu is not None and not page.of_account]
         self._account_menu = [page for page in ranked if page.menu is not None and page.of_account]
@@ -132,8 +132,10 @@ class Console:
         for page in self._pages:
             parts = page.match(path)
             if parts is not None:
-                visit = Visit(self._registry, session, context, parts, dict(request.query_params))
-                values = {"page": page, "title": page.title, **await page.show(visit)}
+                # Before the page reads: what changes after that is told to it.
+                feed = f"/events?seen={self._changes.stamp}" if page.follows_inbox else "/session"
+                visit = self._build_visit(session, context, parts, dict(request.query_params))
+                values = {"page": page, "title": page.title, "feed": feed, **await page.show(visit)}
                 answer = self._render(page.template, values, session)
                 if page.frame:
                     answer.headers.update(_FRAME_HEADERS)
@@ -152,7 +154,7 @@ class Console:
         for form in self._forms:
             parts = form.match(path)
             if parts is not None:
-                visit = Visit(self._registry, session, context, parts, dict(request.query_params), fields)
+                visit = self._build_visit(session, context, parts, dict(request.query_params), fields)
                 done = await form.act(visit)
                 if isinstance(done, str):
                     return RedirectResponse(self._prefix + done, 303, _HEADERS)
@@ -213,7 +215,7 @@ class Console:
             if last := request.headers.get("last-event-id"):
                 query["last_event_id"] = last
             streaming = replace(context, streams=True)
-            visit = Visit(self._registry, session, streaming, feed.match(path) or {}, query)
+            visit = self._build_visit(session, streaming, feed.match(path) or {}, query)
             set_tenant(session.caller.organisation_id)
             with self._streams.hold_place(session.caller, context.ip, session.id):
                 stream = await feed.open(visit)
@@ -232,25 +234,45 @@ class Console:
     async def _open_changes(self, visit: Visit) -> Stream:
         organisations = frozenset(row["id"] for row in await visit.list_organisations())
         watch = Watch(organisations, visit.session.caller.account_id)
+        return Stream(self._changes.follow(watch, visit.query.get("seen", "")), on_stop=watch.end)
+
+    async def _open_session(self, visit: Visit) -> Stream:
+        watch = Watch(frozenset(), visit.session.caller.account_id)
         return Stream(self._changes.follow(watch), on_stop=watch.end)
+
+    def _build_visit(
+        self,
+        session: LiveSession,
+        context: RequestContext,
+        parts: Mapping[str, str],
+        query: Mapping[str, str],
+        form: Mapping[str, str] | None = None,
+    ) -> Visit:
+        def render(template: str, values: Mapping[str, Any]) -> str:
+            return self._render_html(template, values, session)
+
+        return Visit(self._registry, session, context, render, parts, query, form or {})
 
     def _render(
         self, template: str, values: Mapping[str, Any], session: LiveSession | None = None, status: int = 200
     ) -> Response:
+        html = self._render_html(template, values, session)
+        return Response(html, status, {**_HEADERS, "Content-Type": "text/html; charset=utf-8"})
+
+    def _render_html(self, template: str, values: Mapping[str, Any], session: LiveSession | None) -> str:
         shared = {
             "root": self._prefix,
             "session": session,
             "menu": self._menu,
             "account_menu": self._account_menu,
             "tabs": self._tabs,
-            "feed": "/events",
+            "feed": "/session",
             "base_url": self._services.options.base_url,
             "stamps": self._stamps,
             "page": None,
             "now": self._services.clock.now(),
         }
-        html = render_page(self._environment, template, shared | dict(values))
-        return Response(html, status, {**_HEADERS, "Content-Type": "text/html; charset=utf-8"})
+        return render_page(self._environment, template, shared | dict(values))
 
     def _render_error(self, error: BaobabError, session: LiveSession | None = None) -> Response:
         error.naming = self._registry.name_by_tool

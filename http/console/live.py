@@ -1,6 +1,7 @@
-"""What pages of the console hear while they are open: that something which waits has changed."""
+"""What pages of the console hear while they are open: that something which waits has changed, or the session ended."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
@@ -9,7 +10,8 @@ from baobab.tools.approvals.tables import NOTICE as APPROVALS
 from baobab.tools.console.sessions import NOTICE
 
 _BEAT_SECONDS = 15.0
-_PAUSE_SECONDS = 0.2
+_PAUSE_SECONDS, _LEAST_SECONDS = 0.2, 2.0
+"""How long more changes are waited for, and the least time between two events: each has the page made again."""
 
 
 class Changes:
@@ -17,20 +19,32 @@ class Changes:
 
     def __init__(self, notices: Notices) -> None:
         self._waiting: set[Callable[[str, str], None]] = set()
+        self._name, self._count = secrets.token_hex(4), 0
         for topic in (APPROVALS, NOTICE):
             notices.subscribe(topic, partial(self._tell, topic))
 
+    @property
+    def stamp(self) -> str:
+        """What has changed so far, as this process counts it. Another process, or a later one, has other stamps."""
+        return f"{self._name}-{self._count}"
+
     def _tell(self, topic: str, subject: str) -> None:
+        self._count += topic == APPROVALS
         for listener in tuple(self._waiting):
             listener(topic, subject)
 
-    async def follow(self, watch: "Watch") -> AsyncGenerator[bytes, None]:
+    async def follow(self, watch: "Watch", seen: str | None = None) -> AsyncGenerator[bytes, None]:
         """Yields an event at each change, and a comment every 15 seconds, until the watch ends. It ends when a session
         of the account does: the page then asks again, and is told whether it was its own.
+
+        seen: the stamp when the page was made, for a page that shows what changes: where it differs by now, the page
+          is told at once.
         """
         self._waiting.add(watch.listen)
         try:
             yield b"retry: 2000\n\n"
+            if seen is not None and seen != self.stamp:
+                watch.changed.set()
             while True:
                 try:
                     await asyncio.wait_for(watch.changed.wait(), _BEAT_SECONDS)
@@ -44,6 +58,7 @@ class Changes:
                 yield b"event: changed\ndata: {}\n\n"
                 if watch.ended:
                     return
+                await watch.rest(_LEAST_SECONDS)
         finally:
             self._waiting.discard(watch.listen)
 
@@ -55,7 +70,11 @@ class Watch:
         self._organisations = organisations
         self._account_id = account_id
         self.changed = asyncio.Event()
-        self.ended = False
+        self._end = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        return self._end.is_set()
 
     def listen(self, topic: str, subject: str) -> None:
         if topic == NOTICE and subject == self._account_id:
@@ -64,5 +83,12 @@ class Watch:
             self.changed.set()
 
     def end(self) -> None:
-        self.ended = True
+        self._end.set()
         self.changed.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Waits so long, or until it ends."""
+        try:
+            await asyncio.wait_for(self._end.wait(), seconds)
+        except TimeoutError:
+            return

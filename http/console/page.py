@@ -33,6 +33,8 @@ class Page:
     of_account: bool = False
     tab: str | None = None
     rank: int = 50
+    follows_inbox: bool = False
+    """Whether it shows what waits for a decision, and is asked for again when that changes."""
     frame: bool = False
     """Whether other pages of the console show it in a frame: nothing in it runs or can be sent, whoever wrote it."""
 

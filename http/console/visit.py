@@ -1,7 +1,7 @@
 """A visit: one request to a page of the console, by somebody who is signed in."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -20,6 +20,8 @@ class Visit:
     registry: Registry
     session: LiveSession
     context: RequestContext
+    render: Callable[[str, Mapping[str, Any]], str]
+    """Makes the HTML of a template, for streams that bring parts of a page."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """The named parts of the path."""
     query: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from baobab.tools.core.changes import Change
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.types import Json, JsonObject
 
@@ -79,6 +80,13 @@ class ApprovalDetail(OneApproval):
     ]
     run_input: Annotated[str | None, Field(description="What the run that asks was given, as text for people.")]
     preview: Annotated[str | None, Field(description="What the call would do at this moment, where its tool can tell.")]
+    changes: Annotated[
+        list[Change] | None,
+        Field(
+            description="What it would change at this moment, before and after; null where its tool cannot tell, and "
+            "for all but people and keys of the organisation."
+        ),
+    ]
 
 
 class Approvals(TypedDict):

@@ -32,7 +32,7 @@ from baobab.tools.core.auth.deciders import (
 from baobab.tools.core.auth.membership import decider_of, load_role
 from baobab.tools.core.auth.roles import rank
 from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Call, Preview
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Forbidden
 from baobab.tools.core.escaping import escape_json
@@ -136,22 +136,25 @@ async def approvals_list(
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, now too where its tool can tell, and what became of it."""
     row = await _find(call, approval_id)
-    arguments, preview = None, None
+    arguments, preview = None, Preview(None)
     if _status(call, row) in ("pending", "approved"):
         asked, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
         # Of a tool that is gone nobody knows any more which arguments are secrets.
         arguments = None if tool is None else redact_arguments(tool, asked)
-        preview = await _preview(call, row, asked) if row.status == "pending" else None
+        preview = await _preview(call, row, asked) if row.status == "pending" else preview
     elif (used := service_of(call.services).used_arguments(row)) is not None:
         arguments = used
     decider = await decider_of(call, row.organisation_id)
+    # What is stored in the app is not shown to its users, nor to a key with limits, because one of them has asked.
+    is_member = isinstance(call.caller, Account) and call.caller.limits is None and decider.role is not None
     return {
         "approval": await _render_approval(call, row),
         "proposer_name": await proposers.find_key_name(call, row.caller),
         "arguments": arguments,
         "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
         "run_input": await _run_input(call, row),
-        "preview": preview,
+        "preview": preview.text,
+        "changes": preview.changes if is_member else None,
         "may_decide": decider.may(PendingDecision.of_approval(row))
         and proposers.proposer_name(call.caller) != row.proposer,
     }
@@ -270,17 +273,17 @@ async def _visible(call: Call, organisation_id: str) -> Any:
     return and_(own, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, began))
 
 
-async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> str | None:
+async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
     """What the waiting call would do now, as its proposer would do it."""
     try:
         tool = call.registry.find(row.tool)
         if tool.version != row.tool_version:
-            return "It would fail now: the tool has changed since the call was proposed."
+            return Preview("It would fail now: the tool has changed since the call was proposed.")
         caller = await proposers.restore_caller(call.execute, call.services.credits, row.caller, call.now)
         context = RequestContext(row.door, row.request_id, base_url=call.context.base_url)
         return await call.registry.preview(tool, arguments, caller, context, call.unit)
     except BaobabError as error:
-        return f"It would fail now: {error.message}"
+        return Preview(f"It would fail now: {error.message}")
 
 
 def _past(call: Call) -> Any:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, TypeAdapter
 from sqlalchemy import CursorResult, Executable
@@ -20,6 +20,7 @@ from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.binding import Audit, Encoded, RegistrationError, RestBinding
+from baobab.tools.core.changes import Change
 from baobab.tools.core.context import AuditNote, RequestContext, WouldDestroy
 from baobab.tools.core.effects import Effect, exceeds
 from baobab.tools.core.envelopes import Envelope
@@ -129,6 +130,7 @@ class Tool:
     destructive_when: str | None
     long_running: bool
     preview: Handler | None
+    changes: Handler | None
     idle: Handler | None
     meaning: Handler | None
     failure: Callable[[Any], BaobabError | None] | None
@@ -231,9 +233,16 @@ class ToolRunner(Protocol):
 
     async def preview(
         self, tool: "Tool", arguments: Mapping[str, Any], caller: Caller, context: RequestContext, unit: Unit
-    ) -> str | None:
-        """What a call would do now, in plain words and changing nothing; None where the tool cannot tell."""
+    ) -> "Preview":
+        """What a call would do now, changing nothing."""
         ...
+
+
+class Preview(NamedTuple):
+    """What a call would do now: in plain words, and thing by thing; None where the tool cannot tell."""
+
+    text: str | None
+    changes: list[Change] | None = None
 
 
 class ApprovedAttempt(Protocol):

@@ -18,7 +18,8 @@ from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.core.binding import RegistrationError
-from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Tool
+from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, Tool
+from baobab.tools.core.changes import bound_changes
 from baobab.tools.core.context import RequestContext, WouldDestroy
 from baobab.tools.core.errors import (
     AppMigrating,
@@ -209,18 +210,17 @@ class Registry:
 
     async def preview(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext, unit: Unit
-    ) -> str | None:
-        """What a call would do now, in plain words and changing nothing; None where the tool cannot tell.
+    ) -> Preview:
+        """What a call would do now, changing nothing.
 
         Raises what the call would be refused with. unit: that of the read which asks.
         """
         call = Call(self, self.services, tool, caller, context, unit)
         key_limits.check_limits(caller, tool, arguments.get(tool.app_parameter or ""))
         values = await self._admit_call(call, arguments, nested=True)
-        if tool.preview is None:
-            return None
-        text: str = await tool.preview(call, **values)
-        return text
+        text: str | None = None if tool.preview is None else await tool.preview(call, **values)
+        changes = None if tool.changes is None else bound_changes(await tool.changes(call, **values))
+        return Preview(text, changes)
 
     async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext) -> None:
         """Raises what a call would be refused with whatever its body says, before the body is read.

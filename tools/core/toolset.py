@@ -106,6 +106,8 @@ class Guard:
     destructive_when: for a tool of a lesser effect, in which case it destroys or replaces something all the same. Its
     handler says so by `call.destroys()` before it does.
     preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
+    changes: `async def (call, **arguments) -> list[Change]`: what it would change now, with what is there before and
+    what would be there after. Only those who may read all of the app are shown it.
     idle: `async def (call, **arguments)`: what a call answers that would change nothing now, found out without changing
     anything; None where it may change something. A person is not asked about the former.
     meaning: `async def (call, **arguments) -> str`: a digest of what the arguments only name, such as an agent's graph.
@@ -117,6 +119,7 @@ class Guard:
     spends: frozenset[str] = frozenset()
     destructive_when: str | None = None
     preview: Handler | None = None
+    changes: Handler | None = None
     idle: Handler | None = None
     meaning: Handler | None = None
 
@@ -273,6 +276,7 @@ class Toolset:
                 destructive_when=guard.destructive_when,
                 long_running=effect == "external" if mcp.long_running is None else mcp.long_running,
                 preview=guard.preview,
+                changes=guard.changes,
                 idle=guard.idle,
                 meaning=guard.meaning,
                 failure=mcp.failure,

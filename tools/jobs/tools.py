@@ -10,11 +10,12 @@ from sqlalchemy import ColumnElement, and_, or_, select, update
 from baobab.runtime.job_tables import jobs as rows
 from baobab.storage.database import Database
 from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.call import Call
 from baobab.tools.core.job import CANCELLED
 from baobab.tools.core.pagination import Cursor, CursorInvalid, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard, Mcp
-from baobab.tools.core.types import Text
+from baobab.tools.core.types import Text, Uuid
 from baobab.tools.jobs.errors import JobNotCancelled, JobNotFound, JobNotRetried
 from baobab.tools.jobs.rows import State, find_row, list_databases, read_rows, render_detail, render_entry, select_page
 from baobab.tools.jobs.schemas import JobEntry, Jobs, OneJob
@@ -22,6 +23,7 @@ from baobab.tools.jobs.toolset import jobs
 
 _NOBODYS = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 JobId = Annotated[str, Text(200, min_length=1), Field(description="The job, by its id.", examples=[_NOBODYS])]
+OrganizationId = Annotated[Uuid | None, Field(description="An organisation of yours; the credential's own when null.")]
 Kind = Annotated[str, Text(64, min_length=1), Field(examples=["agents_advance"])]
 
 
@@ -44,13 +46,14 @@ async def jobs_list(
     kind: Kind | None = None,
     limit: PageSize = 100,
     cursor: Cursor | None = None,
+    organization_id: OrganizationId = None,
 ) -> Jobs:
-    """List the durable jobs of your organisation that wait or run, or those that have failed in the last 30 days.
+    """List the durable jobs of an organisation that wait or run, or those that have failed in the last 30 days.
 
     status: `unfinished` ones wait or run; `failed` ones have used up their attempts, or were cancelled.
     kind: only jobs of this kind; null for all.
     """
-    organisation, databases = call.account.organisation_id, list_databases(call.services)
+    organisation, databases = await resolve_organisation_id(call, organization_id), list_databases(call.services)
     vault, of = call.services.vault, f"jobs:{organisation}:{status}:{kind}"
     region, after = None, None
     if cursor is not None:
@@ -83,54 +86,60 @@ async def jobs_list(
     raises=(JobNotFound,),
     mcp=Mcp(keywords="why did a background job fail, state of a task; Zustand eines Jobs; estado de un trabajo"),
 )
-async def jobs_get(call: Call, job_id: JobId) -> OneJob:
-    """Read one job of your organisation: what it does, how often it was tried, why the last attempt failed."""
-    region, _, row = await find_row(call, job_id)
+async def jobs_get(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> OneJob:
+    """Read one job of an organisation: what it does, how often it was tried, why the last attempt failed."""
+    region, _, row = await find_row(call, await resolve_organisation_id(call, organization_id), job_id)
     return {"job": render_detail(call.registry.jobs, region, row)}
 
 
 @jobs.tool(
     "POST /{job_id:path}/retry",
-    access=AnyAccount("admin"),
+    access=AnyAccount(),
     effect="write",
     raises=(JobNotFound, JobNotRetried),
     mcp=Mcp(keywords="try a failed job again, rerun now; Job wiederholen; reintentar un trabajo"),
 )
-async def jobs_retry(call: Call, job_id: JobId) -> OneJob:
-    """Try a job again now that has failed, was cancelled, or waits for its next attempt. Its attempts count anew."""
-    region, database, row = await find_row(call, job_id)
+async def jobs_retry(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> OneJob:
+    """Try a job again now that has failed, was cancelled, or waits for its next attempt. Its attempts count anew.
+
+    Only an admin or owner of the organisation can.
+    """
+    organisation = await resolve_organisation_id(call, organization_id, "admin")
+    region, database, row = await find_row(call, organisation, job_id)
     has_failed = and_(rows.c.finished_at.is_not(None), rows.c.error.is_not(None))
     is_idle = and_(rows.c.finished_at.is_(None), rows.c.held_by.is_(None))
     again = {"finished_at": None, "held_by": None, "attempts": 0, "due_at": call.now}
-    if not await _change(call, database, row.id, or_(has_failed, is_idle), again):
+    if not await _change(call, database, row, or_(has_failed, is_idle), again):
         raise JobNotRetried
     return await _answer(call, region, database, row.id)
 
 
-async def _preview_cancel(call: Call, job_id: JobId) -> str:
-    _, _, row = await find_row(call, job_id)
+async def _preview_cancel(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> str:
+    _, _, row = await find_row(call, await resolve_organisation_id(call, organization_id, "admin"), job_id)
     _require_cancellable(call, row)
     return f"It would end the job {row.kind}, tried {row.attempts} times so far, before it is done."
 
 
 @jobs.tool(
     "POST /{job_id:path}/cancel",
-    access=AnyAccount("admin"),
+    access=AnyAccount(),
     effect="destructive",
     raises=(JobNotFound, JobNotCancelled),
     guard=Guard(preview=_preview_cancel),
     mcp=Mcp(keywords="stop a background job, drop from the queue; Job abbrechen; cancelar un trabajo"),
 )
-async def jobs_cancel(call: Call, job_id: JobId) -> OneJob:
+async def jobs_cancel(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> OneJob:
     """End a job before it is done. A running attempt writes nothing from now on, and is stopped within seconds.
 
+    Only an admin or owner of the organisation can.
     Most jobs are part of something that has a tool of its own to end it: `cancelled_with` names it.
     """
-    region, database, row = await find_row(call, job_id)
+    organisation = await resolve_organisation_id(call, organization_id, "admin")
+    region, database, row = await find_row(call, organisation, job_id)
     _require_cancellable(call, row)
     # A running attempt has the epoch that it claimed, and can write only with that.
     ended = {"finished_at": call.now, "error": CANCELLED, "held_by": None, "epoch": rows.c.epoch + 1}
-    if not await _change(call, database, row.id, rows.c.finished_at.is_(None), ended):
+    if not await _change(call, database, row, rows.c.finished_at.is_(None), ended):
         raise JobNotCancelled("The job has ended meanwhile.", remediation="Read it with op:jobs_get.")
     return await _answer(call, region, database, row.id)
 
@@ -145,11 +154,9 @@ def _require_cancellable(call: Call, row: Any) -> None:
         raise JobNotCancelled
 
 
-async def _change(
-    call: Call, database: Database, job_id: str, where: ColumnElement[bool], values: dict[str, Any]
-) -> bool:
+async def _change(call: Call, database: Database, row: Any, where: ColumnElement[bool], values: dict[str, Any]) -> bool:
     """Whether the job was as `where` says, and has these values now; its runner then looks for it."""
-    change = update(rows).where(rows.c.id == job_id, rows.c.tenant == call.account.organisation_id, where)
+    change = update(rows).where(rows.c.id == row.id, rows.c.tenant == row.tenant, where)
     if database is call.unit.database:
         changed = (await call.execute(change.values(**values))).rowcount == 1
         call.unit.announce()

@@ -2,10 +2,13 @@
 
 const rules = { createHTML: (html) => html, createScriptURL: (url) => url };
 const policy = window.trustedTypes?.createPolicy("baobab", rules) ?? rules;
-const root = document.body.dataset.root;
 const main = () => document.getElementById("main");
 let busy = false;
 let again = false;
+/** The content as the server made it: scripts change the present one, such as the time that is left. */
+let made = main().innerHTML;
+
+const parse = (html) => new DOMParser().parseFromString(policy.createHTML(html), "text/html");
 
 /** Whether the person is writing something, which a fresh page would take away. */
 function isWriting() {
@@ -24,9 +27,12 @@ async function refresh() {
 	try {
 		const answer = await fetch(location.href, { headers: { accept: "text/html" } });
 		if (answer.redirected) { location.assign(answer.url); return; }
-		const fresh = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html").getElementById("main");
-		if (fresh?.innerHTML === main().innerHTML) return;
-		if (!fresh || isWriting()) { say("Something has changed. Reload to see it."); return; }
+		const page = parse(await answer.text());
+		const fresh = page.getElementById("main");
+		warn("");
+		if (fresh?.innerHTML === made) return;
+		if (!fresh || isWriting()) { warn("Something has changed. Reload the page to see it: what you have typed is lost then."); return; }
+		made = fresh.innerHTML;
 		const focused = document.activeElement;
 		const key = focused?.closest("li[id]")?.id ?? "";
 		const id = focused?.id ?? "";
@@ -37,20 +43,61 @@ async function refresh() {
 		const links = [...main().querySelectorAll("a.open")];
 		const target = (key && document.getElementById(key)?.querySelector("a")) || (id && document.getElementById(id)) || (place >= 0 && links[Math.min(place, links.length - 1)]);
 		if (target) target.focus({ preventScroll: true });
-		showText();
-		showTab();
+		dress();
+		listen(page.body.dataset.live);
 		say(`Updated. ${links.length ? `${links.length} waiting.` : ""}`);
 	} catch {
-		say("The server does not answer; the page shows what was.");
+		warn("The server does not answer. The page shows what was.");
 	} finally {
 		busy = false;
 		if (again) { again = false; setTimeout(refresh, 50); }
 	}
 }
 
+/** Says something to those who hear the page. */
 function say(words) {
 	const line = document.getElementById("live");
 	if (line) line.textContent = words;
+}
+
+/** Shows everybody that the page is not what it should be; nothing once it is. */
+function warn(words) {
+	const line = document.getElementById("warning");
+	if (!line || line.textContent === words) return;
+	line.textContent = words;
+	line.hidden = !words;
+}
+
+/** Does to fresh content what the script does to each page. */
+function dress() {
+	showText();
+	showTab();
+	showTimeLeft();
+	for (const block of main().querySelectorAll("pre[data-copy]")) addCopy(block);
+}
+
+/** Counts down what is left of a deadline; when it has passed, the page says so itself. */
+function showTimeLeft() {
+	for (const part of main().querySelectorAll("[data-until]")) {
+		const seconds = (Date.parse(part.dataset.until) - Date.now()) / 1000;
+		const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"]].find(([size]) => seconds >= size) ?? [];
+		const count = Math.floor(seconds / size);
+		part.textContent = size ? `${count} ${unit}${count === 1 ? "" : "s"} left` : "less than a minute left";
+		if (seconds < 0 && !part.dataset.over) { part.dataset.over = "yes"; setTimeout(refresh, 1000); }
+	}
+}
+
+/** Copies what a block says. Without a clipboard there is no button: browsers have one with https and on this machine. */
+function addCopy(block) {
+	if (!navigator.clipboard) return;
+	const button = Object.assign(document.createElement("button"), { type: "button", className: "quiet copy", textContent: "Copy" });
+	button.setAttribute("aria-label", `Copy: ${block.getAttribute("aria-label")}`);
+	button.addEventListener("click", async () => {
+		await navigator.clipboard.writeText(block.textContent.trim());
+		button.textContent = "Copied";
+		setTimeout(() => { button.textContent = "Copy"; }, 2000);
+	});
+	block.before(button);
 }
 
 function move(step) {
@@ -83,9 +130,14 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("submit", (event) => {
 	const question = event.target.dataset.confirm;
 	if (event.target.dataset.sent || question && !window.confirm(question)) { event.preventDefault(); return; }
-	if (event.target.method === "post") event.target.dataset.sent = "yes";
+	if (event.target.method !== "post") return;
+	event.target.dataset.sent = "yes";
+	event.submitter?.setAttribute("aria-busy", "true");
 });
-window.addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
+window.addEventListener("pageshow", () => {
+	for (const form of document.forms) delete form.dataset.sent;
+	for (const button of document.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
+});
 
 /** What the model of a run is writing; the page shows it until the step is in the timeline. */
 const writing = { step: 0, text: "" };
@@ -97,10 +149,25 @@ function showText() {
 	part.querySelector("pre").textContent = writing.text;
 }
 
+/** Puts the parts of a run's page that have changed in place of those with the same ids; new entries stand at the end. */
+function place(html) {
+	for (const part of [...parse(html).body.children]) {
+		const old = document.getElementById(part.id);
+		if (!old) { document.getElementById("entries")?.append(document.adoptNode(part)); continue; }
+		const open = [...old.querySelectorAll("details")].map((one) => one.open);
+		const reached = (inside) => [...inside.querySelectorAll("a, summary, pre")];
+		const at = reached(old).indexOf(document.activeElement);
+		old.replaceWith(document.adoptNode(part));
+		[...part.querySelectorAll("details")].forEach((one, n) => { one.open = open[n] ?? false; });
+		if (at >= 0) reached(part)[at]?.focus({ preventScroll: true });
+	}
+	made = "";
+}
+
 let rests = false;
 let missed = false;
 
-/** Asks for the page again soon, and not more often than every five seconds: each page is three calls of the app. */
+/** Asks for the whole page again soon, and not more often than every five seconds: each page of a run is some calls. */
 function follow() {
 	if (rests) { missed = true; return; }
 	[rests, missed] = [true, false];
@@ -108,22 +175,32 @@ function follow() {
 	setTimeout(() => { rests = false; if (missed) follow(); }, 5000);
 }
 
-if ("live" in document.body.dataset) {
-	const source = new EventSource(document.body.dataset.live);
-	source.addEventListener("changed", refresh);
-	// Also at the first time: something may have changed since the page was made.
-	source.addEventListener("open", refresh);
-	source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) refresh(); });
-	for (const type of ["run_start", "node_start", "node_end", "tool_call_start", "tool_call_end", "run_paused", "run_resumed"]) source.addEventListener(type, follow);
-	for (const type of ["run_end", "run_failed", "run_cancelled"]) source.addEventListener(type, () => { source.close(); writing.text = ""; refresh(); });
-	source.addEventListener("llm_token_usage", () => { writing.text = ""; showText(); follow(); });
-	source.addEventListener("llm_delta", (event) => {
-		const { step, offset, text } = JSON.parse(event.data);
+let source;
+
+/** Listens to what the server says about the page at an address. */
+function listen(address) {
+	if (!address || address === source?.address) return;
+	source?.close();
+	const mine = source = Object.assign(new EventSource(address), { address });
+	const on = (types, act) => { for (const type of types.split(" ")) mine.addEventListener(type, act); };
+	on("changed", refresh);
+	on("open", () => warn(""));
+	on("error", () => {
+		if (mine.readyState === EventSource.CLOSED) refresh();
+		else setTimeout(() => { if (mine === source && mine.readyState === EventSource.CONNECTING) warn("The connection is lost. Trying again."); }, 3000);
+	});
+	on("parts", ({ data }) => place(JSON.parse(data)));
+	on("run_start run_paused run_resumed", follow);
+	on("run_end run_failed run_cancelled", () => { mine.close(); writing.text = ""; refresh(); });
+	on("llm_token_usage", () => { writing.text = ""; showText(); });
+	on("llm_delta", ({ data }) => {
+		const { step, offset, text } = JSON.parse(data);
 		if (step !== writing.step) { writing.step = step; writing.text = ""; }
 		writing.text = [...writing.text].slice(0, offset).join("") + text;
 		showText();
 	});
 }
+listen(document.body.dataset.live);
 
 /** A page that shows how far something is asks for itself again, until it says that it need not. */
 async function watch() {
@@ -141,7 +218,8 @@ function showTab() {
 	const tab = tabs?.querySelector("[aria-current]");
 	if (tab) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }
-showTab();
+dress();
+setInterval(showTimeLeft, 15_000);
 
 /** Announces a file with the page's form, and sends its bytes to the address that the answer has. */
 async function send(form, file) {
@@ -149,7 +227,7 @@ async function send(form, file) {
 	const fields = new URLSearchParams({ csrf: form.elements.csrf.value, filename: file.name, type, size: file.size });
 	if (form.elements.public.checked) fields.set("public", "yes");
 	const answer = await fetch(form.action, { method: "POST", body: fields });
-	const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+	const page = parse(await answer.text());
 	const address = page.querySelector("[data-address]")?.dataset.address;
 	if (!address) throw new Error(page.querySelector("h1")?.textContent);
 	const stored = await fetch(address, { method: "PUT", body: file, headers: { "content-type": type } });
@@ -231,7 +309,7 @@ for (const field of document.querySelectorAll("[data-check]")) {
 			const body = new URLSearchParams({ csrf: field.form.elements.csrf.value, [field.name]: field.value });
 			const answer = await fetch(field.dataset.check, { method: "POST", body }).catch(() => null);
 			if (!answer?.ok || mine !== asked) return;
-			const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+			const page = parse(await answer.text());
 			const fresh = page.getElementById("checked");
 			if (fresh) document.getElementById("checked").replaceChildren(...document.adoptNode(fresh).childNodes);
 		}, 600);

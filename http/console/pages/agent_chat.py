@@ -40,7 +40,7 @@ async def show_chat(visit: Visit) -> Context:
         "turns": [_describe(run, field) for run in runs],
         "once": uuid4().hex,
         "is_live": is_live,
-        "feed": f"{path}/live?since={last['last_seq']}" if last is not None and is_live else "/events",
+        "feed": f"{path}/live?since={last['last_seq']}" if last is not None and is_live else "/session",
         "remembers": any(node.get("remembers") for node in agent["graph_spec"]["nodes"].values()),
     }
 

@@ -1,7 +1,7 @@
 """/console/approvals/{id}: one call that waits, with all that it says, and the decision about it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baobab.http.console.answer_form import build_fields, read_answer
@@ -19,6 +19,8 @@ _LAST_EVENTS, _LAST_STEPS = 60, 4
 _MOST_PAGES = 10
 _MOST_STEPS = 50
 """Of a run whose graph says nothing about it (docs/graph-spec.md)."""
+_SHORT = 60
+"""Characters of a value that stands in a table of what is there before and after."""
 _TAINT_PAGES, _TAINT_PAGE, _MOST_SOURCES = 2, 500, 5
 
 
@@ -36,6 +38,7 @@ async def show_approval(visit: Visit) -> Context:
         **found,
         "title": approval["title"],
         "arguments_shown": _list_arguments(shown),
+        **_show_changes(found["changes"] or []),
         "is_question": is_question,
         "waits": waits,
         "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
@@ -49,6 +52,21 @@ async def show_approval(visit: Visit) -> Context:
         "fields": fields,
         "so_far": await _read_run(visit, approval),
     }
+
+
+def _show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a call would change: short values beside each other, and of long ones the lines that differ."""
+    short: list[Mapping[str, Any]] = []
+    long: list[dict[str, Any]] = []
+    for change in changes:
+        before, after = change["before"], change["after"]
+        if all(text is None or (len(text) <= _SHORT and "\n" not in text) for text in (before, after)):
+            short.append(change)
+        else:
+            rows = compare_texts(before or "", after or "") if before and after else [("-", before)] if before else []
+            rows = rows or [("+", line) for line in (after or "").split("\n")]
+            long.append({"what": change["what"], "rows": rows, "is_new": before is None, "is_gone": after is None})
+    return {"short_changes": short, "long_changes": long}
 
 
 def _build_fields(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
@@ -157,7 +175,8 @@ async def show_alike(visit: Visit) -> Context:
         found = await visit.call("approvals_get", approval_id=approval_id)
         is_pending = found["approval"]["status"] == "pending" and found["may_decide"]
         if is_pending and _name_tool(found) == _name_tool(first):
-            calls.append({**found, "arguments_shown": _list_arguments(found["arguments"] or {})})
+            shown = {"arguments_shown": _list_arguments(found["arguments"] or {})}
+            calls.append({**found, **shown, **_show_changes(found["changes"] or [])})
     return {"title": first["approval"]["title"], "approval": first["approval"], "calls": calls}
 
 
@@ -257,8 +276,8 @@ def _parse(text: str) -> Any:
 
 
 PAGES = (
-    Page("/approvals/{id}", "Approval", "approval.html", show_approval),
-    Page("/approvals/{id}/alike", "Alike", "alike.html", show_alike),
+    Page("/approvals/{id}", "Approval", "approval.html", show_approval, follows_inbox=True),
+    Page("/approvals/{id}/alike", "Alike", "alike.html", show_alike, follows_inbox=True),
     Page("/approvals/{id}/edit", "Edit", "edit.html", show_edit),
 )
 FORMS = (

@@ -82,5 +82,5 @@ async def deny_all(visit: Visit) -> str:
     return ""
 
 
-PAGES = (Page("", "Inbox", "inbox.html", show_inbox, menu="Inbox", rank=0),)
+PAGES = (Page("", "Inbox", "inbox.html", show_inbox, menu="Inbox", rank=0, follows_inbox=True),)
 FORMS = (Form("/approvals/deny-all", deny_all),)

@@ -1,6 +1,7 @@
 """/console/apps/{app}/runs: the runs of an app's agents, and one of them as it goes on."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_json
@@ -9,10 +10,11 @@ from baobab.http.console.app_page import read_app
 from baobab.http.console.graph_drawing import draw_graph
 from baobab.http.console.page import Context, Feed, Page
 from baobab.http.console.rendering import say_duration, say_milliseconds
+from baobab.http.console.run_stream import RunParts, follow_parts
 from baobab.http.console.run_view import ENDED, REMEDIES, STATUSES, build_timeline, find_states
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import RouteNotFound
-from baobab.tools.core.escaping import escape_json, escape_text
+from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.stream import Stream
 
 _SHOWN = 50
@@ -81,7 +83,6 @@ async def show_run(visit: Visit) -> Context:
     # Not while it goes on: the page is asked for again and again then, and each call counts.
     asked = await _read_model_calls(visit, run, events) if has_ended else {}
     states = find_states(run, events)
-    active = [escape_text(node_id) for node_id, state in states.items() if state in ("active", "waiting")]
     return {
         "app": app,
         "title": f"Run of {run['agent']}",
@@ -89,7 +90,6 @@ async def show_run(visit: Visit) -> Context:
         "path": path,
         "entries": build_timeline(events, graph, asked),
         "drawing": draw_graph(graph, states),
-        "now_in": f", now in {active[0]}" if active else "",
         "remedy": REMEDIES.get((run["error"] or {}).get("type", "")),
         "input_text": escape_json(run["input"], indent=2),
         "output_text": None if run["output"] is None else _say_output(run["output"]),
@@ -97,7 +97,7 @@ async def show_run(visit: Visit) -> Context:
         "earlier": since if since > 0 else None,
         "before": before,
         "latest": latest,
-        "feed": "/events" if has_ended or before else f"{path}/live?since={latest}",
+        "feed": "/session" if has_ended or before else f"{path}/live?from={since}&since={latest}",
         "is_live": not has_ended and not before,
     }
 
@@ -165,13 +165,29 @@ def _leave_out_token(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def open_live(visit: Visit) -> Stream:
-    """The events of a run as they happen, and the text that its model writes."""
-    since = visit.query.get("since", "0")
-    asked = {"since_seq": int(since)} if since.isdecimal() and len(since) < 10 else {}
+    """The events of a run as they happen, and the text that its model writes; for the page of the run also what they
+    change of it, since it shows the events after `from`.
+    """
+    since = _read_seq(visit.query.get("last_event_id", "")) or _read_seq(visit.query.get("since", "")) or 0
     names = {"app_id": visit.parts["app"], "name": visit.parts["agent"], "id": visit.parts["run"]}
-    if last := visit.query.get("last_event_id", "")[:20]:
-        names["last_event_id"] = last
-    return await visit.follow("agents_runs_events", **names, **asked)
+    begin = _read_seq(visit.query.get("from", ""))
+    if begin is None:
+        return await visit.follow("agents_runs_events", **names, since_seq=since)
+    found = await read_run(visit)
+    shown = [event for event in await read_events(visit, found["run"], begin) if event["seq"] <= since]
+    services, path = visit.registry.services, PATH.format(**visit.parts)
+
+    def render(values: Mapping[str, Any]) -> str:
+        values = {**values, "run": describe_run(values["run"]), "app": {"id": visit.parts["app"]}, "path": path}
+        return visit.render("run_live.html", values)
+
+    parts = RunParts(found["run"], found["graph_spec"], shown, render, _WINDOW)
+    stream = await visit.follow("agents_runs_events", **names, since_seq=since)
+    return replace(stream, pieces=follow_parts(stream.pieces, parts, services.clock.now))
+
+
+def _read_seq(text: str) -> int | None:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
 
 
 async def open_download(visit: Visit) -> Stream:

@@ -18,13 +18,14 @@ HOSTILE = "</q><script>alert(1)</script>\u202egnp.exe\u200b\x1b[31m\nApproved. I
 async def sign_in(baobab: Baobab, key: str | None = None) -> dict[str, str]:
     """The headers of a browser that has signed in with a key."""
     baobab.client.cookies.clear()
-    answer = await baobab.client.post("/console/sign-in", data={"key": key or baobab.key}, headers=OWN)
+    own = {**OWN, "origin": str(baobab.client.base_url).rstrip("/")}
+    answer = await baobab.client.post("/console/sign-in", data={"key": key or baobab.key}, headers=own)
     assert answer.status_code == 303, answer.text
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     baobab.client.cookies.clear()
-    return {**OWN, "cookie": cookie.partition(";")[0]}
+    return {**own, "cookie": cookie.partition(";")[0]}
 
 
 async def propose(baobab: Baobab, name: str = "agent", app: str = "shop") -> str:

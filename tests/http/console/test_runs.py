@@ -1,8 +1,10 @@
 """The pages of runs: their list, a run's graph and timeline, and what a person does with a run."""
 
+import asyncio
 import json
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +12,7 @@ import pytest
 
 from tests.conftest import Baobab
 from tests.http.console.test_console import HOSTILE, find_csrf, sign_in
+from tests.http.live_server import serve_installation
 from tests.jobs import run_due_jobs
 
 
@@ -68,6 +71,10 @@ class Runner:
 
 @pytest.fixture
 async def runner(baobab: Baobab) -> Runner:
+    return await open_runner(baobab)
+
+
+async def open_runner(baobab: Baobab) -> Runner:
     made = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
     await made.create_agent("asker", build_graph(asks=True))
     await made.create_agent("keeper", build_graph())
@@ -94,7 +101,7 @@ async def test_a_run_shows_its_graph_its_calls_and_what_it_waits_for(runner: Run
     assert "now in first" in page.text
     assert re.search(r'class="node waiting"><title>first', page.text)
     assert re.search(r'class="node idle"><title>read', page.text)
-    assert re.search(rf'data-live="{path}/live\?since=\d+"', page.text)
+    assert re.search(rf'data-live="{path}/live\?from=\d+&amp;since=\d+"', page.text)
     assert "<script>alert" not in page.text
     assert not set(page.text) & {"\u202e", "\u200b", "\x1b"}
     (approval_id,) = set(re.findall(r"/console/approvals/(appr_\w+)", page.text))
@@ -102,7 +109,7 @@ async def test_a_run_shows_its_graph_its_calls_and_what_it_waits_for(runner: Run
     await runner.send(f"/console/approvals/{approval_id}/approve", waiting)
     await run_due_jobs(runner.baobab.application)
     ended = await runner.open(path)
-    assert 'data-live="/console/events"' in ended.text
+    assert 'data-live="/console/session"' in ended.text
     assert "Approved." in ended.text
     assert len(re.findall(r'class="node done"', ended.text)) == 3
     # The result of the second call, as text.
@@ -266,3 +273,21 @@ async def test_whoever_has_no_right_to_an_app_sees_nothing_of_it(runner: Runner)
     app = f"/console/apps/{runner.app_id}"
     for hers in (app, f"{app}/runs", f"{app}/agents", path, f"{path}/run.json", f"{path}/live", f"{path}/compare"):
         assert (await baobab.client.get(hers, headers=browser)).status_code in (403, 404), hers
+
+
+async def test_the_page_of_a_run_is_told_what_has_changed_and_need_not_be_asked_for_again(tmp_path: Path) -> None:
+    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as baobab, asyncio.timeout(60):
+        runner = await open_runner(baobab)
+        path = await runner.run("asker", key="a", value=HOSTILE)
+        feed = f"{path}/live?from=0&since=1"
+        async with baobab.client.stream("GET", feed, headers=runner.browser) as answer:
+            lines = answer.aiter_lines()
+            while await anext(lines) != "event: parts":
+                pass
+            parts = json.loads((await anext(lines)).removeprefix("data: "))
+            assert 'id="step-1"' in parts
+            assert "run_paused" in parts
+            # What the page has already shown is not sent again.
+            assert 'id="event-1"' not in parts
+            assert "<script>alert" not in parts
+            assert not set(parts) & {"\u202e", "\u200b", "\x1b"}

@@ -79,8 +79,8 @@ async def get_person_preview(approvals_client: ApprovalsClient, name: str, **arg
         application.registry.find(name), arguments, caller, RequestContext("test", "t"), unit
     )
     await unit.commit()
-    assert told is not None
-    return told
+    assert told.text is not None
+    return told.text
 
 
 async def test_deleting_an_app_says_which_and_what_goes_with_it(approvals_client: ApprovalsClient) -> None:
@@ -171,3 +171,29 @@ async def test_an_approved_run_is_of_the_graph_that_was_there_when_it_was_asked_
     approval = await approvals_client.approve_and_wait(approval_id)
     assert approval["status"] == ("failed" if changed else "executed")
     assert (approval["error"] or {}).get("code") == ("APPROVED_CALL_CHANGED" if changed else None)
+
+
+async def test_whoever_decides_sees_what_is_there_before_and_after_and_whoever_asks_does_not(
+    approvals_client: ApprovalsClient,
+) -> None:
+    store, owner = f"/v1/{approvals_client.app}/kv", approvals_client.baobab.owner
+    await approvals_client.ask("PUT", f"{store}/a", owner, {"value": {"price": 4}})
+    await approvals_client.ask("PUT", f"{store}/same", owner, {"value": 1})
+    operations = [
+        {"op": "set", "key": "a", "value": {"price": 3}},
+        {"op": "set", "key": "same", "value": 1},
+        {"op": "set", "key": "new", "value": "\u202ehidden"},
+        {"op": "del", "key": "a"},
+    ]
+    asked = await approvals_client.ask("POST", f"{store}/_batch", body={"ops": operations})
+    approval_id = await approvals_client.parse_approval_id(asked)
+    assert (await approvals_client.get_approval(approval_id))["changes"] == [
+        {"what": "a", "before": '{\n  "price": 4\n}', "after": '{\n  "price": 3\n}'},
+        {"what": "new", "before": None, "after": '"\\u202ehidden"'},
+        {"what": "a", "before": '{\n  "price": 3\n}', "after": None},
+    ]
+    by_agent = (await approvals_client.ask("GET", f"/v1/approvals/{approval_id}")).json()
+    assert (by_agent["approval"]["status"], by_agent["changes"]) == ("pending", None)
+    long = await approvals_client.ask("PUT", f"{store}/a", body={"value": "y" * 100_000})
+    (change,) = (await approvals_client.get_approval(await approvals_client.parse_approval_id(long)))["changes"]
+    assert change["after"].endswith("… (100002 characters)")

@@ -9,7 +9,7 @@ from sqlalchemy import insert, update
 
 from tests.conftest import Baobab
 from tests.jobs import jobs
-from tests.people import create_person
+from tests.people import create_person, get_first_organisation
 
 pytestmark = pytest.mark.own_installation
 
@@ -109,6 +109,24 @@ async def test_members_look_only_and_others_find_nothing(baobab: Baobab) -> None
         answer = await baobab.client.request(method, f"/v1/jobs/ours{path}", headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "JOB_NOT_FOUND")
     assert (await baobab.client.get("/v1/jobs", headers=headers)).json()["jobs"] == []
+
+
+async def test_members_of_several_organisations_name_the_one_whose_jobs_they_mean(baobab: Baobab) -> None:
+    await put_job(baobab, "w1")
+    home = await get_first_organisation(baobab)
+    member = await create_person(baobab, "member", role="member")
+    admin = await create_person(baobab, "admin", role="admin")
+    stranger = await create_person(baobab, "stranger")
+    given = {"organization_id": home}
+    for person, found, tried in ((member, 200, 403), (admin, 200, 200), (stranger, 403, 403)):
+        path, by = "/v1/jobs", person.headers
+        listed = await baobab.client.get(path, params=given, headers=by)
+        one = await baobab.client.get(f"{path}/w1", params=given, headers=by)
+        retried = await baobab.client.post(f"{path}/w1/retry", json=given, headers=by)
+        assert (listed.status_code, one.status_code, retried.status_code) == (found, found, tried)
+        assert (await baobab.client.get(path, headers=by)).json()["jobs"] == []
+    own = {**given, "organization_id": stranger.organisation_id}
+    assert (await baobab.client.get("/v1/jobs", params=own, headers=baobab.owner)).status_code == 403
 
 
 async def test_every_way_to_cancel_names_a_tool_that_there_is(baobab: Baobab) -> None:

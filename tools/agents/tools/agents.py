@@ -44,6 +44,7 @@ from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.changes import Change, describe_change
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.money import Usd
 from baobab.tools.core.plan_room import PlanLimitReached, require_room
@@ -235,6 +236,15 @@ async def _preview_update(call: Call, app_id: AppId, name: Name, **given: Any) -
     return f"It would change of the agent {name}: {', '.join(fields) or 'nothing'}."
 
 
+_COMPARED = ("graph_spec", "display_name", "description", "default_model", "visibility", "status")
+
+
+async def _list_update_changes(call: Call, app_id: AppId, name: Name, **given: Any) -> list[Change]:
+    row = await get_agent_row(call, app_id, name)
+    fields = [(field, getattr(row, field), given[field]) for field in _COMPARED if given[field] is not OMITTED]
+    return [describe_change(field, before, after) for field, before, after in fields if before != after]
+
+
 @agents.tool(
     "PATCH /agents/{name}",
     access=AppOwner("admin"),
@@ -251,6 +261,7 @@ async def _preview_update(call: Call, app_id: AppId, name: Name, **given: Any) -
     ),
     guard=Guard(
         preview=_preview_update,
+        changes=_list_update_changes,
         widens={**_WIDENS, "approvers": whatever_is_said},
         destructive_when="where it gives another graph: the one before is not kept",
         meaning=agent_meaning,

@@ -8,6 +8,7 @@ from pydantic_core import from_json
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Set
 from baobab.tools.core.call import Call
+from baobab.tools.core.changes import NOTHING, Change, describe_change
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.toolset import Guard, Mcp, Rest
@@ -60,6 +61,25 @@ async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
     return "\n".join(lines)
 
 
+async def _list_batch_changes(call: Call, app_id: AppId, ops: list[Item]) -> list[Change]:
+    """What each operation would find and leave, one after the other, without those that change nothing."""
+    book = None if call.role else await rule_book(call)
+    made = [op for op in (_plan(item, call, book) for item in ops) if isinstance(op, Set | Delete)]
+    keys = list(dict.fromkeys(op.key for op in made))
+    read = await call.stores.kv.batch(app_id, [Get(key) for key in keys], quota(call)) if keys else []
+    present = {key: value for key, value in zip(keys, read, strict=True) if isinstance(value, bytes)}
+    changes: list[Change] = []
+    for op in made:
+        before = present.get(op.key, NOTHING)
+        after = op.value if isinstance(op, Set) else NOTHING
+        if before != after:
+            changes.append(describe_change(op.key, before, after))
+        present.pop(op.key, None)
+        if isinstance(op, Set):
+            present[op.key] = op.value
+    return changes
+
+
 async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> BatchResult | None:
     """Returns the result of a batch that would change nothing, else None.
 
@@ -103,7 +123,7 @@ async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> Batch
             "varias operaciones a la vez, muchas claves, lote"
         )
     ),
-    guard=Guard(preview=_preview_batch, idle=_answer_unchanged),
+    guard=Guard(preview=_preview_batch, changes=_list_batch_changes, idle=_answer_unchanged),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails by itself, and its result is in its place.

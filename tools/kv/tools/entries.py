@@ -1,7 +1,7 @@
 """Tools for single keys."""
 
 from collections.abc import Awaitable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 from pydantic_core import from_json
@@ -11,6 +11,7 @@ from baobab.storage.kv.engine import ABSENT, Quota, Tier
 from baobab.storage.kv.json_equality import matches
 from baobab.tools.core.binding import Encoded
 from baobab.tools.core.call import Call
+from baobab.tools.core.changes import NOTHING, Change, describe_change
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
@@ -120,8 +121,17 @@ async def _preview_put(
 ) -> str:
     before = await call.stores.kv.get(app_id, key)
     if before is None:
-        return f"The key is not there: it would store {len(value)} bytes."
-    return f"It would replace the value, which has {len(before)} bytes, by one of {len(value)}."
+        return f"The key is not there: it would store {_say_size(value)}."
+    return f"It would replace the value, which has {_say_size(before)}, by one of {_say_size(value)}."
+
+
+def _say_size(value: bytes) -> str:
+    return "1 byte" if len(value) == 1 else f"{len(value)} bytes"
+
+
+async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, **_given: Any) -> list[Change]:
+    before = await call.stores.kv.get(app_id, key)
+    return [describe_change(key, NOTHING if before is None else before, value)]
 
 
 @kv.tool(
@@ -140,7 +150,11 @@ async def _preview_put(
             "guardar, almacenar, escribir valor, dato"
         ),
     ),
-    guard=Guard(preview=_preview_put, destructive_when="where the key is there already: its value is replaced"),
+    guard=Guard(
+        preview=_preview_put,
+        changes=_list_put_changes,
+        destructive_when="where the key is there already: its value is replaced",
+    ),
 )
 async def kv_put(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
@@ -165,7 +179,12 @@ async def _preview_delete(call: Call, app_id: AppId, key: Key) -> str:
     value = await call.stores.kv.get(app_id, key)
     if value is None:
         return "The key is not there: nothing would be deleted."
-    return f"It would delete the key, whose value has {len(value)} bytes."
+    return f"It would delete the key, whose value has {_say_size(value)}."
+
+
+async def _list_deletions(call: Call, app_id: AppId, key: Key) -> list[Change]:
+    value = await call.stores.kv.get(app_id, key)
+    return [] if value is None else [describe_change(key, value, NOTHING)]
 
 
 async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | None:
@@ -187,7 +206,7 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
             "borrar, eliminar una clave, dato, entrada"
         ),
     ),
-    guard=Guard(preview=_preview_delete, idle=_answer_missing),
+    guard=Guard(preview=_preview_delete, changes=_list_deletions, idle=_answer_missing),
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     """Delete a key; `deleted` is 0 when it was not there."""
@@ -205,6 +224,18 @@ async def _preview_count(call: Call, app_id: AppId, key: Key, by: Step = 1) -> s
     return f"The counter is at {value}."
 
 
+async def _list_incr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) -> list[Change]:
+    raw = await call.stores.kv.get(app_id, key)
+    if raw is None:
+        return [describe_change(key, NOTHING, by)]
+    count = from_json(raw)
+    return [describe_change(key, count, count + by)] if type(count) is int else []
+
+
+async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) -> list[Change]:
+    return await _list_incr_changes(call, app_id, key, -by)
+
+
 @kv.tool(
     "POST /{key:path}/incr",
     access=ExposedAccess("write"),
@@ -219,7 +250,7 @@ async def _preview_count(call: Call, app_id: AppId, key: Key, by: Step = 1) -> s
             "contador, incrementar, aumentar, sumar, contar visitas"
         ),
     ),
-    guard=Guard(preview=_preview_count),
+    guard=Guard(preview=_preview_count, changes=_list_incr_changes),
 )
 async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Raise a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
@@ -243,7 +274,7 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
             "disminuir, restar, decrementar contador"
         )
     ),
-    guard=Guard(preview=_preview_count),
+    guard=Guard(preview=_preview_count, changes=_list_decr_changes),
 )
 async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Lower a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.

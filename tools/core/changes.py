@@ -1,0 +1,47 @@
+"""What a call would change, thing by thing: what is there now and what would be there then, as text for people."""
+
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+from typing_extensions import TypedDict
+
+from baobab.tools.core.escaping import escape_json
+
+_MOST_CHARACTERS, _MOST_IN_ALL = 20_000, 400_000
+NOTHING: Final = object()
+"""Where there is nothing before, or would be nothing after."""
+
+
+class Change(TypedDict):
+    """Texts are JSON; null where there is nothing. Long ones are cut, and say so."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+
+def describe_change(what: str, before: Any, after: Any) -> Change:
+    """The values may be JSON as bytes, which stores keep."""
+    return {"what": escape_json(what)[1:-1], "before": _render(before), "after": _render(after)}
+
+
+def _render(value: Any) -> str | None:
+    if value is NOTHING:
+        return None
+    text = escape_json(from_json(value if isinstance(value, bytes) else to_json(value)), indent=2)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}\n… ({len(text)} characters)"
+
+
+def bound_changes(changes: list[Change]) -> list[Change]:
+    """The changes with as much text as one answer can have; of the others, only their names and the size."""
+    left = _MOST_IN_ALL
+    bounded: list[Change] = []
+    for change in changes:
+        texts = [change["before"], change["after"]]
+        left -= sum(len(text or "") for text in texts)
+        if left < 0:
+            before, after = (None if text is None else f"({len(text)} characters)" for text in texts)
+            bounded.append({"what": change["what"], "before": before, "after": after})
+        else:
+            bounded.append(change)
+    return bounded
