@@ -223,6 +223,16 @@ async def approve_always(visit: Visit) -> str:
     return f"/approvals/{approval['id']}?decided=1"
 
 
+async def ask_always(visit: Visit) -> str:
+    """Has the key ask before each call of the tool from now on, whatever its policy says. The call goes on waiting."""
+    approval = (await visit.call("approvals_get", approval_id=visit.parts["id"]))["approval"]
+    key_id = _find_key(approval)
+    if key_id is None:
+        raise BadRequest("Only a key has rules about when it asks; this call is a run's.")
+    await visit.call("api_keys_ask", key_id=key_id, tool_name=approval["tool"], ask="always")
+    return f"/approvals/{approval['id']}"
+
+
 def _find_key(approval: Mapping[str, Any]) -> str | None:
     """The id of the key that asks for itself; None for a run."""
     kind, _, key_id = approval["proposer"].partition(":")
@@ -285,5 +295,6 @@ FORMS = (
     Form("/approvals/{id}/reject", reject),
     Form("/approvals/{id}/approve-alike", approve_alike),
     Form("/approvals/{id}/approve-always", approve_always),
+    Form("/approvals/{id}/ask-always", ask_always),
     Form("/approvals/{id}/answer", answer),
 )

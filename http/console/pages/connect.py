@@ -1,5 +1,7 @@
 """/console/connect: how a client reaches this server, in lines that can be copied."""
 
+import json
+
 from baobab.http.console.page import Context, Page
 from baobab.http.console.visit import Visit
 from baobab.mcp_server.client_setup import render_client_lines
@@ -7,7 +9,10 @@ from baobab.mcp_server.client_setup import render_client_lines
 
 async def show_connect(visit: Visit) -> Context:
     address = visit.registry.services.options.base_url
-    return {"address": address, "mcp": f"{address}/mcp", "lines": render_client_lines(f"{address}/mcp", "YOUR_KEY")}
+    lines = render_client_lines(f"{address}/mcp", "YOUR_KEY")
+    # What belongs into a file is read with its lines.
+    shown = {name: json.dumps(json.loads(line), indent=2) if line[0] == "{" else line for name, line in lines.items()}
+    return {"address": address, "mcp": f"{address}/mcp", "lines": shown}
 
 
 PAGES = (Page("/connect", "Connect a client", "connect.html", show_connect, menu="Connect a client", of_account=True),)

@@ -19,8 +19,10 @@ async def show_keys(visit: Visit) -> Context:
     organisations: list[dict[str, Any]] = []
     for organisation in await visit.list_organisations():
         found = await visit.call("api_keys_list", organization_id=organisation["id"])
-        organisations.append({"id": organisation["id"], "name": organisation["name"], "keys": found["keys"]})
-    return {"organisations": organisations, "policies": _POLICIES, "asks": _ASKS}
+        apps = (await visit.call("apps_list", org_id=organisation["id"], limit=100))["apps"]
+        organisations.append({**organisation, "keys": found["keys"], "apps": apps})
+    toolsets = sorted({tool.toolset.name for tool in visit.registry.tools.values() if tool.toolset.name != "console"})
+    return {"organisations": organisations, "policies": _POLICIES, "asks": _ASKS, "toolsets": toolsets}
 
 
 async def create(visit: Visit) -> Context:
@@ -32,7 +34,7 @@ async def create(visit: Visit) -> Context:
         given |= {"key_scope": "app", "target_app_id": app_id}
     else:
         given["organization_id"] = form.get("of", "")
-    if toolsets := form.get("toolsets", "").replace(",", " ").split():
+    if toolsets := [name.removeprefix("toolset.") for name in form if name.startswith("toolset.")]:
         given["toolsets"] = toolsets
     return {"title": "A new key", "made": await visit.call("api_keys_create", **given)}
 

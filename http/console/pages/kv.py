@@ -1,4 +1,4 @@
-"""/console/apps/{app}/kv: the keys of an app, and the value of one of them."""
+"""/console/apps/{app}/kv: the keys of an app, who may read and write them, and the value of one of them."""
 
 import json
 from urllib.parse import quote
@@ -9,6 +9,7 @@ from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest, Conflict, NotFound
 
 _SHOWN = 100
+_LEVELS = {"deny": "no user", "owner": "the user that it names", "authed": "signed-in users", "public": "anybody"}
 PATH = "/apps/{app}/kv"
 
 
@@ -25,7 +26,9 @@ async def show_keys(visit: Visit) -> Context:
     found = await visit.call("kv_scan", app_id=app["id"], prefix=prefix, limit=_SHOWN, **asked)
     stats = await visit.call("kv_stats", app_id=app["id"])
     following = found["cursor"] if found["cursor"] not in (None, "0") else None
-    return {"app": app, "keys": found["keys"], "prefix": prefix, "following": following, "stats": stats}
+    shared = {"app": app, "keys": found["keys"], "prefix": prefix, "following": following, "stats": stats}
+    rules = await visit.call("kv_expose_list", app_id=app["id"])
+    return {**shared, "rules": rules["rules"], "warnings": rules.get("warnings", []), "levels": _LEVELS}
 
 
 async def show_entry(visit: Visit) -> Context:
@@ -65,6 +68,17 @@ async def delete(visit: Visit) -> str:
     return PATH.format(**visit.parts)
 
 
+async def add_rule(visit: Visit) -> str:
+    given = {name: visit.form.get(name, "").strip() for name in ("pattern", "read", "write")}
+    await visit.call("kv_expose", app_id=visit.parts["app"], **given)
+    return f"{PATH.format(**visit.parts)}#rules"
+
+
+async def delete_rule(visit: Visit) -> str:
+    await visit.call("kv_unexpose", app_id=visit.parts["app"], pattern=visit.form.get("pattern", ""))
+    return f"{PATH.format(**visit.parts)}#rules"
+
+
 def _entry(app_id: str, key: str) -> str:
     return f"{PATH.format(app=app_id)}/entry?key={quote(key, safe='')}"
 
@@ -84,4 +98,6 @@ FORMS = (
     Form(PATH + "/entry/store", store),
     Form(PATH + "/entry/expire", expire),
     Form(PATH + "/entry/delete", delete),
+    Form(PATH + "/rules/add", add_rule),
+    Form(PATH + "/rules/delete", delete_rule),
 )

@@ -9,7 +9,7 @@ from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 
 _SPANS = (7, 30, 90)
-_WIDTH, _HEIGHT, _MARGIN = 720, 180, 4
+_WIDTH, _HEIGHT, _MARGIN = 720, 140, 4
 
 
 async def show_usage(visit: Visit) -> Context:
@@ -33,7 +33,11 @@ async def show_usage(visit: Visit) -> Context:
         "spans": _SPANS,
         "app_id": app_id or "",
         "apps": apps["apps"],
-        "chart": draw_bars(first, days, by_day),
+        "charts": [
+            {"name": "Cost", **draw_bars(first, days, by_day, "cost_usd")},
+            {"name": "Calls", **draw_bars(first, days, by_day, "requests")},
+        ],
+        "by_day": _sum_days(by_day),
         "models": sorted(by_model, key=lambda row: -row["cost_usd"]),
         "billing": billing,
         "total": sum(row["cost_usd"] for row in by_day if not row["byok"]),
@@ -41,23 +45,34 @@ async def show_usage(visit: Visit) -> Context:
     }
 
 
-def draw_bars(first: date, days: int, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The bars of a chart of costs: one for each day, in units of the drawing."""
-    costs = dict.fromkeys((first + timedelta(days=number) for number in range(days)), 0.0)
+def _sum_days(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What was used on each day, the newest first: the same as the charts show, as numbers."""
+    days: dict[date, dict[str, Any]] = {}
+    names = ("requests", "prompt_tokens", "completion_tokens", "cost_usd")
     for row in rows:
-        if row["day"] in costs:
-            costs[row["day"]] += row["cost_usd"]
-    most = max(costs.values())
+        total = days.setdefault(row["day"], {"day": row["day"], **dict.fromkeys(names, 0)})
+        for name in names:
+            total[name] += row[name]
+    return sorted(days.values(), key=lambda total: total["day"], reverse=True)
+
+
+def draw_bars(first: date, days: int, rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """The bars of a chart of what `name` says of each day, in units of the drawing."""
+    amounts = dict.fromkeys((first + timedelta(days=number) for number in range(days)), 0.0)
+    for row in rows:
+        if row["day"] in amounts:
+            amounts[row["day"]] += row[name]
+    most = max(amounts.values())
     step = (_WIDTH - 2 * _MARGIN) / days
     bars = [
         {
             "x": round(_MARGIN + number * step, 1),
             "width": round(step * 0.8, 1),
-            "height": round((_HEIGHT - 2 * _MARGIN) * cost / most, 1) if most else 0,
+            "height": round((_HEIGHT - 2 * _MARGIN) * amount / most, 1) if most else 0,
             "day": day,
-            "cost": cost,
+            "amount": amount,
         }
-        for number, (day, cost) in enumerate(costs.items())
+        for number, (day, amount) in enumerate(amounts.items())
     ]
     return {"width": _WIDTH, "height": _HEIGHT, "bars": bars, "most": most}
 

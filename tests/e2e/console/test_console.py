@@ -338,7 +338,8 @@ async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str,
         await person.page.locator("[popovertarget=account]").click()
         await person.check_accessibility()
         await person.page.keyboard.press("Escape")
-        await person.page.get_by_role("button", name="Deny all 2 of").filter(has_text="Claude").click()
+        await person.page.get_by_text("Deny many at once").click()
+        await person.page.get_by_role("button", name="Deny these 2").filter(has_text="Claude").click()
         await person.page.wait_for_url("**/console")
         for found in proposed:
             decided = await office.ask("GET", f"/v1/approvals/{found['approval_id']}")

@@ -71,6 +71,19 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
     assert "no longer pending" in again.text
 
 
+async def test_whoever_is_asked_can_have_the_key_always_ask_and_the_call_goes_on_waiting(baobab: Baobab) -> None:
+    approval_id = await propose(baobab, "watched")
+    browser = await sign_in(baobab)
+    page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
+    path = f"/console/approvals/{approval_id}/ask-always"
+    done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
+    assert done.headers["location"] == f"/console/approvals/{approval_id}"
+    keys = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()["keys"]
+    assert {key["name"]: key["asks"] for key in keys}["watched"] == {"apps_init": "always"}
+    found = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+    assert found.json()["approval"]["status"] == "pending"
+
+
 async def test_a_page_that_is_not_there_keeps_the_menu_of_whoever_is_signed_in(baobab: Baobab) -> None:
     page = await baobab.client.get("/console/nowhere", headers=await sign_in(baobab))
     assert page.status_code == 404
@@ -241,7 +254,7 @@ async def test_all_that_one_asker_waits_for_is_denied_at_once(baobab: Baobab) ->
     other = await propose(baobab, "bystander")
     browser = await sign_in(baobab)
     inbox = await baobab.client.get("/console", headers=browser)
-    (form,) = re.findall(r'name="ids" value="([^"]+)"><button><span>Deny all 3 of', inbox.text)
+    (form,) = re.findall(r'name="ids" value="([^"]+)"><p class="soft">3 calls shown here', inbox.text)
     given = {"csrf": find_csrf(inbox), "ids": form}
     done = await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
     assert (done.status_code, done.headers["location"]) == (303, "/console")
