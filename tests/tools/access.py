@@ -161,7 +161,9 @@ class World:
             httpx.URL(path),
             params={name: arguments[name] for name in rest.query_parameters if name in arguments}
             | arguments.get(rest.further_query or "", {}),
-            content=to_json(
+            content=arguments[rest.raw_body].encode()
+            if rest.raw_body in arguments
+            else to_json(
                 arguments[rest.whole_body]
                 if rest.whole_body is not None
                 else {name: arguments[name] for name in rest.body_parameters if name in arguments}

@@ -127,10 +127,19 @@ class Finding(TypedDict):
     message: str
 
 
+class MissingIndex(TypedDict):
+    """A column by which rows are looked up, and with which no index of its table begins."""
+
+    table: str
+    column: str
+    message: str
+
+
 class Policies(TypedDict):
     policies: list[PolicyRow]
     tables_with_rls: list[str]
     open_tables: list[Finding]
+    missing_indexes: list[MissingIndex]
 
 
 class Dropped(TypedDict):

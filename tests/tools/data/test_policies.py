@@ -303,3 +303,27 @@ async def test_a_pattern_of_a_policy_does_not_end_within_an_escape(posts: Tables
     body = {"table_name": "posts", "policy_name": "p", "using_expression": "title like 'a\\'"}
     answer = await posts.ask("POST", "/rls/policies", body)
     assert (answer.status, answer.json["error"]["code"]) == (400, "RLS_INVALID_EXPRESSION"), answer.content
+
+
+async def test_columns_that_policies_and_references_look_up_without_an_index_are_named(tables: Tables) -> None:
+    key = {"type": "integer", "primaryKey": True}
+    teams = {"columns": {"id": key, "owner": {"type": "text"}}}
+    members = {"columns": {"id": key, "team_id": {"type": "integer", "references": "teams.id"}, "user_id": "uuid"}}
+    posts = {
+        "columns": {"id": key, "user_id": "uuid", "kind": "text"},
+        "indexes": {"by_user": {"columns": ["user_id"]}},
+    }
+    await tables.apply({"teams": teams, "members": members, "posts": posts})
+    text = "exists (select 1 from members m where m.team_id = teams.id and m.user_id = current_user_id())"
+    await tables.policy("teams", "members", using_expression=f"{text} or owner = current_user_id()")
+    await tables.policy("posts", "own", using_expression="user_id = current_user_id() and kind = 'a'")
+
+    async def list_missing() -> set[str]:
+        found = (await tables.ask("GET", "/rls")).json["missing_indexes"]
+        return {f"{each['table']}.{each['column']}" for each in found}
+
+    assert await list_missing() == {"members.team_id", "members.user_id", "teams.owner"}
+    teams["columns"]["owner"] = {"type": "text", "unique": True}
+    indexes = {"one": {"columns": ["user_id", "team_id"]}, "two": {"columns": ["team_id"]}}
+    await tables.apply({"teams": teams, "members": {**members, "indexes": indexes}, "posts": posts})
+    assert await list_missing() == set()

@@ -26,6 +26,7 @@ from baobab.tools.data.errors import (
 )
 from baobab.tools.data.expressions import FALSE, TRUE, allowed_rows
 from baobab.tools.data.fields import TableName
+from baobab.tools.data.missing_indexes import find_missing_indexes
 from baobab.tools.data.policies import compile_condition, load_parser
 from baobab.tools.data.schemas import Dropped, Enabled, Finding, Isolated, Policies, PolicyRow, PolicySet, Visible
 from baobab.tools.data.toolset import data
@@ -254,7 +255,9 @@ async def rls_isolate(
     ),
 )
 async def rls_list(call: Call, app_id: AppId) -> Policies:
-    """List the policies of all tables, and tables that visitors or any user can read or write as a whole."""
+    """List the policies of all tables, tables that visitors or any user can read or write as a whole, and columns that
+    policies and references need an index of.
+    """
     catalogue = await find_catalogue(call)
     return {
         "policies": [
@@ -264,6 +267,7 @@ async def rls_list(call: Call, app_id: AppId) -> Policies:
         ],
         "tables_with_rls": sorted(name for name, table in catalogue.tables.items() if table.secured),
         "open_tables": [finding for table in catalogue.tables.values() for finding in _find_open(table)],
+        "missing_indexes": find_missing_indexes(catalogue),
     }
 
 

@@ -1,0 +1,58 @@
+"""Names columns by which rows are looked up again and again, and with which no index begins."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from baobab.tools.data.catalogue import Catalogue, TableInfo
+from baobab.tools.data.schemas import MissingIndex
+
+_WHO = (["user"], ["user_uuid"], ["role"])
+
+
+def find_missing_indexes(catalogue: Catalogue) -> list[MissingIndex]:
+    """One finding for each column that a reference or a policy needs an index of."""
+    findings: dict[tuple[str, str], MissingIndex] = {}
+    for name, column, reason in _list_lookups(catalogue):
+        table = catalogue.tables.get(name)
+        if table is not None and column in table.columns and not _has_index(table, column):
+            message = f"`{name}.{column}` has no index: {reason}."
+            findings.setdefault((name, column), {"table": name, "column": column, "message": message})
+    return list(findings.values())
+
+
+def _list_lookups(catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
+    """The columns by which rows are looked up: table, column, and why."""
+    for table in catalogue.tables.values():
+        for column in table.columns.values():
+            if column.references is not None:
+                parent = column.references.table
+                yield table.name, column.name, f"deleting a row of `{parent}` looks for rows that refer to it"
+        if table.secured:
+            for policy in table.policies.values():
+                for tree in (policy.using_tree, policy.check_tree):
+                    for name, column_name in _list_compared(tree, {"": table.name}):
+                        yield name, column_name, f"the policy `{policy.name}` of `{table.name}` compares it"
+
+
+def _list_compared(tree: Any, aliases: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The columns that a condition compares with the caller or with a column of another table."""
+    match tree:
+        case ["=", left, right]:
+            for one, other in ((left, right), (right, left)):
+                if one[0] == "column" and (other in _WHO or (other[0] == "column" and other[1] != one[1])):
+                    yield aliases[one[1]], one[2]
+        case ["in_rows", left, rows]:
+            if left[0] == "column":
+                yield aliases[left[1]], left[2]
+            yield from _list_compared(rows, aliases)
+        case {"table": table, "alias": alias, "where": where}:
+            yield from _list_compared(where, {**aliases, alias: table})
+        case list():
+            for part in tree:
+                yield from _list_compared(part, aliases)
+
+
+def _has_index(table: TableInfo, column: str) -> bool:
+    if table.key[:1] == (column,) or table.columns[column].unique:
+        return True
+    return any(index.columns[0] == column and index.method in ("btree", "hash") for index in table.indexes.values())
