@@ -86,6 +86,7 @@ class StorageConfig(TypedDict):
     allowedContentTypes: list[str]
     publicReadEnabled: bool
     storageLimitBytes: NotRequired[int]
+    userLimitBytes: NotRequired[int]
 
 
 class JwtConfig(TypedDict):

@@ -8,7 +8,7 @@ class Plan:
     """Caps of one plan. Those of apps, requests, keys and values are the contract's (document 4, A4, B5 and F1).
 
     monthly_users: users of an app who join or sign in within a month.
-    file_bytes: the most that an app may be set to keep in files. table_bytes: of the rows of an app's tables.
+    file_bytes: of the files of all apps of one organisation in a region. table_bytes: of the rows of an app's tables.
     apps, api_keys, model_servers and audit_rows: of one organisation. The others are for each app; agent_bytes are
     those of its agents' graphs.
     """

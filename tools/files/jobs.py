@@ -14,8 +14,9 @@ from baobab.tools.core.services import Services
 from baobab.tools.files.errors import FileNotFound, QuotaExceeded
 from baobab.tools.files.leftovers import delete_leftovers
 from baobab.tools.files.parts import KEPT_SECONDS, complete
+from baobab.tools.files.quota import name_organisation
 from baobab.tools.files.storing import delete_file, find_row
-from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, files_table
+from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, file_usage, files_table
 from baobab.tools.files.toolset import files
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ async def files_sweep(job: Job) -> None:
     services = job.services
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         await _sweep(services, database)
+        await _name_organisations(services, database)
 
 
 @files.job(every=24 * 3600.0)
@@ -84,6 +86,19 @@ async def files_leftovers(job: Job) -> None:
     for region in job.services.regions:
         if count := await delete_leftovers(job.services, region):
             _log.warning("Deleted %d objects in %s to which no file referred.", count, region)
+
+
+async def _name_organisations(services: Services, database: Database) -> None:
+    """Says whose files are counted that were stored before an organisation's room was."""
+    query = select(file_usage.c.app_id).where(file_usage.c.organisation_id.is_(None))
+    async with database.reading() as connection:
+        unnamed = (await connection.execute(query)).scalars().all()
+    for app_id in unnamed:
+        with contextlib.suppress(AppNotFound):
+            app = await services.directory.app(app_id)
+            async with database.writing_unit(lock=app_id) as unit:
+                if not await FREEZES.is_frozen(unit.execute, app_id):
+                    await name_organisation(unit, app)
 
 
 async def _sweep(services: Services, database: Database) -> None:

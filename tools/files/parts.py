@@ -130,7 +130,7 @@ async def _record(call: Call, row: Row, offset: int, size: int, attempt: str) ->
         if offset + size > current.size_bytes:
             raise LengthDiffers(details={"expected_bytes": current.size_bytes})
         if current.reserved_until <= now:
-            await quota.require_room(unit.execute, call.require_app(), current.size_bytes, now)
+            await quota.require_room(unit, call.require_app(), current.user_id, current.size_bytes, now)
         part = {"app_id": app_id, "file_id": row.id, "start_byte": offset, "size_bytes": size, "stored_as": attempt}
         await unit.execute(insert(file_parts), part)
         until = now + timedelta(seconds=KEPT_SECONDS)

@@ -1,9 +1,12 @@
-"""What an app may store: its settings, and the room that files and begun uploads take."""
+"""What may be stored: by an app, by each of its users, and by an organisation in all its apps.
+
+Files count once their bytes have arrived, and begun uploads as long as their room is reserved.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 from baobab.storage.database import Execute, Unit
 from baobab.storage.tables import build_upsert
@@ -11,10 +14,12 @@ from baobab.tools.core.auth.directory import App
 from baobab.tools.core.plans import GB, MB
 from baobab.tools.files.errors import ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads
 from baobab.tools.files.schemas import ResourceInfo
-from baobab.tools.files.tables import PENDING, file_usage, files_table
+from baobab.tools.files.tables import PENDING, file_usage, file_usage_by_user, files_table
 
 _DEFAULT_BYTES = GB
 _DEFAULT_FILE_MB = 10
+_SHARE_OF_USER = 10
+"""One user may fill this part of an app's room, one in ten, unless the app says otherwise."""
 _MOST_PENDING = 1000
 """Uploads without bytes that one user, or the app itself, may have begun."""
 _columns = files_table.c
@@ -22,11 +27,16 @@ _columns = files_table.c
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """used: bytes of files. files: how many. reserved: bytes of begun uploads."""
+    """used: bytes of files. files: how many. reserved: bytes of begun uploads. organisation_id: as it is recorded."""
 
     used: int
     files: int
     reserved: int
+    organisation_id: str | None
+
+    @property
+    def total(self) -> int:
+        return self.used + self.reserved
 
 
 def require_allowed(app: App, content_type: str, size: int) -> None:
@@ -35,7 +45,7 @@ def require_allowed(app: App, content_type: str, size: int) -> None:
     kind = content_type.partition(";")[0]
     if allowed and not any(_matches(pattern.lower(), kind) for pattern in allowed):
         raise ContentTypeRefused(f"The app takes no files of the type {kind}.", details={"allowed_types": allowed})
-    most = app.storage_config.get("maxFileSizeMb", _DEFAULT_FILE_MB) * MB
+    most = _compute_file_limit(app)
     if size > most:
         raise FileTooLarge(
             f"The file has {size} bytes; the app takes files up to {most}.",
@@ -49,23 +59,87 @@ def compute_limit(app: App) -> int:
     return limit if app.plan.file_bytes is None else min(limit, app.plan.file_bytes)
 
 
+def compute_user_limit(app: App) -> int:
+    """Returns the bytes that the files of one user may have. By default one large file always fits."""
+    limit = compute_limit(app)
+    share: int | None = app.storage_config.get("userLimitBytes")
+    return min(limit, max(limit // _SHARE_OF_USER, _compute_file_limit(app)) if share is None else share)
+
+
+def _compute_file_limit(app: App) -> int:
+    most: int = app.storage_config.get("maxFileSizeMb", _DEFAULT_FILE_MB) * MB
+    return most
+
+
 async def read_usage(execute: Execute, app_id: str, now: datetime) -> Usage:
     kept = (await execute(select(file_usage).where(file_usage.c.app_id == app_id))).first()
-    holding = (_columns.app_id == app_id, PENDING, _columns.reserved_until > now)
-    reserved = (await execute(select(func.coalesce(func.sum(_columns.size_bytes), 0)).where(*holding))).scalar_one()
-    return Usage(kept.used_bytes if kept else 0, kept.files_count if kept else 0, int(reserved))
+    reserved = await _read_reserved(execute, now, _columns.app_id == app_id)
+    if kept is None:
+        return Usage(0, 0, reserved, None)
+    return Usage(kept.used_bytes, kept.files_count, reserved, kept.organisation_id)
 
 
-async def require_room(execute: Execute, app: App, size: int, now: datetime) -> Usage:
-    """Returns the usage. Raises QuotaExceeded. Exact in a transaction that holds the app's lock."""
-    usage, limit = await read_usage(execute, app.id, now), compute_limit(app)
-    taken = usage.used + usage.reserved
+async def read_user_usage(execute: Execute, app_id: str, user_id: str, now: datetime) -> int:
+    """Returns the bytes that one user has taken: of files, and of begun uploads."""
+    columns = file_usage_by_user.c
+    used = select(columns.used_bytes).where(columns.app_id == app_id, columns.user_id == user_id)
+    reserved = await _read_reserved(execute, now, _columns.app_id == app_id, _columns.user_id == user_id)
+    return ((await execute(used)).scalar_one_or_none() or 0) + reserved
+
+
+async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now: datetime) -> Usage:
+    """Returns the usage of the app. Raises QuotaExceeded. Exact, as the unit holds the app's lock."""
+    usage = await read_usage(unit.execute, app.id, now)
+    _require_below("The app's files have", usage.total, size, compute_limit(app))
+    if user_id is not None:
+        taken = await read_user_usage(unit.execute, app.id, user_id, now)
+        remedy = "Delete files of yours with op:files_delete, or have the app raise userLimitBytes."
+        _require_below("Your files in this app have", taken, size, compute_user_limit(app), remediation=remedy)
+    if app.plan.file_bytes is not None:
+        taken = await _read_organisation_usage(unit, app, usage, now)
+        remedy = "Delete files of this or another app with op:files_delete, or choose a larger plan."
+        _require_below("The organisation's files have", taken, size, app.plan.file_bytes, remediation=remedy)
+    return usage
+
+
+def _require_below(whose: str, taken: int, size: int, limit: int, *, remediation: str | None = None) -> None:
     if taken + size > limit:
         raise QuotaExceeded(
-            f"{taken} of {limit} bytes are taken; {size} more do not fit.",
+            f"{whose} {taken} of {limit} bytes; {size} more do not fit.",
             details={"current_usage_bytes": taken, "limit_bytes": limit},
+            remediation=remediation,
         )
-    return usage
+
+
+async def _read_organisation_usage(unit: Unit, app: App, usage: Usage, now: datetime) -> int:
+    """Returns what the files and begun uploads of all apps of the organisation take in this region.
+
+    From now on the unit holds the organisation's lock, so that its other apps wait with theirs.
+    """
+    await unit.hold(app.organisation_id)
+    if usage.organisation_id != app.organisation_id:
+        await name_organisation(unit, app)
+    columns = file_usage.c
+    of_organisation = columns.organisation_id == app.organisation_id
+    used = select(func.coalesce(func.sum(columns.used_bytes), 0)).where(of_organisation)
+    apps = select(columns.app_id).where(of_organisation)
+    reserved = await _read_reserved(unit.execute, now, _columns.app_id.in_(apps))
+    return int((await unit.execute(used)).scalar_one()) + reserved
+
+
+async def name_organisation(unit: Unit, app: App) -> None:
+    """Records whose room the files of an app take."""
+    insertion = build_upsert(unit.database.dialect, file_usage).values(
+        app_id=app.id, organisation_id=app.organisation_id, used_bytes=0, files_count=0
+    )
+    changes = {"organisation_id": app.organisation_id}
+    await unit.execute(insertion.on_conflict_do_update(index_elements=["app_id"], set_=changes))
+
+
+async def _read_reserved(execute: Execute, now: datetime, *conditions: ColumnElement[bool]) -> int:
+    holding = (PENDING, _columns.reserved_until > now, *conditions)
+    query = select(func.coalesce(func.sum(_columns.size_bytes), 0)).where(*holding)
+    return int((await execute(query)).scalar_one())
 
 
 async def require_few_pending(execute: Execute, app_id: str, user_id: str | None, now: datetime) -> None:
@@ -80,14 +154,19 @@ async def require_few_pending(execute: Execute, app_id: str, user_id: str | None
         raise TooManyUploads(details={"limit": _MOST_PENDING})
 
 
-async def count_file(unit: Unit, app_id: str, size: int, files: int = 1) -> None:
-    """Adds a file to the usage of an app; takes one away with -1, and its size negative."""
+async def count_file(unit: Unit, app_id: str, user_id: str | None, size: int, files: int = 1) -> None:
+    """Adds a file to the usage of an app and of its owner; takes one away with -1, and its size negative."""
     insertion = build_upsert(unit.database.dialect, file_usage).values(
         app_id=app_id, used_bytes=size, files_count=files
     )
     kept = file_usage.c
     changes = {"used_bytes": kept.used_bytes + size, "files_count": kept.files_count + files}
     await unit.execute(insertion.on_conflict_do_update(index_elements=["app_id"], set_=changes))
+    if user_id is not None:
+        of_user = build_upsert(unit.database.dialect, file_usage_by_user)
+        of_user = of_user.values(app_id=app_id, user_id=user_id, used_bytes=size)
+        more = {"used_bytes": file_usage_by_user.c.used_bytes + size}
+        await unit.execute(of_user.on_conflict_do_update(index_elements=["app_id", "user_id"], set_=more))
 
 
 def describe_usage(app: App, usage: Usage) -> ResourceInfo:

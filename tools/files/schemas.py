@@ -3,7 +3,7 @@
 import base64
 import binascii
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
@@ -55,6 +55,8 @@ class ResourceInfo(TypedDict):
     storage_limit_bytes: int
     storage_used_percent: float
     files_count: int
+    user_used_bytes: NotRequired[Annotated[int, Field(description="Of a user's call: what their own files take.")]]
+    user_limit_bytes: NotRequired[int]
 
 
 class UploadMeta(TypedDict):

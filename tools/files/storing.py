@@ -59,7 +59,7 @@ async def reserve(
     app, now, user_id = call.require_app(), call.now, owner_of(call.caller)
     quota.require_allowed(app, content_type, size)
     await quota.require_few_pending(unit.execute, app.id, user_id, now)
-    usage = await quota.require_room(unit.execute, app, size, now)
+    usage = await quota.require_room(unit, app, user_id, size, now)
     row = {
         "app_id": app.id,
         "id": call.services.ids.uuid_at(now),
@@ -137,10 +137,10 @@ async def settle_in(unit: Unit, services: Services, app: App, file_id: str, atte
     if row.stored_at is not None:
         raise AlreadyStored
     if row.reserved_until <= now:
-        await quota.require_room(unit.execute, app, row.size_bytes, now)
+        await quota.require_room(unit, app, row.user_id, row.size_bytes, now)
     values = {"stored_as": attempt, "sha256": info.sha256, "stored_at": now}
     await unit.execute(update(files_table).where(*is_file(app.id, file_id)).values(**values))
-    await quota.count_file(unit, app.id, row.size_bytes)
+    await quota.count_file(unit, app.id, row.user_id, row.size_bytes)
     data = {
         "object_id": row.id,
         "key": build_object_key(row),
@@ -158,7 +158,7 @@ async def delete_file(services: Services, unit: Unit, row: Row, tenant: str | No
     parts = file_parts.c
     await unit.execute(delete(file_parts).where(parts.app_id == row.app_id, parts.file_id == row.id))
     if row.stored_at is not None:
-        await quota.count_file(unit, row.app_id, -row.size_bytes, -1)
+        await quota.count_file(unit, row.app_id, row.user_id, -row.size_bytes, -1)
     await request_erasure(services, unit, row, tenant=tenant)
 
 

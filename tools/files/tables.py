@@ -33,6 +33,7 @@ _columns = files_table.c
 PENDING = _columns.stored_at.is_(None)
 """The condition for files without bytes."""
 Index("ix_files_app_id_user_id_id", _columns.app_id, _columns.user_id, _columns.id)
+Index("ix_files_app_id_filename_id", _columns.app_id, _columns.filename, _columns.id)
 Index("ix_files_pending", _columns.app_id, _columns.reserved_until, sqlite_where=PENDING, postgresql_where=PENDING)
 
 file_parts = Table(
@@ -52,12 +53,23 @@ file_usage = Table(
     "file_usage",
     metadata,
     Column("app_id", String(36), primary_key=True),
+    # As of the app's latest upload. Null until the first one after the organisations' room was counted.
+    Column("organisation_id", String(36), index=True),
     # Of the files that have bytes: changed in the transactions that store and delete them.
     Column("used_bytes", BigInteger, nullable=False),
     Column("files_count", BigInteger, nullable=False),
 )
 
-APP_TABLES = (AppTable(files_table), AppTable(file_parts), AppTable(file_usage))
+file_usage_by_user = Table(
+    "file_usage_by_user",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("user_id", String(36), primary_key=True),
+    Column("used_bytes", BigInteger, nullable=False),
+)
+"""The part of `file_usage` that is each user's."""
+
+APP_TABLES = (AppTable(files_table), AppTable(file_parts), AppTable(file_usage), AppTable(file_usage_by_user))
 
 
 THUMBNAIL = "thumbnail"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
 from baobab.tools.files.tables import files_table
 from tests.jobs import run_due_jobs, run_job
@@ -139,3 +139,6 @@ async def test_nobody_begins_more_uploads_than_a_thousand(app: FilesApp) -> None
     assert [answer.status_code for answer in answers] == [200, 429]
     assert answers[-1].json()["error"]["code"] == "FILES_UPLOADS_OPEN"
     assert (await app.announce(0)).status_code == 200
+    # Or a later test would sweep them one by one.
+    async with app.database.writing_unit(lock=app.id) as unit:
+        await unit.execute(delete(files_table).where(files_table.c.app_id == app.id))

@@ -252,6 +252,7 @@ async def config_storage(
     publicReadEnabled: bool | None = None,
     maxFileSizeMb: Annotated[int, Field(ge=1, le=100_000)] | None = None,
     storageLimitBytes: Annotated[int, Field(ge=0, le=2**50)] | None = None,
+    userLimitBytes: Annotated[int, Field(ge=0, le=2**50)] | None = None,
     allowedContentTypes: Annotated[list[ContentType], Field(max_length=100)] | None = None,
 ) -> StorageSet:
     """Change how files of an app are stored; what is left out stays.
@@ -259,12 +260,14 @@ async def config_storage(
     publicReadEnabled: whether every signed-in user may download every file.
     maxFileSizeMb: the largest file, in MB of 2^20 bytes.
     storageLimitBytes: the sum of all files.
+    userLimitBytes: the sum of the files of each user; by default a tenth of storageLimitBytes, or one file if larger.
     allowedContentTypes: MIME types that uploads may have, `image/*` included; an empty list allows all.
     """
     changes = {
         "publicReadEnabled": publicReadEnabled,
         "maxFileSizeMb": maxFileSizeMb,
         "storageLimitBytes": storageLimitBytes,
+        "userLimitBytes": userLimitBytes,
         "allowedContentTypes": allowedContentTypes,
     }
     merged = await _merge(call, "storage_config", changes)

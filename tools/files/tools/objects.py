@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy import select
 
+from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
@@ -142,7 +143,11 @@ async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
     """Read how many bytes the files of an app have, and how many they may have."""
     async with call.reading() as execute:
         usage = await quota.read_usage(execute, app_id, call.now)
-    return quota.describe_usage(call.require_app(), usage)
+        found = quota.describe_usage(call.require_app(), usage)
+        if isinstance(call.caller, EndUser):
+            found["user_used_bytes"] = await quota.read_user_usage(execute, app_id, call.caller.user_id, call.now)
+            found["user_limit_bytes"] = quota.compute_user_limit(call.require_app())
+    return found
 
 
 @files.tool(
