@@ -230,7 +230,7 @@ async def test_the_ninth_stream_of_a_credential_is_refused_with_a_remedy(baobab:
                 error = json.loads(await refused.read_body())["error"]
             assert error["data"]["code"] == "STREAMS_EXHAUSTED"
             assert error["data"]["details"] == {"limit": 8, "of": "credential"}
-            assert error["message"] == "As many streams are open as may be."
+            assert error["message"] == "No more streams can be opened now."
             assert error["data"]["remediation"].startswith("Close one of details.limit open streams,")
             assert refused.status == (405 if era == EARLIER else 200)
             async with open_stream(baobab, era=era) as stream:

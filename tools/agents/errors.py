@@ -73,7 +73,7 @@ class InvalidGraph(BadRequest):
 class NoGraph(BaobabError):
     code = "validation_error"
     status = 422
-    summary = "What was sent to be looked through is no JSON object, and so no graph."
+    summary = "`graph_spec` is not a JSON object."
     remediation = "Send the graph as an object in `graph_spec`; what is wrong within one is answered as `issues`."
 
 
@@ -99,7 +99,7 @@ class RunConflict(Conflict):
 
 class StepNotFound(NotFound):
     code = "run_step_not_found"
-    summary = "Nothing can go on from this step of the run."
+    summary = "The run cannot continue from this step."
     remediation = (
         "Take a step of one of its node_start events (op:agents_runs_events_list), or 0, where something follows it; "
         "or leave it out."

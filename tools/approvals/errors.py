@@ -5,19 +5,19 @@ from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
 
 class ApprovalNotFound(NotFound):
     code = "APPROVAL_NOT_FOUND"
-    summary = "There is no such approval, or it is none of this credential's business."
+    summary = "There is no such approval, or this credential may not see it."
     remediation = "op:approvals_list lists those that you may see."
 
 
 class AlreadyDecided(Conflict):
     code = "APPROVAL_ALREADY_DECIDED"
     summary = "The approval is no longer pending."
-    remediation = "Read it to see what became of it (details.status); propose the call anew if it is still wanted."
+    remediation = "Read its outcome (details.status); make the call again if you still want it."
 
 
 class OnlyRunsAreEdited(BadRequest):
     code = "APPROVAL_NOT_EDITABLE"
-    summary = "Only calls of an agent's run are approved with other arguments."
+    summary = "Only the calls of an agent's run can be approved with other arguments."
     remediation = "Reject it, and say in the reason what you want instead: whoever asked must know what was done."
 
 
@@ -25,4 +25,4 @@ class Unfinished(BaobabError):
     code = "APPROVED_CALL_UNFINISHED"
     status = 409
     summary = "No server could finish the approved call; it may have been begun."
-    remediation = "Read the present state, and propose the call anew if it is still wanted."
+    remediation = "Read the current state, and make the call again if you still want it."

@@ -17,8 +17,8 @@ from baobab.tools.core.errors import BaobabError, Conflict
 
 class TooManyPending(Conflict):
     code = "APPROVALS_TOO_MANY"
-    summary = "As many calls are waiting for approval as may wait."
-    remediation = "Decide or let expire what waits (op:approvals_list); details.limit is the number."
+    summary = "Too many calls are waiting for approval already."
+    remediation = "Decide some of the waiting calls (op:approvals_list), or wait until they expire; details.limit is the most that can wait."
 
 
 class TooLargeToPropose(BaobabError):
@@ -30,14 +30,14 @@ class TooLargeToPropose(BaobabError):
 
 class EditsTakeOne(Conflict):
     code = "APPROVAL_EDIT_NEEDS_ONE"
-    summary = "What several persons must approve is approved as it is, or rejected."
+    summary = "The arguments of a call that several people must approve cannot be changed."
     remediation = "Approve it without other arguments, or reject it and say in the reason what you want instead."
 
 
 class ApprovalExpired(Conflict):
     code = "APPROVAL_EXPIRED"
     summary = "Nobody decided in time; nothing was done."
-    remediation = "Propose the call anew where it is still wanted."
+    remediation = "Make the call again if you still want it."
 
 
 class CallFailed(BaobabError):
@@ -46,7 +46,7 @@ class CallFailed(BaobabError):
     code = "APPROVED_CALL_FAILED"
     status = 409
     summary = "The call was approved, and failed."
-    remediation = "Read the message, and propose the call anew where that helps."
+    remediation = "Read the message, and make the call again if that helps."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class MeaningChanged(BaobabError):
     code = "APPROVED_CALL_CHANGED"
     status = 409
     summary = "What the call names has changed since it was proposed, so it is not made."
-    remediation = "Look at what it is now, and propose the call anew where it is still wanted."
+    remediation = "Look at the current state, and make the call again if you still want it."
 
 
 class Approvals(Protocol):

@@ -194,8 +194,8 @@ class OriginRefused(Forbidden):
 
 class KeyLimited(Forbidden):
     code = "AUTH_KEY_LIMITED"
-    summary = "This key was made with limits that this call passes."
-    remediation = "Use a tool within the key's limits, or ask whoever made the key for another one."
+    summary = "This key's limits do not allow this call."
+    remediation = "Use a key without this limit, or ask the key's owner to change the key's limits."
 
 
 class ApprovalRequired(BaobabError):
@@ -206,7 +206,7 @@ class ApprovalRequired(BaobabError):
     summary = "This call waits for a person's approval; nothing has been done yet."
     remediation = (
         "Ask a person to decide at the address `decide_at`. "
-        "After that make the very same call again: it answers the result."
+        "Then repeat exactly the same call: it answers the result."
     )
 
 
@@ -262,7 +262,7 @@ class Conflict(BaobabError):
     code = "RESOURCE_CONFLICT"
     status = 409
     summary = "The request conflicts with what is there."
-    remediation = "Read the current state and decide anew."
+    remediation = "Read the current state and decide again."
 
 
 class AlreadyExists(Conflict):
@@ -304,7 +304,7 @@ class RateLimited(BaobabError):
 class BusyWithBodies(BaobabError):
     code = "HTTP_BODIES_IN_FLIGHT"
     status = 503
-    summary = "As many bytes of request bodies as may be are being read already."
+    summary = "The server is reading as many bytes of request bodies as it can at once."
     remediation = "Wait for the seconds in Retry-After and try again, with a smaller body or fewer at once."
 
     def __init__(self) -> None:
@@ -321,7 +321,7 @@ class NoSocket(BaobabError):
 class TooManyStreams(BaobabError):
     code = "STREAMS_EXHAUSTED"
     status = 429
-    summary = "As many streams are open as may be."
+    summary = "No more streams can be opened now."
     remediation = "Close one of details.limit open streams, or ask for what is new from time to time instead."
 
 

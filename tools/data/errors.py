@@ -143,7 +143,7 @@ class MigrationFailed(BadRequest):
 
 class UnexpectedCount(Conflict):
     code = "DATA_UNEXPECTED_COUNT"
-    summary = "A write was about another number of rows than it expected, so nothing was written."
+    summary = "A write matched another number of rows than `expect` says, so nothing was written."
     remediation = "Read the rows anew and decide again: somebody may have changed them."
 
 

@@ -98,7 +98,7 @@ class TusVersionRefused(BaobabError):
 class OffsetDiffers(Conflict):
     code = "FILES_OFFSET_DIFFERS"
     summary = "The bytes do not follow those that have arrived."
-    remediation = "Go on at details.received_bytes."
+    remediation = "Continue at details.received_bytes."
 
     @classmethod
     def at(cls, received: int) -> "OffsetDiffers":

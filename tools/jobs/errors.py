@@ -5,7 +5,7 @@ from baobab.tools.core.errors import Conflict, NotFound
 
 class JobNotFound(NotFound):
     code = "JOB_NOT_FOUND"
-    summary = "The organisation has no such job, or it is forgotten: a day after it was done, 30 days after it failed."
+    summary = "The organisation has no such job. Jobs are deleted a day after they end, failed ones after 30 days."
     remediation = "op:jobs_list lists those that wait, run or have failed."
 
 

@@ -53,7 +53,7 @@ class NotLines(BadRequest):
 
 class ProvenanceForged(BadRequest):
     code = "provenance_forged"
-    summary = "The file says where rows come from, and its signature does not show it."
+    summary = "The file says who wrote its rows, but its signature does not prove it."
     remediation = "Import the file as it was exported, with `trusted_key` if another substrate signed it."
 
 
@@ -97,7 +97,7 @@ class WrongStatus(Conflict):
 class PreconditionFailed(Conflict):
     code = "precondition_failed"
     summary = "The entity was changed after the moment in `if_updated_at`."
-    remediation = "Read the entity again and decide anew; details.updated_at is when it was changed."
+    remediation = "Read the entity again and decide again; details.updated_at is when it was changed."
 
 
 class EmailTaken(Conflict):
@@ -150,7 +150,7 @@ class SkipNotAllowed(Forbidden):
 
 
 class AgentsDoNotDecide(Forbidden):
-    summary = "What steers the policy or decides about actions is for people, not for agents."
+    summary = "Only people can decide about actions and change the policy; agents cannot."
     remediation = "Ask a person to do it: signed in over REST or in the console, or with a key that has no limits."
 
 

@@ -55,7 +55,7 @@ POST {base}/v1/APP_ID/kv/visits/incr
 
 ## Pattern: change a value that others change too
 
-Read it, then `kv_cas`. `{{"swapped": false}}` means that somebody was faster: read again and decide anew. `kv_setnx`
+Read it, then `kv_cas`. `{{"swapped": false}}` means that somebody was faster: read again and decide again. `kv_setnx`
 makes a key only if it is not there: a lock.
 
 ```
@@ -177,8 +177,8 @@ A graph has an `entry`, `nodes` by id and `edges`. Nodes: `llm` asks a model, wh
 tool; `map` calls one for each item of a list; `agent` runs another agent; `end` says what the run returns. A node
 writes its result to `state` under its `output_key`. Texts are templates: `{{{{ input.x }}}}` of the run's input,
 `{{{{ state.key }}}}` of what nodes wrote; two braces, no code. The first edge of a node whose `when` (JSON-Logic)
-holds is taken. What a node uses must be listed in `tools`. Make one (`agents_create`); `agents_validate` tells every
-fault at once.
+holds is taken. What a node uses must be listed in `tools`. Create one (`agents_create`); `agents_validate` reports
+every mistake at once.
 
 ```
 POST {base}/v1/APP_ID/agents
@@ -193,7 +193,7 @@ POST {base}/v1/APP_ID/agents
 ```
 
 Start a run (`agents_run`) and read it (`agents_runs_get`) until its `status` is `completed` or `failed`: `output` is
-what the end returned. `agents_runs_events_list` tells each step. A second start with another input within 60 s is 409
+what the end returned. `agents_runs_events_list` lists each step. A second start with another input within 60 s is 409
 unless each has an `idempotency_key` of its own.
 
 ```
@@ -243,8 +243,8 @@ agents answer `{{"error": CODE, "message", "remediation"}}`, the models
 ## Approvals: when a person must decide
 
 `APPROVAL_REQUIRED` means that nothing has been done yet: tell your person what waits (`summary`) and where they decide
-(`decide_at`). Both are in `details`, or beside `error` where that is a text. Then make the very same call again, with
-the same arguments: it answers the result, which is told once. `APPROVAL_REJECTED` is final; do not look for a way
+(`decide_at`). Both are in `details`, or beside `error` where that is a text. Then repeat exactly the same call, with
+the same arguments: it answers the result, once. `APPROVAL_REJECTED` is final; do not look for a way
 around it.
 
 ## Good habits

@@ -25,7 +25,7 @@ class NotYoursToDecide(Forbidden):
 
 class NotAnApprover(Forbidden):
     code = "APPROVAL_OTHERS_DECIDE"
-    summary = "Others decide about this."
+    summary = "You are not an approver of this call."
     remediation = "Ask one of its approvers, or an admin of the organisation; details.approvers says who they are."
 
 

@@ -22,7 +22,7 @@ AnyPassword = Annotated[str, Secret(LONGEST)]
 
 class WeakPassword(BadRequest):
     summary = "The password does not meet the requirements."
-    remediation = "Choose a password that keeps all the rules that details.rules lists."
+    remediation = "Choose a password that meets all of details.rules."
 
 
 def check_password(password: str) -> None:
