@@ -186,17 +186,17 @@ async def agents_create(
 
     display_name: what people read in its place.
     description: what it does, for people.
-    default_model: for nodes that name none; left out, the app's.
+    default_model: for nodes that name none; if left out, the app's.
     visibility: who may run it: `private`, those who run the app; `authenticated`, its users too; `public`, anybody.
-    max_runs_per_user_per_hour: how many runs each user of the app may start; left out, as many as they like.
+    max_runs_per_user_per_hour: how many runs each user of the app may start in an hour; if left out, any number.
     max_runs_per_ip_per_hour: the same for each address that visitors come from.
     max_runs_per_app_per_hour: the same for all together.
     daily_budget_usd: what its runs may cost in a day (UTC).
-    max_concurrent_runs: left out, as many as there are; of a public agent 10.
+    max_concurrent_runs: if left out, any number; 10 for a public agent.
     dedupe_window_seconds: seconds in which the same input of the same caller leads to the same run; 0 never.
     safety_acknowledged: true says that somebody has looked at what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
-    retention_days: how long its ended runs are kept; left out, as long as the installation says.
+    retention_days: how long its ended runs are kept; if left out, as long as the installation's setting says.
     approvers: who decides where a call waits and its node does not say: `starter` (whoever started the run), `user`
       (any user of the app), `member`, `admin`, {"role": ROLE} of the app's users, or {"persons": 2, "of": ...}.
     """

@@ -65,7 +65,7 @@ ColumnName = Annotated[str, Text(63, min_length=1)]
     ),
 )
 async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enabled:
-    """Close a table to users and visitors, but for what its policies open. New tables are closed already."""
+    """Close a table to users and visitors, except for what its policies open. New tables are closed already."""
 
     def enable(statements: Statements, catalogue: Catalogue) -> Catalogue:
         del statements
@@ -112,7 +112,7 @@ async def rls_create_policy(
     restrictive: bool = False,
     user_column: ColumnName | None = None,
 ) -> PolicySet:
-    """Create a policy, or replace the one of this name. The answer tells how many rows of today it opens.
+    """Create a policy, or replace the one of this name. The answer tells how many existing rows it opens.
 
     command: what it is about; ALL for everything.
     role: whom it is for: `anon` or `user`; left out, both.
@@ -161,7 +161,7 @@ async def rls_update_policy(
     with_check_expression: ExpressionText | None = OMITTED,
     restrictive: bool | None = None,
 ) -> PolicySet:
-    """Change fields of a policy. What is left out stays; null takes a role or an expression away.
+    """Change fields of a policy. Fields that you leave out stay; null removes a role or an expression.
 
     command: what it is about; ALL for everything.
     role: whom it is for: `anon` or `user`; null for both.

@@ -38,7 +38,7 @@ async def rag_reindex(
     chunkOverlap: ChunkOverlap | None = None,
     embeddingModel: EmbeddingModel | None = None,
 ) -> Reindexing:
-    """Split and embed all documents of a collection anew, from the texts that are kept.
+    """Split and embed all documents of a collection again, from their stored texts.
 
     Searches go on meanwhile: each document is found as it was until it is ready again.
 

@@ -43,7 +43,7 @@ State = Literal["pending", "delivered", "failed", "cancelled"]
     mcp=Mcp(keywords="webhooks of actions, who is told; Webhooks von Aktionen; webhooks de acciones"),
 )
 async def substrate_outbox_targets(call: Call) -> OutboxTargets:
-    """List who is told of executed actions; never the secrets."""
+    """List the addresses that are notified of executed actions, without their secrets."""
     query = select(_targets).where(_targets.c.organisation_id == organisation_of(call))
     rows = await call.execute(query.order_by(_targets.c.capability))
     return {"targets": [_render_target(row) for row in rows.mappings()]}

@@ -30,7 +30,7 @@ _columns = user_hook_calls.c
     ),
 )
 async def users_hook_calls(call: Call, app_id: AppId, limit: PageSize = 100) -> HookCalls:
-    """List what the app's post-auth hook is told of sign-ins and sign-ups, the newest first, for a week."""
+    """List what the app's post-auth hook receives about sign-ins and sign-ups, newest first, for a week."""
     query = select(user_hook_calls).where(_columns.app_id == app_id)
     query = query.order_by(_columns.created_at.desc(), _columns.id).limit(limit)
     async with call.reading() as execute:
