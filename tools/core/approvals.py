@@ -18,7 +18,7 @@ from baobab.tools.core.errors import BaobabError, Conflict
 class TooManyPending(Conflict):
     code = "APPROVALS_TOO_MANY"
     summary = "Too many calls are waiting for approval already."
-    remediation = "Decide some of the waiting calls (op:approvals_list), or wait until they expire; details.limit is the most that can wait."
+    remediation = "Decide some of them (op:approvals_list), or wait until they expire; details.limit is the most."
 
 
 class TooLargeToPropose(BaobabError):

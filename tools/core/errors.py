@@ -205,8 +205,7 @@ class ApprovalRequired(BaobabError):
     status = 428
     summary = "This call waits for a person's approval; nothing has been done yet."
     remediation = (
-        "Ask a person to decide at the address `decide_at`. "
-        "Then repeat exactly the same call: it answers the result."
+        "Ask a person to decide at the address `decide_at`. Then repeat exactly the same call: it answers the result."
     )
 
 
