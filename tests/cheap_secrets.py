@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from baobab.runtime import passwords
 from baobab.tools.core.auth import signing
 
+REAL_HASHER = passwords.hasher
+"""What servers hash passwords with."""
 _KEYS = 24
 """More than one installation of a test has apps whose users sign in: no two of these have the same key."""
 

@@ -12,7 +12,6 @@ import httpx
 import hypothesis
 import pytest
 import pytest_asyncio
-from argon2 import PasswordHasher
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -143,7 +142,7 @@ def same_examples_in_any_order() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def frozen_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
+    with memory.collect_rarely(), pytest.MonkeyPatch.context() as patch:
         memory.freeze_only_once(patch)
         yield
 
@@ -159,7 +158,7 @@ def cheap_cryptography() -> Iterator[None]:
 @pytest.fixture
 def real_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hashes passwords at the cost at which servers do."""
-    monkeypatch.setattr(passwords, "hasher", PasswordHasher())
+    monkeypatch.setattr(passwords, "hasher", cheap_secrets.REAL_HASHER)
 
 
 @pytest.fixture(scope="module", autouse=True)

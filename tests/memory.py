@@ -1,6 +1,8 @@
 """Gives back the memory of installations that ended: a process of the suite opens hundreds of them, a server one."""
 
+import contextlib
 import gc
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +25,15 @@ def freeze_only_once(patch: pytest.MonkeyPatch) -> None:
             gc.freeze()
 
     patch.setattr(lazy_mount, "gc", SimpleNamespace(collect=lambda: 0, freeze=freeze))
+
+
+@contextlib.contextmanager
+def collect_rarely() -> Iterator[None]:
+    """Lets more objects be made between two garbage collections, each of which looks through all tests of the suite."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 20)
+    yield
+    gc.set_threshold(*before)
 
 
 def forget_routes() -> None:
