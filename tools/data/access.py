@@ -15,7 +15,8 @@ from baobab.tools.core.errors import (
     InvalidUserToken,
     Unauthenticated,
 )
-from baobab.tools.data.actor import SERVICE, VISITOR, Actor, Role
+from baobab.tools.data.actor import SERVICE, VISITOR, Actor
+from baobab.tools.data.schemas import ActingAs
 
 if TYPE_CHECKING:
     from baobab.tools.core.call import Call
@@ -49,13 +50,17 @@ class OpenToPolicies:
             raise AppPaused(call.require_app().paused_reason)
 
 
-def find_actor(call: "Call", as_role: Role | None = None, as_user: str | None = None) -> Actor:
-    """On whose behalf a call reads and writes. as_role, as_user: whom those who run the app want to be instead."""
+ACCESS = OpenToPolicies()
+
+
+def find_actor(call: "Call", acting: ActingAs) -> Actor:
+    """Returns on whose behalf a call reads and writes. Raises BadRequest for a role that needs a user, without one."""
     caller = call.caller
     if isinstance(caller, EndUser):
         return Actor("user", caller.user_id, caller.role)
     if isinstance(caller, Anonymous):
         return VISITOR
+    as_role, as_user = acting["as_role"], acting["as_user"]
     if as_role in (None, "user") and as_user is not None:
         call.audit.data["as_user"] = as_user
         return Actor("user", as_user, "user")

@@ -12,6 +12,7 @@ from baobab.tools.core.auth.callers import Anonymous
 from baobab.tools.core.call import Call
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.errors import IdempotencyKeyReused
+from baobab.tools.data.schemas import WriteOptions
 
 T = TypeVar("T")
 
@@ -34,8 +35,9 @@ class Attempt:
     digest: str | None = None
 
 
-def read_attempt(call: Call, actor: Actor, key: str | None, asked: Any) -> Attempt | None:
+def read_attempt(call: Call, actor: Actor, options: WriteOptions | None, asked: Any) -> Attempt | None:
     """How a call is known again: by the client's own key, or as the one that was approved."""
+    key = options["idempotency_key"] if options is not None else None
     if key is None:
         return Attempt(call.approved.id) if call.approved is not None else None
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

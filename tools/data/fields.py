@@ -7,8 +7,6 @@ from pydantic import Field, WithJsonSchema
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.types import JsonObject, Text
-from baobab.tools.data.access import OpenToPolicies
-from baobab.tools.data.actor import Role
 from baobab.tools.data.errors import (
     AnswerTooLarge,
     ColumnNotFound,
@@ -33,16 +31,9 @@ ANSWER_HEADERS = {**AS_HEADERS, "prefer": "prefer", "media_type": "accept"}
 KEY_HEADER = {"idempotency_key": "idempotency-key"}
 """From which header the tools that write rows read how the same call is known again."""
 WRITTEN = Audit("data.write", category="data", resource="table", tallied=True)
-ACCESS = OpenToPolicies()
 
 TableName = Annotated[str, Text(63, min_length=1), Field(description="The table.", examples=["posts"])]
 RowId = Annotated[str, Text(1000, min_length=1), Field(description="The row's primary key.")]
-AsRole = Annotated[Role, Field(description="For those who run the app: see it as a visitor (`anon`) or as a user.")]
-AsUser = Annotated[
-    str,
-    Text(36, pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"),
-    Field(description="For those who run the app: be this user (a UUID)."),
-]
 FilterText = Annotated[str, Text(10_000)]
 Filters = Annotated[
     dict[Annotated[str, Text(200)], FilterText | Annotated[list[FilterText], Field(max_length=50)]],

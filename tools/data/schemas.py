@@ -1,4 +1,4 @@
-"""The answers of the data tools."""
+"""The answers of the data tools, and the parameters that several of them share."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
@@ -7,7 +7,17 @@ from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
 from baobab.tools.core.types import JsonObject, Text
-from baobab.tools.data.fields import MOST_ROWS, Filters, OneOrMore, TableName
+from baobab.tools.data.actor import Role
+from baobab.tools.data.fields import (
+    MOST_ROWS,
+    Filters,
+    IdempotencyKey,
+    MediaType,
+    OneOrMore,
+    Prefer,
+    SelectText,
+    TableName,
+)
 
 Row = dict[str, Any]
 """The columns of a row by name. A bigint and a numeric are texts, times ISO 8601 in UTC, bytes hexadecimal."""
@@ -18,6 +28,35 @@ RowsOrRow = Annotated[
     Any, WithJsonSchema({"anyOf": [{"type": "array", "items": _ROW_SCHEMA}, _ROW_SCHEMA]}, mode="serialization")
 ]
 """`list[Row] | Row`, which pydantic would take five times as long to write."""
+
+
+class ActingAs(TypedDict):
+    """Whom those who run the app want to be instead of themselves."""
+
+    as_role: Annotated[
+        Role | None,
+        Field(default=None, description="For those who run the app: see it as a visitor (`anon`) or as a user."),
+    ]
+    as_user: Annotated[
+        Annotated[str, Text(36, pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")] | None,
+        Field(default=None, description="For those who run the app: be this user (a UUID)."),
+    ]
+
+
+class WriteOptions(ActingAs):
+    """What every tool that writes rows takes beside the rows."""
+
+    idempotency_key: Annotated[IdempotencyKey | None, Field(default=None)]
+
+
+class AnswerOptions(WriteOptions):
+    """What the tools that write several rows and answer them take beside the rows."""
+
+    select: Annotated[SelectText | None, Field(default=None, description="The columns to answer; left out, all.")]
+    prefer: Annotated[Prefer, Field(default="", description="`return=minimal` answers no rows.")]
+    media_type: Annotated[
+        MediaType, Field(default="", description="`application/vnd.pgrst.object+json` for the one row as an object.")
+    ]
 
 
 class Deleted(TypedDict):

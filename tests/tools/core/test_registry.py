@@ -4,10 +4,10 @@ import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import pytest
-from pydantic import AnyUrl, Field
+from pydantic import AnyUrl, Field, ValidationError
 from sqlalchemy import insert, select
 from typing_extensions import TypedDict
 
@@ -132,6 +132,29 @@ async def Shelf_Read(call: Call, word: Word) -> Done:  # noqa: N802 - a name tha
     return {"word": word}
 
 
+class Shelving(TypedDict):
+    """Parameters that several tools of the shelf share."""
+
+    row: Annotated[int, Field(default=1, ge=1, description="The row of the shelf.")]
+    word: Annotated[Word, Field(description="The word.")]
+
+
+async def shelf_put(call: Call, book: Word, **shelving: Unpack[Shelving]) -> dict[Word, Any]:
+    """Put a book where it belongs.
+
+    word: what stands on its back.
+    """
+    return {"book": book, **shelving}
+
+
+async def shelf_drop(call: Call, word: Word, **shelving: Any) -> Done:
+    """Drop a word."""
+    return {"word": word}
+
+
+shelf_drop.__annotations__["shelving"] = Unpack[Shelving]
+
+
 class Lock(TypedDict):
     masterKey: Word
 
@@ -158,6 +181,7 @@ READ: dict[str, Any] = {"access": EVERYBODY, "effect": "read"}
         (shelf_without_call, "GET /", {}, "takes `call` first"),
         (shelf_blocking, "GET /", {}, "async def"),
         (shelf_describes_another, "GET /", {}, "describes words"),
+        (shelf_drop, "GET /", {}, "word is a parameter and a field of `\\*\\*shelving`"),
         (shelf_secret, "GET /", {}, "api_key is called like a secret"),
         (shelf_secret_inside, "GET /", {}, "locks.masterKey is called like a secret"),
         (shelf_read, "GET /", {"guard": Guard(widens={"title": bool})}, "`widens` names title"),
@@ -178,6 +202,21 @@ def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(
         shelf.tool(route, **READ, **options)(handler)
     assert handler.__name__ in str(refused.value)
     assert shelf.tools == {}
+
+
+def test_the_fields_of_a_shared_group_are_parameters_like_the_others() -> None:
+    shelf = build_toolset()
+    shelf.tool("PUT /{row}", **READ)(shelf_put)
+    tool = shelf.tools["shelf_put"]
+    assert tool.input_schema["properties"] == {
+        "book": {"type": "string", "maxLength": 20},
+        "row": {"type": "integer", "minimum": 1, "default": 1, "description": "The row of the shelf."},
+        "word": {"type": "string", "maxLength": 20, "description": "what stands on its back."},
+    }
+    assert tool.input_schema["required"] == ["book", "word"]
+    assert tool.validate({"book": "Emma", "word": "Emma"}) == {"book": "Emma", "row": 1, "word": "Emma"}
+    with pytest.raises(ValidationError):
+        tool.validate({"book": "Emma", "word": "Emma", "column": 2})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Unpack
 
 from pydantic import Field
 from sqlalchemy.exc import IntegrityError
@@ -12,27 +12,23 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, BaobabError
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
-from baobab.tools.data.access import find_actor
+from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue, Command
 from baobab.tools.data.errors import AnswerTooLarge, UnexpectedCount
 from baobab.tools.data.fields import (
-    ACCESS,
     AS_HEADERS,
     KEY_HEADER,
     MOST_ROWS,
     WRITE_ERRORS,
     WRITTEN,
-    AsRole,
-    AsUser,
-    IdempotencyKey,
     Prefer,
 )
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.row_requests import find_upsert, open_table, read_query, require_filters
 from baobab.tools.data.rows import Rows
-from baobab.tools.data.schemas import Batch, Row, Write, Written
+from baobab.tools.data.schemas import Batch, Row, Write, WriteOptions, Written
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import read_rows, translate_violation, write_rows
 
@@ -45,9 +41,11 @@ _FIELDS: Mapping[str, tuple[Command, set[str], set[str]]] = {
 }
 
 
-async def _preview_batch(call: Call, app_id: AppId, writes: list[Write], **given: Any) -> str:
-    del app_id
-    actor = find_actor(call, given["as_role"], given["as_user"])
+async def _preview_batch(
+    call: Call, app_id: AppId, writes: list[Write], prefer: str, **options: Unpack[WriteOptions]
+) -> str:
+    del app_id, prefer
+    actor = find_actor(call, options)
     _require_fields(writes)
 
     def look(rows: Rows, catalogue: Catalogue) -> list[str]:
@@ -103,9 +101,7 @@ async def data_batch(
     app_id: AppId,
     writes: Annotated[list[Write], Field(min_length=1, max_length=_MOST_WRITES)],
     prefer: Prefer = "",
-    idempotency_key: IdempotencyKey | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Batch:
     """Write to several tables in one transaction: inserts, updates and deletes, all or none of them.
 
@@ -114,7 +110,7 @@ async def data_batch(
     writes: at most 100, of at most 1000 rows together.
     prefer: `return=minimal` answers how many rows each was about, without the rows.
     """
-    actor = find_actor(call, as_role, as_user)
+    actor = find_actor(call, options)
     preferences = read_preferences(prefer)
     _require_fields(writes)
     if any(write["op"] == "delete" for write in writes):
@@ -124,7 +120,7 @@ async def data_batch(
     def write_all(rows: Rows, catalogue: Catalogue) -> Batch:
         return {"results": [run.write(rows, catalogue, number, write) for number, write in enumerate(writes)]}
 
-    attempt = read_attempt(call, actor, idempotency_key, [writes, prefer])
+    attempt = read_attempt(call, actor, options, [writes, prefer])
     result = await write_rows(call, actor, write_all, attempt)
     call.audit.resource_id = ",".join(sorted({write["table"] for write in writes}))[:200]
     return result

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Unpack, cast
 
 from pydantic import Field
 
@@ -29,9 +29,9 @@ from baobab.tools.data.errors import (
     UserRequired,
 )
 from baobab.tools.data.feed import LiveFeeds
-from baobab.tools.data.fields import AsRole, AsUser, TableName
+from baobab.tools.data.fields import TableName
 from baobab.tools.data.listener import Frame, Listener, build_message
-from baobab.tools.data.schemas import Configured, RealtimeConfig, TableSwitched, Told
+from baobab.tools.data.schemas import ActingAs, Configured, RealtimeConfig, TableSwitched, Told
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, format_moment
 
@@ -57,15 +57,14 @@ async def realtime_open(
     call: Call,
     app_id: AppId,
     token: Token = "",
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **acting: Unpack[ActingAs],
 ) -> str:
     """Follow changes of tables over a WebSocket, say who is there, and tell other clients something.
 
     token: a key or a token; the header `Authorization` does as well.
     """
     del token
-    listener = Listener(find_actor(call, as_role, as_user), call.services.ids.uuid())
+    listener = Listener(find_actor(call, acting), call.services.ids.uuid())
     conversation: Conversation | None = None
 
     async def take(text: str) -> None:
@@ -118,8 +117,7 @@ async def realtime_changes(
     where: Annotated[dict[Annotated[str, Text(200)], Any], Field(max_length=20)] | None = None,
     last_event_id: Annotated[str, Text(100)] = "",
     token: Token = "",
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **acting: Unpack[ActingAs],
 ) -> str:
     """Follow the changes of one table as server-sent events.
 
@@ -129,7 +127,7 @@ async def realtime_changes(
     """
     del token
     services = call.services
-    listener = Listener(find_actor(call, as_role, as_user), services.ids.uuid())
+    listener = Listener(find_actor(call, acting), services.ids.uuid())
     since = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else None
     subscription = await find_subscription(services, app_id, listener.actor, table, where or {})
 

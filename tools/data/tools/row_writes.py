@@ -1,12 +1,12 @@
 """/v1/{app_id}/{table}: writing the rows of a table, for those who run the app, its users and its visitors."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
-from baobab.tools.data.access import find_actor
+from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.errors import (
@@ -14,22 +14,15 @@ from baobab.tools.data.errors import (
     SingleRowExpected,
 )
 from baobab.tools.data.fields import (
-    ACCESS,
     ANSWER_HEADERS,
     AS_HEADERS,
     KEY_HEADER,
     MOST_ROWS,
     WRITE_ERRORS,
     WRITTEN,
-    AsRole,
-    AsUser,
     Filters,
-    IdempotencyKey,
-    MediaType,
     OneOrMore,
-    Prefer,
     RowId,
-    SelectText,
     TableName,
 )
 from baobab.tools.data.preferences import read_preferences
@@ -44,17 +37,30 @@ from baobab.tools.data.row_requests import (
     shape_answer,
 )
 from baobab.tools.data.rows import Rows
-from baobab.tools.data.schemas import Deleted, Row
+from baobab.tools.data.schemas import AnswerOptions, Deleted, Row, WriteOptions
 from baobab.tools.data.tools.rows import data_get
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
 
 
-async def _preview_insert(call: Call, app_id: AppId, table: str, values: OneOrMore, **given: Any) -> str:
-    del app_id
+def _list_answer_options(options: AnswerOptions) -> list[str | None]:
+    """Returns what of the options belongs to what a client asks for, as its idempotency key stands for it."""
+    return [options["select"], options["prefer"], options["media_type"]]
+
+
+async def _preview_insert(
+    call: Call,
+    app_id: AppId,
+    table: str,
+    values: OneOrMore,
+    on_conflict: str | None,
+    columns: str | None,
+    **options: Unpack[AnswerOptions],
+) -> str:
+    del app_id, columns, options
     (await find_catalogue(call)).table(table)
     rows = values if isinstance(values, list) else [values]
-    conflict = ", or update those that are there" if given["on_conflict"] else ""
+    conflict = ", or update those that are there" if on_conflict else ""
     return f"It would insert {len(rows)} rows into `{table}`{conflict}: {json.dumps(rows, ensure_ascii=False)}"[:4000]
 
 
@@ -90,24 +96,17 @@ async def data_insert(
     values: OneOrMore,
     on_conflict: Annotated[str, Text(1000)] | None = None,
     columns: Annotated[str, Text(10_000)] | None = None,
-    select: SelectText | None = None,
-    prefer: Prefer = "",
-    media_type: MediaType = "",
-    idempotency_key: IdempotencyKey | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> list[Row] | Row | None:
     """Insert a row, or up to 1000 at once: all of them or none.
 
     values: the row as an object, or a list of rows. Keys that are no columns are left out.
     on_conflict: columns of a key or unique index; a row that has their values already is updated instead.
     columns: the only keys of `values` that count.
-    select: the columns to answer; left out, all.
     prefer: `resolution=ignore-duplicates` leaves rows that are there as they are; `return=minimal` answers none.
-    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
     """
-    actor = find_actor(call, as_role, as_user)
-    preferences = read_preferences(prefer)
+    actor = find_actor(call, options)
+    preferences = read_preferences(options["prefer"])
     given = values if isinstance(values, list) else [values]
     if columns is not None:
         named = {name.strip().strip('"') for name in columns.split(",")}
@@ -116,20 +115,22 @@ async def data_insert(
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "INSERT")
         upsert = find_upsert(opened, on_conflict, preferences)
-        inserted = rows.insert(opened, given, upsert, find_answer(opened, select, preferences))
+        inserted = rows.insert(opened, given, upsert, find_answer(opened, options["select"], preferences))
         if preferences.minimal:
             return None
         as_list = isinstance(values, list) or preferences.representation
-        return shape_answer(inserted, media_type) if as_list else (inserted[0] if inserted else None)
+        return shape_answer(inserted, options["media_type"]) if as_list else (inserted[0] if inserted else None)
 
-    asked = [table, values, on_conflict, columns, select, prefer, media_type]
-    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, asked))
+    asked = [table, values, on_conflict, columns, *_list_answer_options(options)]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
     call.audit.resource_id = table
     return result
 
 
-async def _preview_update(call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **given: Any) -> str:
-    row = await data_get(call, app_id, table, row_id, None, given["as_role"], given["as_user"])
+async def _preview_update(
+    call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **options: Unpack[WriteOptions]
+) -> str:
+    row = await data_get(call, app_id, table, row_id, None, as_role=options["as_role"], as_user=options["as_user"])
     return _describe_changes(table, [row], changes)
 
 
@@ -168,15 +169,13 @@ async def data_update(
     table: TableName,
     row_id: RowId,
     changes: JsonObject,
-    idempotency_key: IdempotencyKey | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Row:
     """Change columns of one row, and answer the row.
 
     changes: the new values by column. Keys that are no columns are left out.
     """
-    actor = find_actor(call, as_role, as_user)
+    actor = find_actor(call, options)
 
     def write(rows: Rows, catalogue: Catalogue) -> Row:
         opened = open_table(catalogue, rows, table, "UPDATE")
@@ -186,20 +185,22 @@ async def data_update(
             raise RowNotFound(f"`{table}` has no row with this key that the caller may change.")
         return changed[0]
 
-    attempt = read_attempt(call, actor, idempotency_key, [table, row_id, changes])
+    attempt = read_attempt(call, actor, options, [table, row_id, changes])
     result = await write_rows(call, actor, write, attempt)
     call.audit.resource_id = table
     return result
 
 
-async def _preview_update_many(call: Call, app_id: AppId, table: str, changes: Row, **given: Any) -> str:
+async def _preview_update_many(
+    call: Call, app_id: AppId, table: str, changes: Row, where: Any, **options: Unpack[AnswerOptions]
+) -> str:
     del app_id
-    actor = find_actor(call, given["as_role"], given["as_user"])
+    actor = find_actor(call, options)
 
     def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
         opened = open_table(catalogue, rows, table, "UPDATE")
-        require_filters(opened, given["where"])
-        selection = read_query(catalogue, opened, None, given["where"])
+        require_filters(opened, where)
+        selection = read_query(catalogue, opened, None, where)
         selection.limit = MOST_ROWS
         return rows.select(selection)
 
@@ -233,40 +234,32 @@ async def data_update_many(
     table: TableName,
     changes: JsonObject,
     where: Filters | None = None,
-    select: SelectText | None = None,
-    prefer: Prefer = "",
-    media_type: MediaType = "",
-    idempotency_key: IdempotencyKey | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> list[Row] | Row | None:
     """Change columns of all rows that fulfil filters, at most 1000, and answer them.
 
     changes: the new values by column.
     where: filters by column, as data_list has them. At least one is needed.
-    select: the columns to answer; left out, all.
-    prefer: `return=minimal` answers no rows.
-    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
     """
-    actor = find_actor(call, as_role, as_user)
-    preferences = read_preferences(prefer)
+    actor = find_actor(call, options)
+    preferences = read_preferences(options["prefer"])
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "UPDATE")
-        answer = find_answer(opened, select, preferences)
+        answer = find_answer(opened, options["select"], preferences)
         changed = require_few(
-            rows.update(opened, changes, require_filters(opened, where), answer), preferences, media_type
+            rows.update(opened, changes, require_filters(opened, where), answer), preferences, options["media_type"]
         )
-        return None if preferences.minimal else shape_answer(changed, media_type)
+        return None if preferences.minimal else shape_answer(changed, options["media_type"])
 
-    asked = [table, changes, where, select, prefer, media_type]
-    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, asked))
+    asked = [table, changes, where, *_list_answer_options(options)]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
     call.audit.resource_id = table
     return result
 
 
-async def _preview_delete(call: Call, app_id: AppId, table: str, row_id: str, **given: Any) -> str:
-    row = await data_get(call, app_id, table, row_id, None, given["as_role"], given["as_user"])
+async def _preview_delete(call: Call, app_id: AppId, table: str, row_id: str, **options: Unpack[WriteOptions]) -> str:
+    row = await data_get(call, app_id, table, row_id, None, as_role=options["as_role"], as_user=options["as_user"])
     return f"It would delete this row of `{table}`: {str(row)[:1000]}"
 
 
@@ -292,12 +285,10 @@ async def data_delete(
     app_id: AppId,
     table: TableName,
     row_id: RowId,
-    idempotency_key: IdempotencyKey | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Deleted:
     """Delete one row by its primary key."""
-    actor = find_actor(call, as_role, as_user)
+    actor = find_actor(call, options)
 
     def write(rows: Rows, catalogue: Catalogue) -> Deleted:
         opened = open_table(catalogue, rows, table, "DELETE")
@@ -305,21 +296,23 @@ async def data_delete(
             raise RowNotFound(f"`{table}` has no row with this key that the caller may delete.")
         return {"deleted": True}
 
-    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, [table, row_id]))
+    result = await write_rows(call, actor, write, read_attempt(call, actor, options, [table, row_id]))
     call.audit.resource_id = table
     return result
 
 
-async def _preview_delete_many(call: Call, app_id: AppId, table: str, **given: Any) -> str:
+async def _preview_delete_many(
+    call: Call, app_id: AppId, table: str, where: Any, **options: Unpack[AnswerOptions]
+) -> str:
     del app_id
-    actor = find_actor(call, given["as_role"], given["as_user"])
+    actor = find_actor(call, options)
 
     def count(rows: Rows, catalogue: Catalogue) -> int:
         opened = open_table(catalogue, rows, table, "DELETE")
-        require_filters(opened, given["where"])
-        return rows.count(read_query(catalogue, opened, None, given["where"]))
+        require_filters(opened, where)
+        return rows.count(read_query(catalogue, opened, None, where))
 
-    return f"It would delete up to {await read_rows(call, actor, count)} rows of `{table}`: {given['where']}"[:1000]
+    return f"It would delete up to {await read_rows(call, actor, count)} rows of `{table}`: {where}"[:1000]
 
 
 @data.tool(
@@ -344,30 +337,24 @@ async def data_delete_many(
     app_id: AppId,
     table: TableName,
     where: Filters | None = None,
-    select: SelectText | None = None,
-    prefer: Prefer = "",
-    media_type: MediaType = "",
-    idempotency_key: IdempotencyKey | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> list[Row] | Row | None:
     """Delete all rows that fulfil filters, at most 1000, and answer them as they were.
 
     where: filters by column, as data_list has them. At least one is needed.
-    select: the columns to answer; left out, all.
-    prefer: `return=minimal` answers no rows.
-    media_type: `application/vnd.pgrst.object+json` for the one row as an object.
     """
-    actor = find_actor(call, as_role, as_user)
-    preferences = read_preferences(prefer)
+    actor = find_actor(call, options)
+    preferences = read_preferences(options["prefer"])
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "DELETE")
-        answer = find_answer(opened, select, preferences)
-        deleted = require_few(rows.delete(opened, require_filters(opened, where), answer), preferences, media_type)
-        return None if preferences.minimal else shape_answer(deleted, media_type)
+        answer = find_answer(opened, options["select"], preferences)
+        deleted = require_few(
+            rows.delete(opened, require_filters(opened, where), answer), preferences, options["media_type"]
+        )
+        return None if preferences.minimal else shape_answer(deleted, options["media_type"])
 
-    asked = [table, where, select, prefer, media_type]
-    result = await write_rows(call, actor, write, read_attempt(call, actor, idempotency_key, asked))
+    asked = [table, where, *_list_answer_options(options)]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
     call.audit.resource_id = table
     return result

@@ -1,12 +1,13 @@
 """/v1/{app_id}/{table}: reading the rows of a table, for those who run the app, its users and its visitors."""
 
 from collections.abc import AsyncGenerator
+from typing import Unpack
 
 from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.stream import Stream
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId
-from baobab.tools.data.access import find_actor
+from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.csv_rows import MEDIA_TYPE, format_csv
 from baobab.tools.data.errors import (
@@ -14,12 +15,9 @@ from baobab.tools.data.errors import (
     SingleRowExpected,
 )
 from baobab.tools.data.fields import (
-    ACCESS,
     ANSWER_HEADERS,
     AS_HEADERS,
     READ_ERRORS,
-    AsRole,
-    AsUser,
     Filters,
     Limit,
     MediaType,
@@ -38,7 +36,7 @@ from baobab.tools.data.row_requests import (
     shape_answer,
 )
 from baobab.tools.data.rows import Rows
-from baobab.tools.data.schemas import Row, RowsOrRow
+from baobab.tools.data.schemas import ActingAs, Row, RowsOrRow
 from baobab.tools.data.selection import Selection
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import read_rows
@@ -79,8 +77,7 @@ async def data_list(
     offset: Offset = 0,
     prefer: Prefer = "",
     media_type: MediaType = "",
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **acting: Unpack[ActingAs],
 ) -> RowsOrRow:
     """List rows of a table that the caller may see.
 
@@ -94,7 +91,7 @@ async def data_list(
     prefer: `count=exact` counts all rows that fulfil the filters, in the header Content-Range.
     media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object; over REST also `text/csv`.
     """
-    actor = find_actor(call, as_role, as_user)
+    actor = find_actor(call, acting)
     preferences = read_preferences(prefer)
 
     def read(rows: Rows, catalogue: Catalogue) -> tuple[Selection, list[Row], int | None]:
@@ -129,14 +126,13 @@ async def data_get(
     table: TableName,
     row_id: RowId,
     select: SelectText | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **acting: Unpack[ActingAs],
 ) -> Row:
     """Read one row by its primary key.
 
     select: columns, and related tables in parentheses; left out, all columns.
     """
-    actor = find_actor(call, as_role, as_user)
+    actor = find_actor(call, acting)
 
     def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
         opened = open_table(catalogue, rows, table, "SELECT")

@@ -1,6 +1,6 @@
 """/v1/{app_id}/data-export and /data-import: the rows of a table as a file, in CSV or JSON lines."""
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Unpack, cast
 
 from pydantic import Field
 
@@ -10,29 +10,25 @@ from baobab.tools.core.errors import AppPaused, BodyTooLarge
 from baobab.tools.core.stream import Body, OrText, Places, Stream
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
-from baobab.tools.data.access import find_actor
+from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.csv_rows import MEDIA_TYPE as CSV
 from baobab.tools.data.errors import AnswerTooLarge, ImportNotText, ImportOvertaken, ImportStopped, TooManyExports
 from baobab.tools.data.exporting import Export, ExportRequest
 from baobab.tools.data.fields import (
-    ACCESS,
     AS_HEADERS,
     KEY_HEADER,
     READ_ERRORS,
     WRITE_ERRORS,
     WRITTEN,
-    AsRole,
-    AsUser,
     Filters,
-    IdempotencyKey,
     Prefer,
     SelectText,
     TableName,
 )
 from baobab.tools.data.importing import MOST_BYTES, Import, ImportRequest
 from baobab.tools.data.preferences import read_preferences
-from baobab.tools.data.schemas import Imported
+from baobab.tools.data.schemas import ActingAs, Imported, WriteOptions
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue
 
@@ -71,8 +67,7 @@ async def data_export(
     select: SelectText | None = None,
     where: Filters | None = None,
     escape_formulas: bool = False,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **acting: Unpack[ActingAs],
 ) -> str:
     """Export the rows of a table that the caller may see as a file, in the order of their keys.
 
@@ -83,7 +78,7 @@ async def data_export(
     escape_formulas: put an apostrophe before texts that a spreadsheet would run as a formula.
     """
     asked = ExportRequest(table, select, where, format, escape_formulas)
-    pieces = await Export(call, find_actor(call, as_role, as_user), asked).start()
+    pieces = await Export(call, find_actor(call, acting), asked).start()
     if call.context.streams:
         media_type = CSV if format == "csv" else _JSON_LINES
         return cast(str, Stream(pieces, media_type, subject=f"export:{app_id}", places=_PLACES))
@@ -140,9 +135,7 @@ async def data_import(
     prefer: Prefer = "",
     skip_errors: bool = False,
     dry_run: bool = False,
-    idempotency_key: IdempotencyKey | None = None,
-    as_role: AsRole | None = None,
-    as_user: AsUser | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Imported:
     """Import a file of rows into a table. Its lines are written in parts, in their order.
 
@@ -159,12 +152,12 @@ async def data_import(
     app = call.require_app()
     if app.paused:
         raise AppPaused(app.paused_reason)
-    actor = find_actor(call, as_role, as_user)
+    actor = find_actor(call, options)
     if not call.unit.is_untouched:
         # Each part has a transaction of its own, which must not wait for this one while the file arrives.
         await call.unit.commit()
     asked = [table, format, on_conflict, prefer]
-    attempt = read_attempt(call, actor, idempotency_key, asked)
+    attempt = read_attempt(call, actor, options, asked)
     request = ImportRequest(table, format, on_conflict, read_preferences(prefer), skip_errors, dry_run, attempt)
     result = await Import(call, actor, request).run(content)
     call.audit.resource_id = table

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import select
 
@@ -13,8 +13,7 @@ from baobab.storage.database import Execute
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import InvalidRule
 from baobab.tools.substrate.ledger import encode_row
-
-ConditionMode = Literal["snapshot_predicate", "row_query"]
+from baobab.tools.substrate.schemas import ConditionMode
 
 MAX_BINDINGS = 100
 MAX_ROWS = 5000

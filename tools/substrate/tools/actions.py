@@ -24,11 +24,10 @@ from baobab.tools.substrate.errors import (
     WrongStatus,
 )
 from baobab.tools.substrate.ledger import open_ledger
-from baobab.tools.substrate.schemas import Action, Actions, Proposal
+from baobab.tools.substrate.schemas import Action, Actions, CapabilityName, Proposal
 from baobab.tools.substrate.toolset import substrate
 
 _rows = tables.action_ledger
-CapabilityName = Annotated[str, Text(60, min_length=1)]
 IdempotencyKey = Annotated[str, Text(200, min_length=1), NotSecret("a name of the caller's own")]
 ActionId = Annotated[fields.ActionId, Field(description="The action.", examples=["act_01KAVF3T9GQZ8RT3Q0M5W9YB7C"])]
 Status = Literal["proposed", "executed", "rejected", "failed", "reverted"]

@@ -25,8 +25,7 @@ from baobab.tools.substrate.errors import (
 )
 from baobab.tools.substrate.ledger import open_ledger
 from baobab.tools.substrate.outbox import ask_for_delivery, seal_context
-from baobab.tools.substrate.schemas import Deleted, Outbox, OutboxRow, OutboxTarget, OutboxTargets
-from baobab.tools.substrate.tools.actions import CapabilityName
+from baobab.tools.substrate.schemas import CapabilityName, Deleted, Outbox, OutboxRow, OutboxTarget, OutboxTargets
 from baobab.tools.substrate.toolset import substrate
 
 _targets, _outbox = tables.outbox_targets, tables.outbox

@@ -1,7 +1,7 @@
 """/attention-rules: on a schedule, a rule looks at the substrate and proposes actions."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
@@ -11,18 +11,16 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import Moment, NameText, Text
+from baobab.tools.core.types import Moment, Text
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
 from baobab.tools.substrate.attention.conditions import (
     Binding,
-    ConditionMode,
     ConditionNotEvaluated,
     parse_condition,
 )
 from baobab.tools.substrate.attention.firing import rule_proposer
 from baobab.tools.substrate.attention.templates import Renderer, TemplateTooLarge
-from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.capability import find_capability
 from baobab.tools.substrate.errors import (
     AgentsDoNotDecide,
@@ -33,8 +31,17 @@ from baobab.tools.substrate.errors import (
 )
 from baobab.tools.substrate.ledger import Ledger, open_ledger, peek_ledger
 from baobab.tools.substrate.policy import judge
-from baobab.tools.substrate.schemas import AttentionRule, AttentionRules, Deleted, Firings, RulePreview, SampleProposal
-from baobab.tools.substrate.tools.actions import CapabilityName
+from baobab.tools.substrate.schemas import (
+    AttentionRule,
+    AttentionRules,
+    Deleted,
+    Firings,
+    NamedRuleBody,
+    RuleBody,
+    RuleName,
+    RulePreview,
+    SampleProposal,
+)
 from baobab.tools.substrate.toolset import substrate
 
 MOST_RULES = 200
@@ -46,9 +53,6 @@ RuleId = Annotated[
     Text(31, pattern=r"^rule_[0-9A-Z]{26}$"),
     Field(description="The attention rule.", examples=["rule_01KAVF3T9GQZ8RT3Q0M5W9YB7C"]),
 ]
-RuleName = Annotated[str, NameText(200, min_length=1)]
-CronText = Annotated[str, Text(200, min_length=9)]
-MostFires = Annotated[int, Field(ge=1, le=10_000)]
 _FAULTS = (InvalidRule, UnknownCapability)
 _EXAMPLES = {
     "name": "Overdue commitments",
@@ -102,30 +106,14 @@ async def substrate_rules(call: Call, enabled: bool | None = None) -> AttentionR
 )
 async def substrate_rule_create(
     call: Call,
-    name: RuleName,
-    trigger_cron: CronText,
-    condition_mode: ConditionMode,
-    condition: fields.Attributes,
-    action_capability: CapabilityName,
-    action_payload_template: fields.Attributes,
-    description: fields.LongText | None = None,
-    enabled: bool = True,
-    max_fires_per_day: MostFires | None = None,
+    **rule: Unpack[NamedRuleBody],
 ) -> AttentionRule:
-    """Make a rule that looks at the substrate on a schedule and proposes an action for what it finds. A person's tool.
+    """Make a rule that looks at the substrate on a schedule and proposes an action for what it finds.
 
-    name: what people call it.
-    trigger_cron: five fields, in UTC: minute, hour, day of the month, month, day of the week.
-    condition_mode: `snapshot_predicate` asks the counts of today's snapshot, `row_query` the rows of a table.
-    condition: JSON-Logic; for `row_query` an object with `table`, `where` (JSON-Logic over a row) and `limit`.
-    action_capability: what is proposed; op:substrate_capabilities lists all.
-    action_payload_template: the payload, in whose texts `{{var}}` is filled from what was found, as in `{{row.title}}`.
-    description: what it is for.
-    enabled: whether it fires.
-    max_fires_per_day: how many actions it proposes a day at most.
+    A person's tool.
     """
     require_person(call)
-    cron = _check(trigger_cron, condition_mode, condition, action_capability)
+    cron = _check(rule)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
         ours = _rules.c.organisation_id == ledger.organisation_id
         if (await call.execute(select(func.count()).where(ours))).scalar_one() >= MOST_RULES:
@@ -133,16 +121,8 @@ async def substrate_rule_create(
         at = ledger.stamp()
         row: dict[str, Any] = {
             "id": ledger.new_id("rule"),
-            "name": name,
-            "description": description,
-            "trigger_cron": trigger_cron,
-            "condition_mode": condition_mode,
-            "condition": condition,
-            "action_capability": action_capability,
-            "action_payload_template": action_payload_template,
-            "enabled": enabled,
-            "max_fires_per_day": max_fires_per_day,
-            "next_fire_at": cron.find_next(call.now) if enabled else None,
+            **rule,
+            "next_fire_at": cron.find_next(call.now) if rule["enabled"] else None,
             "created_at": at,
             "updated_at": at,
         }
@@ -175,34 +155,15 @@ async def substrate_rule(call: Call, rule_id: RuleId) -> AttentionRule:
 async def substrate_rule_replace(
     call: Call,
     rule_id: RuleId,
-    name: RuleName,
-    trigger_cron: CronText,
-    condition_mode: ConditionMode,
-    condition: fields.Attributes,
-    action_capability: CapabilityName,
-    action_payload_template: fields.Attributes,
-    description: fields.LongText | None = None,
-    enabled: bool = True,
-    max_fires_per_day: MostFires | None = None,
+    **rule: Unpack[NamedRuleBody],
 ) -> AttentionRule:
     """Replace an attention rule; what is left out gets its default. A person's tool.
 
     Its next tick is the first after now.
     """
     require_person(call)
-    cron = _check(trigger_cron, condition_mode, condition, action_capability)
-    values = {
-        "name": name,
-        "description": description,
-        "trigger_cron": trigger_cron,
-        "condition_mode": condition_mode,
-        "condition": condition,
-        "action_capability": action_capability,
-        "action_payload_template": action_payload_template,
-        "enabled": enabled,
-        "max_fires_per_day": max_fires_per_day,
-        "next_fire_at": cron.find_next(call.now) if enabled else None,
-    }
+    cron = _check(rule)
+    values = {**rule, "next_fire_at": cron.find_next(call.now) if rule["enabled"] else None}
     return await _change(call, rule_id, lambda _: values)
 
 
@@ -274,33 +235,27 @@ async def substrate_rule_disable(call: Call, rule_id: RuleId) -> AttentionRule:
 )
 async def substrate_rule_preview(
     call: Call,
-    trigger_cron: CronText,
-    condition_mode: ConditionMode,
-    condition: fields.Attributes,
-    action_capability: CapabilityName,
-    action_payload_template: fields.Attributes,
     name: RuleName | None = None,
-    description: fields.LongText | None = None,
-    enabled: bool = True,
-    max_fires_per_day: MostFires | None = None,
+    **rule: Unpack[RuleBody],
 ) -> RulePreview:
     """Tell what an attention rule would propose now, without keeping or proposing anything.
 
-    name, description, enabled, max_fires_per_day: taken for the body of a rule, and of no effect here.
+    `name`, `description`, `enabled` and `max_fires_per_day` make no difference here: the body of a rule can be sent as
+    it is.
     """
-    del name, description, enabled, max_fires_per_day
-    _check(trigger_cron, condition_mode, condition, action_capability)
+    del name
+    _check(rule)
     organisation_id = organisation_of(call)
     ledger = await peek_ledger(call.unit, call.services, organisation_id)
     try:
-        parsed = parse_condition(condition_mode, condition)
+        parsed = parse_condition(rule["condition_mode"], rule["condition"])
         bindings = await parsed.find_bindings(call.execute, organisation_id, call.now)
     except ConditionNotEvaluated as exc:
         return {"bindings_count": 0, "sample_proposals": [], "skip_reason": str(exc)}
     renderer, samples, fault = Renderer(), [], None
     for binding in bindings[:_SAMPLES] if ledger is not None else []:
         try:
-            sample, wrong = await _sample(ledger, renderer, action_capability, action_payload_template, binding)
+            sample, wrong = await _sample(ledger, renderer, rule, binding)
         except TemplateTooLarge:
             fault = "the rendered payloads are too large"
             break
@@ -338,29 +293,29 @@ async def substrate_rule_firings(
 
 
 async def _sample(
-    ledger: Ledger | None, renderer: Renderer, capability: str, template: dict[str, Any], binding: Binding
+    ledger: Ledger | None, renderer: Renderer, rule: RuleBody, binding: Binding
 ) -> tuple[SampleProposal, str | None]:
-    """What would be proposed for a binding, and why it could not be, if so."""
+    """Returns what a rule would propose for one binding, and the reason if it could not propose it."""
     assert ledger is not None
-    payload = renderer.render(template, binding.values)
-    found, needs, fault = find_capability(capability), False, None
+    payload = renderer.render(rule["action_payload_template"], binding.values)
+    capability, needs, fault = find_capability(rule["action_capability"]), False, None
     try:
-        sent = found.validate(payload).model_dump(mode="json", exclude_unset=True)
+        sent = capability.validate(payload).model_dump(mode="json", exclude_unset=True)
         proposer = rule_proposer("preview", from_strangers=binding.from_strangers)
-        needs = not (await judge(ledger, found, sent, proposer, ledger.services.clock.now())).is_approved
+        needs = not (await judge(ledger, capability, sent, proposer, ledger.services.clock.now())).is_approved
     except BaobabError as error:
         fault = error.message
     return {"binding": binding.values, "rendered_payload": payload, "would_require_approval": needs}, fault
 
 
-def _check(trigger_cron: str, mode: ConditionMode, condition: dict[str, Any], capability: str) -> Cron:
-    """Raises InvalidRule and UnknownCapability."""
+def _check(rule: RuleBody) -> Cron:
+    """Returns the schedule of a rule. Raises InvalidRule and UnknownCapability."""
     try:
-        cron = Cron(trigger_cron)
+        cron = Cron(rule["trigger_cron"])
     except CronInvalid as exc:
         raise InvalidRule(f"`trigger_cron` {exc}.", details={"field": "trigger_cron"}) from exc
-    parse_condition(mode, condition)
-    find_capability(capability)
+    parse_condition(rule["condition_mode"], rule["condition"])
+    find_capability(rule["action_capability"])
     return cron
 
 
