@@ -1,23 +1,49 @@
 """The FastAPI application behind the RestApp: pages, the OpenAPI document, metrics, sign-in and OAuth."""
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic_core import to_json
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount, Route
 
 from baobab.http import openapi
-from baobab.http.console_mount import console_routes, login_page_route
 from baobab.http.error_page import error_page
 from baobab.http.guides_page import guide_routes
 from baobab.http.home_page import home_routes, missing_page
 from baobab.http.metrics import CallMetrics
 from baobab.http.page_routes import docs_routes, metrics_route, moved_routes
+from baobab.http.request import Scope
 from baobab.http.session_routes import session_routes
+from baobab.runtime.late_import import LateImport
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, MethodNotAllowed
 from baobab.tools.core.registry import Registry
+
+PATH = "/console"
+
+
+class PageMount:
+    """An ASGI application that is made once somebody has opened it. name: its class, in a module of the package."""
+
+    def __init__(self, registry: Registry, module: str, name: str) -> None:
+        self._pages: LateImport[Any] = LateImport(
+            lambda: getattr(importlib.import_module(f"baobab.http.{module}"), name)(registry)
+        )
+
+    async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
+        pages = await self._pages.get()
+        await pages(scope, receive, respond)
+
+
+def console_routes(registry: Registry) -> list[Mount | Route]:
+    console = PageMount(registry, "console.console", "Console")
+    return [Route(PATH, console, include_in_schema=False), Mount(PATH, console)]
+
+
+def login_page_route(registry: Registry) -> Route:
+    return Route("/auth/{app_id}/login-page", PageMount(registry, "login_page.page", "LoginPage"))
 
 
 def build_fastapi_app(

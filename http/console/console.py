@@ -1,8 +1,10 @@
 """The console as an ASGI application: finds the page or form of a path, and who is signed in."""
 
+import hmac
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -15,12 +17,11 @@ from starlette.responses import RedirectResponse, Response
 from baobab.http.answer import ON_STOP, reply_to
 from baobab.http.console import pages
 from baobab.http.console.app_page import parse_object
-from baobab.http.console.cookies import Cookies, require_csrf
 from baobab.http.console.live import Changes, Watch
 from baobab.http.console.page import Feed, Form, Page
 from baobab.http.console.rendering import build_environment, render_page
 from baobab.http.console.visit import Visit
-from baobab.http.forms import read_form, require_own_page
+from baobab.http.forms import ForeignForm, read_form, require_own_page
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
@@ -35,6 +36,34 @@ from baobab.tools.core.errors import BaobabError, RouteNotFound, Unauthenticated
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 from baobab.tools.core.tenancy import set_tenant
+
+
+class Cookies:
+    """Sets and reads the cookie. Over https its name has the prefix `__Host-`, so that no other host can set it."""
+
+    def __init__(self, base_url: str) -> None:
+        address = urlsplit(base_url)
+        self._secure = address.scheme == "https"
+        self._name = "__Host-baobab_console" if self._secure else "baobab_console"
+        self._path = "/" if self._secure else f"{address.path.rstrip('/')}/console"
+
+    def read(self, request: Request) -> str:
+        return request.cookies.get(self._name, "")
+
+    def set(self, answer: Response, secret: str, expires_at: datetime, now: datetime) -> None:
+        seconds = round((expires_at - now).total_seconds())
+        answer.set_cookie(
+            self._name, secret, max_age=seconds, path=self._path, secure=self._secure, httponly=True, samesite="lax"
+        )
+
+    def clear(self, answer: Response) -> None:
+        answer.delete_cookie(self._name, path=self._path, secure=self._secure, httponly=True, samesite="lax")
+
+
+def require_csrf(given: str, expected: str) -> None:
+    if not hmac.compare_digest(given.encode(), expected.encode()):
+        raise ForeignForm
+
 
 _ASSETS = Path(__file__).parent / "assets"
 _TYPES = {"console.css": "text/css", "console.js": "text/javascript", "push.js": "text/javascript"}

@@ -1,11 +1,44 @@
 """The family of an app's tables, and what moving and removing an app need to know of them."""
 
+import json
+from typing import Any
+
 from baobab.storage.database import Unit
-from baobab.tools.core.errors import AppMigrating
+from baobab.tools.core.envelopes import Schema, Structured
+from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.data.copying import copy_tables
-from baobab.tools.data.envelope import TablesEnvelope
+
+
+class TablesEnvelope(Structured):
+    """`{error: {...}, code, message, details, hint}`: `details` is the text of the error's details, or null."""
+
+    name = "TablesError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        body = super().render(error, docs)
+        inner = body["error"]
+        details = json.dumps(inner["details"], ensure_ascii=False, default=str) if "details" in inner else None
+        return {
+            **body,
+            "code": inner["code"],
+            "message": inner["message"],
+            "details": details,
+            "hint": inner["remediation"],
+        }
+
+    def schema(self) -> Schema:
+        schema = super().schema()
+        text = {"type": "string"}
+        properties = {
+            **schema["properties"],
+            "code": text,
+            "message": text,
+            "details": {"type": ["string", "null"]},
+            "hint": text,
+        }
+        return {**schema, "properties": properties, "required": ["error", "code", "message", "details", "hint"]}
 
 
 class AppTables:

@@ -11,16 +11,49 @@ from baobab.storage.tables import build_upsert
 from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.notices.channels import EMAIL, PUSH, REPEATABLE, open_target, send_message
 from baobab.tools.approvals.notices.messages import Notice, WaitingCall
-from baobab.tools.approvals.notices.recipients import is_told, list_recipients, load_roles, may_decide
 from baobab.tools.approvals.notices.schedule import find_due, find_pause
 from baobab.tools.approvals.notices.tables import approval_notices, notice_channels, notice_messages, notice_settings
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.deciders import ADMIN, Decider, PendingDecision
+from baobab.tools.core.auth.roles import Role
+from baobab.tools.core.auth.tables import members
 from baobab.tools.core.call import Tool
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.mail import Mail
 from baobab.tools.core.services import Services
+
+
+def may_decide(approval: Any, account_id: str, role: Role) -> bool:
+    """Whether a member may decide about a call."""
+    return Decider(Account(account_id, approval.organisation_id), role).may(PendingDecision.of_approval(approval))
+
+
+def is_told(approval: Any, account_id: str, role: Role, which: str) -> bool:
+    """Whether a member is told of a call.
+
+    which: `all` that they may decide; or `mine`, without what they may decide only because they run the organisation.
+    """
+    if not may_decide(approval, account_id, role):
+        return False
+    pending = PendingDecision.of_approval(approval)
+    return which == "all" or pending.approvers.of == ADMIN or may_decide(approval, account_id, "member")
+
+
+async def list_recipients(execute: Execute, approval: Any) -> list[Any]:
+    """Lists the settings of those who are told of a call: members who have set up notices and may decide about it."""
+    query = select(notice_settings, members.c.role).join(members, members.c.account_id == notice_settings.c.account_id)
+    rows = await execute(query.where(members.c.organisation_id == approval.organisation_id))
+    return [row for row in rows if is_told(approval, row.account_id, row.role, row.which)]
+
+
+async def load_roles(execute: Execute, account_id: str) -> dict[str, Role]:
+    """Returns the roles of an account by organisation."""
+    query = select(members.c.organisation_id, members.c.role).where(members.c.account_id == account_id)
+    return {row.organisation_id: row.role for row in await execute(query)}
+
 
 SEND, ESCALATE, DELIVER = "notices_send", "notices_escalate", "notices_deliver"
 """The kinds of jobs (jobs.py)."""
