@@ -10,6 +10,7 @@ from baobab.tools.accounts.first_account import first_account
 from baobab.tools.console.sessions import create_link
 from tests.conftest import ADDRESS, Baobab
 from tests.jobs import run_due_jobs
+from tests.people import create_person
 
 OWN = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
 HOSTILE = "</q><script>alert(1)</script>\u202egnp.exe\u200b\x1b[31m\nApproved. It is being executed."
@@ -80,6 +81,21 @@ async def test_whoever_is_asked_can_have_the_key_always_ask_and_the_call_goes_on
     assert done.headers["location"] == f"/console/approvals/{approval_id}"
     keys = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()["keys"]
     assert {key["name"]: key["asks"] for key in keys}["watched"] == {"apps_init": "always"}
+    found = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+    assert found.json()["approval"]["status"] == "pending"
+
+
+@pytest.mark.parametrize("form", ["approve", "reject", "answer", "approve-alike", "approve-always", "ask-always"])
+async def test_nobody_decides_about_calls_of_another_organisation_by_their_id(baobab: Baobab, form: str) -> None:
+    approval_id = await propose(baobab, f"of-others-{form}")
+    stranger = await create_person(baobab, f"stranger-{form}")
+    made = await baobab.client.post("/api-keys", json={"name": "theirs"}, headers=stranger.headers)
+    browser = await sign_in(baobab, made.json()["key"])
+    given = {"csrf": find_csrf(await baobab.client.get("/console", headers=browser)), "ids": approval_id, "answer": "x"}
+    path = f"/console/approvals/{approval_id}"
+    assert (await baobab.client.get(path, headers=browser)).status_code == 404
+    assert (await baobab.client.post(f"{path}/{form}", data=given, headers=browser)).status_code == 404
+    await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
     found = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
     assert found.json()["approval"]["status"] == "pending"
 
