@@ -16,6 +16,7 @@ from baobab.tools.core.types import Moment
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan
+from baobab.tools.substrate.capabilities.principles import require_room
 from baobab.tools.substrate.errors import InvalidImport
 from baobab.tools.substrate.ledger import Ledger, Row, RowChange
 from baobab.tools.substrate.policy import require_allowed
@@ -74,7 +75,10 @@ async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> 
         fresh = await _leave_out_taken(ledger, table, fresh)
         changes += [RowChange(table, row["id"], None, row) for row in fresh]
     await _clear_references(ledger, changes)
-    await require_allowed(ledger, _count_recorded(changes), action.at)
+    recorded = _count_recorded(changes)
+    await require_allowed(ledger, recorded, action.at)
+    if recorded["record_principle"]:
+        await require_room(ledger, recorded["record_principle"])
     counts = {name: sum(1 for change in changes if change.table is table) for name, table in TABLES.items()}
     return Plan({"imported": counts, "skipped": len(parcel.rows) - len(changes)}, changes)
 

@@ -16,7 +16,7 @@ from baobab.tools.substrate.schemas import PolicyConflictBrief
 
 VerdictWord = Literal["auto_approved", "auto_approved_yolo", "requires_approval", "rejected"]
 _WINDOWS = {"max_per_week": timedelta(days=7), "max_per_day": timedelta(days=1)}
-_MOST_PRINCIPLES = 1000
+MOST_PRINCIPLES = 1000
 _decisions = tables.decisions.c
 # Built once, since that takes longer than to run it.
 _PRINCIPLES = (
@@ -28,7 +28,7 @@ _PRINCIPLES = (
         _decisions.constraint_spec.is_not(None),
     )
     .order_by(_decisions.id)
-    .limit(_MOST_PRINCIPLES)
+    .limit(MOST_PRINCIPLES)
 )
 
 

@@ -205,7 +205,7 @@ async def _require_proposed(ledger: Ledger, action_id: str) -> Row:
     if row is None:
         raise ActionNotFound
     if row["status"] != "proposed":
-        raise WrongStatus(f"The action is {row['status']}.", details={"status": row["status"]})
+        raise WrongStatus(f"The action is already {row['status']}.", details={"status": row["status"]})
     return row
 
 

@@ -307,7 +307,7 @@ class Snapshots(TypedDict):
 CapabilityName = Annotated[str, Text(60, min_length=1)]
 ConditionMode = Literal["snapshot_predicate", "row_query"]
 RuleName = Annotated[str, NameText(200, min_length=1)]
-CronText = Annotated[str, Text(200, min_length=9)]
+CronText = Annotated[str, Text(200, min_length=1)]
 MostFires = Annotated[int, Field(ge=1, le=10_000)]
 
 

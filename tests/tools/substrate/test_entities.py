@@ -37,6 +37,9 @@ async def test_a_patch_is_a_merge_patch_and_refused_when_the_entity_has_changed_
     with pytest.raises(BaobabError) as refused:
         await substrate.call("update_entity", **asked, if_updated_at=seen)
     assert (refused.value.code, refused.value.status) == ("precondition_failed", 409)
+    with pytest.raises(BaobabError) as refused:
+        await substrate.call("update_entity", entity_id=made["entity_id"])
+    assert (refused.value.status, refused.value.message) == (400, "There is nothing to change.")
 
 
 async def test_a_merged_entity_is_found_by_all_its_names_until_it_is_taken_apart(substrate: Substrate) -> None:

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, select
 
 from baobab.tools.core.auth.callers import Account, Limits, ScopedKey
 from baobab.tools.core.errors import BaobabError
+from baobab.tools.substrate import tables
+from baobab.tools.substrate.policy import MOST_PRINCIPLES
 from baobab.tools.substrate.snapshots import take_snapshot
 from tests.tools.substrate.conftest import Substrate
 
@@ -87,6 +90,21 @@ async def test_what_a_principle_forbids_is_approved_only_once_its_conflict_is_de
     upheld = (await decide_something(substrate))["verdict"]["conflicts"][0]["conflict_id"]
     await substrate.call("resolve_policy_conflict", conflict_id=upheld, resolution="uphold", reason="no")
     assert [row["reject_reason"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == ["no"]
+
+
+async def test_there_are_no_more_principles_in_force_than_the_policy_reads(substrate: Substrate) -> None:
+    principle = {"title": "Ask", "applies_to": {"capability": "place_call"}, "constraint_spec": {"type": "forbid"}}
+    made = await substrate.do("record_principle", **principle)
+    decisions, database = tables.decisions, substrate.harness.services.database
+    async with database.writing(lock=substrate.owner.organisation_id) as connection:
+        row = dict((await connection.execute(select(decisions))).mappings().one())
+        copies = [{**row, "id": f"dec_{number:026}"} for number in range(MOST_PRINCIPLES - 1)]
+        await connection.execute(insert(decisions), copies)
+    with pytest.raises(BaobabError) as refused:
+        await substrate.propose("record_principle", **principle)
+    assert (refused.value.status, "at most 1000 principles" in refused.value.message) == (400, True)
+    await substrate.do("retire_principle", principle_id=made["principle_id"], reason="One must go.")
+    await substrate.do("record_principle", **principle)
 
 
 async def test_only_owners_in_person_skip_the_approval(substrate: Substrate) -> None:

@@ -168,6 +168,7 @@ for _ in range(8):
     ("change", "message"),
     [
         ({"trigger_cron": "* * * * * *"}, "`trigger_cron` has five fields"),
+        ({"trigger_cron": "* * *"}, "`trigger_cron` has five fields"),
         ({"trigger_cron": "0 0 30 2 *"}, "a day that never comes"),
         ({"condition_mode": "snapshot_predicate", "condition": {}}, "`condition` an operation is an object"),
         ({"condition_mode": "snapshot_predicate", "condition": {"log": 1}}, "there is no such operation"),

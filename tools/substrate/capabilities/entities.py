@@ -229,6 +229,8 @@ async def _check_email(ledger: Ledger, entity_id: str, email: str | None) -> Non
 
 
 async def _plan_change(ledger: Ledger, action: ActionContext, row: Row, changing: dict[str, Any]) -> Plan:
+    if not changing:
+        raise InvalidPayload("There is nothing to change.")
     if changing.get("display_name", "") is None:
         raise InvalidPayload("`display_name` cannot be null.")
     if "primary_email" in changing:

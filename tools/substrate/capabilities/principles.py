@@ -1,5 +1,7 @@
 """Principles: decisions that the policy holds actions to."""
 
+from sqlalchemy import func, select
+
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.capability import (
     CAPABILITIES,
@@ -12,6 +14,7 @@ from baobab.tools.substrate.capabilities.decisions import build_decision
 from baobab.tools.substrate.capabilities.schemas import AmendPrinciple, AppliesTo, RecordPrinciple, RetirePrinciple
 from baobab.tools.substrate.errors import InvalidPayload, PrincipleNotFound, UnknownCapability
 from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.policy import MOST_PRINCIPLES
 
 _decisions = tables.decisions
 
@@ -20,6 +23,7 @@ _decisions = tables.decisions
 async def record_principle(ledger: Ledger, payload: RecordPrinciple, action: ActionContext) -> Plan:
     """Record a principle: what the actions of a capability (or of all, `*`) are held to from now on."""
     _check_capability(payload.applies_to)
+    await require_room(ledger, 1)
     row = await build_decision(ledger, action, kind="principle", **payload.model_dump(exclude_none=True))
     return Plan({"principle_id": row["id"]}, [RowChange(_decisions, row["id"], None, row)])
 
@@ -43,6 +47,19 @@ async def retire_principle(ledger: Ledger, payload: RetirePrinciple, action: Act
     row = await require_principle(ledger, payload.principle_id)
     after = changed_row(action, row, status="expired", retire_reason=payload.reason)
     return Plan({"principle_id": row["id"]}, [RowChange(_decisions, row["id"], row, after)])
+
+
+async def require_room(ledger: Ledger, more: int) -> None:
+    """Raises InvalidPayload where there would be more principles in force than the policy reads."""
+    columns = _decisions.c
+    query = select(func.count()).where(
+        columns.organisation_id == ledger.organisation_id,
+        columns.kind == "principle",
+        columns.status == "active",
+        columns.constraint_spec.is_not(None),
+    )
+    if (await ledger.unit.execute(query)).scalar_one() + more > MOST_PRINCIPLES:
+        raise InvalidPayload(f"There are at most {MOST_PRINCIPLES} principles in force; retire one first.")
 
 
 async def require_principle(ledger: Ledger, principle_id: str) -> Row:
