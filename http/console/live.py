@@ -51,12 +51,12 @@ class Changes:
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
-                if not watch.ended:
+                if not watch.has_ended:
                     # Many changes at once are one.
                     await asyncio.sleep(_PAUSE_SECONDS)
                 watch.changed.clear()
                 yield b"event: changed\ndata: {}\n\n"
-                if watch.ended:
+                if watch.has_ended:
                     return
                 await watch.rest(_LEAST_SECONDS)
         finally:
@@ -73,7 +73,7 @@ class Watch:
         self._end = asyncio.Event()
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self._end.is_set()
 
     def listen(self, topic: str, subject: str) -> None:
