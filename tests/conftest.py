@@ -1,4 +1,4 @@
-"""A whole Baobab in this process, on a folder of its own, reached through its front."""
+"""Fixtures: a whole Baobab in this process, on a folder of its own, called through the app that the server runs."""
 
 import contextlib
 import itertools

@@ -73,7 +73,7 @@ async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = No
     mcp=Mcp(keywords="is a migration or relocation under way, current move; läuft ein Umzug; migración en curso"),
 )
 async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
-    """Read the move that an app is on, or null."""
+    """Read the active move of an app; null if it is not being moved."""
     underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
     row = (await call.execute(select(moves_table).where(*underway))).first()
     return {"migration": None if row is None else _move(row)}
@@ -87,7 +87,7 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     mcp=Mcp(keywords="progress, status of a migration, relocation; Stand des Umzugs; progreso de la migración"),
 )
 async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
-    """Read how far a move is.
+    """Read the progress of a move.
 
     `progress` says how many keys and bytes are moved, once that is known.
     """

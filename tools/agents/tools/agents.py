@@ -184,17 +184,17 @@ async def agents_create(
 
     Tools that change something wait for a person in every run. agents_validate checks a graph, agents_run starts it.
 
-    display_name: what people read in its place.
+    display_name: the name that people see.
     description: what it does, for people.
     default_model: for nodes that name none; if left out, the app's.
-    visibility: who may run it: `private`, those who run the app; `authenticated`, its users too; `public`, anybody.
+    visibility: who may run it: `private`: those who run the app; `authenticated`: its users too; `public`: anybody.
     max_runs_per_user_per_hour: how many runs each user of the app may start in an hour; if left out, any number.
-    max_runs_per_ip_per_hour: the same for each address that visitors come from.
-    max_runs_per_app_per_hour: the same for all together.
-    daily_budget_usd: what its runs may cost in a day (UTC).
+    max_runs_per_ip_per_hour: how many runs visitors from one IP address may start; if left out, there is no limit.
+    max_runs_per_app_per_hour: how many runs all callers together may start; if left out, there is no limit.
+    daily_budget_usd: what its runs may cost in a day (UTC), in US dollars.
     max_concurrent_runs: if left out, any number; 10 for a public agent.
-    dedupe_window_seconds: seconds in which the same input of the same caller leads to the same run; 0 never.
-    safety_acknowledged: true says that somebody has looked at what a public agent can do.
+    dedupe_window_seconds: for how long the same input from the same caller returns the same run; 0 for never.
+    safety_acknowledged: true confirms that somebody has reviewed what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
     retention_days: how long its ended runs are kept; if left out, as long as the installation's setting says.
     approvers: who decides where a call waits and its node does not say: `starter` (whoever started the run), `user`
@@ -288,22 +288,22 @@ async def agents_update(
     retention_days: Days | None = OMITTED,
     approvers: NamedApprovers | None = OMITTED,
 ) -> ChangedAgent:
-    """Change an agent; what is left out stays. Runs that have begun go on with the graph that they began with.
+    """Change an agent; what is left out stays. Runs that have started continue with the graph they started with.
 
-    display_name: null for none.
-    description: null for none.
-    default_model: null for the app's.
+    display_name: null removes it.
+    description: null removes it.
+    default_model: null for the app's default model.
     status: a disabled agent starts no runs.
     visibility: who may run it, as in agents_create.
-    max_runs_per_user_per_hour: null for as many as there are.
-    max_runs_per_ip_per_hour: null for as many as there are.
-    max_runs_per_app_per_hour: null for as many as there are.
-    daily_budget_usd: null for no bound.
-    max_concurrent_runs: null for as many as there are.
+    max_runs_per_user_per_hour: null for no limit.
+    max_runs_per_ip_per_hour: null for no limit.
+    max_runs_per_app_per_hour: null for no limit.
+    daily_budget_usd: null for no budget.
+    max_concurrent_runs: null for no limit.
     dedupe_window_seconds: as in agents_create.
     safety_acknowledged: as in agents_create.
     taint_checks: as in agents_create.
-    retention_days: null for as long as the installation says.
+    retention_days: null for the installation's default.
     approvers: null for none: then whoever started a run, and admins where tool servers are called.
     """
     values = _columns(locals())
@@ -348,7 +348,7 @@ async def _preview_delete(call: Call, app_id: AppId, name: Name) -> str:
     guard=Guard(preview=_preview_delete),
 )
 async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
-    """Remove an agent; its name is free again. Its runs can still be read, and those under way go on."""
+    """Delete an agent; its name is free again. Its runs can still be read, and active runs continue."""
     async with FREEZES.writing(call) as unit:
         row = await _get_agent_row(unit.execute, app_id, name)
         call.audit.resource_id, call.audit.data["name"] = row.id, name
@@ -391,9 +391,9 @@ async def agents_validate(
     retention_days: Days | None = None,
     approvers: NamedApprovers | None = OMITTED,
 ) -> Validity:
-    """Look through a graph without keeping it: every issue with its path. The agent need not exist.
+    """Check a graph without storing it: lists every issue with its path. The agent need not exist.
 
-    The other fields of agents_create are taken, too.
+    The other fields of agents_create are accepted, too.
 
     display_name: as in agents_create.
     description: as in agents_create.
@@ -407,7 +407,7 @@ async def agents_validate(
     safety_acknowledged: as in agents_create.
     taint_checks: as in agents_create.
     retention_days: as in agents_create.
-    name: the agent that the graph is for; `_` where it has no name yet.
+    name: the agent that the graph is for; `_` if it has no name yet.
     visibility: what the agent shall have, for warnings; left out, what it has.
     approvers: the same; null for none.
     """

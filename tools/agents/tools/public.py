@@ -97,7 +97,7 @@ async def agents_public_run(
 
 @agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=Mcp(offered=False))
 async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:
-    """Read a run that was started here; its id is what shows that it is the caller's."""
+    """Read a run of a public agent. Whoever knows its id may read it."""
     row = await get_run_row(call, app_id, id)
     return {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
 
@@ -112,7 +112,7 @@ async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:
     mcp=Mcp(offered=False),
 )
 async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState:
-    """Have a run end: at once where it waits, else as soon as its worker hears of it."""
+    """Cancel a run. A run that waits ends at once; any other as soon as its worker is notified."""
     return await cancel_run(call, app_id, id)
 
 
@@ -136,7 +136,7 @@ async def agents_public_resume(
 ) -> RunState:
     """Decide about a call that a paused run waits for.
 
-    arguments: with which the call is made, instead of those that the run wanted.
+    arguments: the arguments to call with, in place of those that the run proposed.
     """
     return await resume_run(call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason)
 
@@ -151,7 +151,7 @@ async def agents_public_events_list(
     since_seq: Seq = 0,
     limit: PageSize = 100,
 ) -> Events:
-    """List what a run has done, oldest first."""
+    """List the events of a run, oldest first."""
     return await list_events(call, await get_run_row(call, app_id, id), since_seq, limit)
 
 
@@ -185,9 +185,9 @@ async def agents_public_events(
     last_event_id: LastEventId | None = None,
     since_seq: Seq = 0,
 ) -> str:
-    """Follow what a run does, as server-sent events, to its end.
+    """Follow the events of a run as server-sent events, until it ends.
 
-    Send `Last-Event-ID`, as browsers do, to open the stream again with the same token.
+    Send `Last-Event-ID`, as browsers do, to reopen the stream with the same token.
     """
     await _require_token(call, id, token, again=bool(last_event_id or since_seq))
     run = await _run(call, app_id, id)
@@ -210,7 +210,7 @@ async def agents_public_socket(
     token: StreamToken = "",
     since_seq: Seq = 0,
 ) -> str:
-    """Follow what a run does over a WebSocket: each frame is an event as JSON; it is closed with 1000 at the end."""
+    """Follow the events of a run over a WebSocket: each frame is one event as JSON; it closes with 1000 at the end."""
     await _require_token(call, id, token, again=bool(since_seq))
     run = await _run(call, app_id, id)
     _require_open(call, run)

@@ -119,9 +119,9 @@ async def agents_run(
     webhook_url: WebhookUrl | None = None,
     caller_user_id: Uuid | None = None,
 ) -> Started:
-    """Start a run of an agent; read it, or its events, to see it through.
+    """Start a run of an agent. Follow it by reading the run or its events.
 
-    The same input sent again soon leads to the same run.
+    The same input sent again within the agent's `dedupe_window_seconds` returns the same run.
 
     caller_user_id: the app's user that the run acts as; for those who run the app.
     """
@@ -156,11 +156,11 @@ async def agents_runs_list(
 ) -> Runs:
     """List an agent's runs, newest first; a user of the app sees its own.
 
-    name: the agent; `_` for the runs of all agents, for those who run the app.
-    status: only those that stand so.
-    caller_user_id: only those of this user of the app.
-    limit: how many at most.
-    parent_run_id: only those that are steps of this run.
+    name: the agent; `_` lists the runs of all agents, for those who run the app.
+    status: only runs with this status.
+    caller_user_id: only runs that act as this user of the app.
+    limit: how many runs at most.
+    parent_run_id: only runs that are steps of this run.
     """
     query = select(rows).where(rows.c.app_id == app_id)
     if name != "_":
@@ -203,9 +203,9 @@ async def agents_runs_list(
     ),
 )
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with_graph: bool = False) -> OneRun:
-    """Read a run: where it stands, what it has used, what came of it.
+    """Read a run: its status, what it has used, and its result.
 
-    with_graph: also the graph that it runs, as the agent had it when the run was started; for those who run the app.
+    with_graph: also return the graph as it was when the run started; for those who run the app.
     """
     row = await get_run_row(call, app_id, id, name)
     answer: OneRun = {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
@@ -236,7 +236,7 @@ async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> s
     guard=Guard(preview=_preview_cancel),
 )
 async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:
-    """Have a run end: at once where it waits, else as soon as its worker hears of it."""
+    """Cancel a run. A run that waits ends at once; any other as soon as its worker is notified."""
     return await cancel_run(call, app_id, id, name)
 
 
@@ -267,10 +267,10 @@ async def agents_runs_resume(
     arguments: JsonObject | None = None,
     reason: Reason | None = None,
 ) -> RunState:
-    """Decide about a call that a paused run waits for: approve it, with other arguments perhaps, or refuse it.
+    """Decide about a call that a paused run waits for: approve it, with changed arguments if you like, or refuse it.
 
-    approved: true to have the call made, false to refuse it.
-    arguments: with which the call is made, instead of those that the run wanted.
+    approved: true makes the call, false refuses it.
+    arguments: the arguments to call with, in place of those that the run proposed.
     """
     return await resume_run(
         call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason, agent=name
@@ -298,7 +298,7 @@ async def agents_runs_events_list(
     since_seq: Seq = 0,
     limit: PageSize = 100,
 ) -> Events:
-    """List what a run has done, oldest first."""
+    """List the events of a run, oldest first."""
     return await list_events(call, await get_run_row(call, app_id, id, name), since_seq, limit)
 
 
@@ -329,7 +329,7 @@ async def agents_runs_model_calls(
     Kept are the newest 200 steps, for as long as the run; users of the app do not see them.
 
     after_step: only calls of later steps.
-    limit: how many at most.
+    limit: how many runs at most.
     """
     run = await get_run_row(call, app_id, id, name)
     table = model_calls.c
@@ -355,7 +355,7 @@ async def agents_runs_events(
     last_event_id: LastEventId | None = None,
     since_seq: Seq = 0,
 ) -> str:
-    """Follow what a run does, as server-sent events, to its end."""
+    """Follow the events of a run as server-sent events, until it ends."""
     return stream_events(
         call, await get_run_row(call, app_id, id, name), last_event_id, Decider(call.caller, call.role), since_seq
     )

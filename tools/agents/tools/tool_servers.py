@@ -111,8 +111,8 @@ async def mcp_servers_create(
     It is asked for its tools at once, and what it answers is accepted: look at it. What it says otherwise later is
     not called before you accept that too. A server that does not answer is registered all the same.
 
-    name: by which graphs and people know it.
-    url: where it speaks MCP. Private addresses are refused unless the operator allows them.
+    name: the name that graphs and people use for it.
+    url: its MCP endpoint. Private addresses are refused unless the operator allows them.
     transport: `streamable_http`, which `http` means too; or `sse`, of servers from before 2025.
     auth: what it is shown: `{type: bearer, token}`, or `{type: oauth, client_id, client_secret, token_url, scope?}`.
       Sealed, never shown again, and sent to this server alone.
@@ -179,7 +179,7 @@ async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:
     guard=Guard(preview=_preview_delete),
 )
 async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:
-    """Remove a tool server, with its credential. Agents that name its tools can call them no more."""
+    """Remove a tool server and its credential. Agents can no longer call its tools."""
     call.audit.resource_id = id
     async with FREEZES.writing(call) as unit:
         gone = await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == id))
@@ -221,7 +221,7 @@ async def mcp_servers_probe(
     id: ServerId,
     accept: bool | Annotated[list[Digest], Field(max_length=256)] = False,
 ) -> Probe:
-    """Ask a tool server for its tools, and whether it is well; accept what it says of them.
+    """Ask a tool server for its tools and check that it works; accept its tools as they are now.
 
     accept: true accepts its tools as they were last shown to you, and nothing that it changed meanwhile; a list of
       digests accepts just those. Left out, what is new or has changed is shown and not called.
@@ -275,7 +275,7 @@ async def _preview_call(
 async def mcp_servers_call(
     call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, digest: Digest, arguments: JsonObject
 ) -> RemoteAnswer:
-    """Call a tool of one of the app's tool servers. Only runs of agents do.
+    """Call a tool of one of the app's tool servers. Only runs of agents can.
 
     digest: of the tool as it was when the call was proposed; another one is not called in its place.
     """

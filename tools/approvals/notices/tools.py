@@ -75,7 +75,7 @@ Code = Annotated[str, Secret(20)]
 
 @notices.tool("GET /", access=_PERSON, effect="read", guard=_GUARD)
 async def notices_get(call: Call) -> Notices:
-    """Read how this account is told of calls that wait: what, when and where."""
+    """Read how this account is notified of calls that wait: of which, when and where."""
     return await _read(call)
 
 
@@ -95,7 +95,7 @@ async def notices_update(
     quiet: Quiet | None = OMITTED,
     escalation: Escalation | None = OMITTED,
 ) -> Notices:
-    """Change how this account is told of calls that wait; what is left out stays.
+    """Change how this account is notified of calls that wait; what is left out stays.
 
     which: `mine` for calls of the account's own keys and runs, and those that name it or admins as approvers; `all` for
       all that it may decide about. Null for `mine`.
@@ -135,7 +135,7 @@ async def notices_channel_add(
     p256dh: Annotated[str, Text(100)] | None = None,
     auth: Annotated[str, Secret(50)] | None = None,
 ) -> ChannelMade:
-    """Add a place where this account is told of calls that wait.
+    """Add a channel on which this account is notified of calls that wait.
 
     kind: `email`, `webhook` (signed), `slack` or `discord` (their incoming webhooks), or `push` (a browser).
     name: what the person calls it.
@@ -187,7 +187,7 @@ async def notices_channel_add(
 async def notices_channel_confirm(call: Call, channel_id: ChannelId, code: Code) -> OneChannel:
     """Confirm a mail address with the code that was mailed to it; notices go there from then on.
 
-    code: as the mail has it.
+    code: the code in the mail.
     """
     row = await _find(call, channel_id)
     call.audit.resource_id = channel_id
@@ -225,7 +225,7 @@ async def notices_channel_remove(call: Call, channel_id: ChannelId) -> ChannelRe
     audit=Audit("notices.channel.test", category="auth", resource="notice_channel"),
 )
 async def notices_channel_test(call: Call, channel_id: ChannelId) -> ChannelTried:
-    """Send a test to a channel now, and tell what became of it. It is tried once."""
+    """Send a test message to a channel now, and report the result. It is tried once."""
     row = await _find(call, channel_id)
     call.audit.resource_id = channel_id
     if not row.confirmed:
@@ -252,7 +252,7 @@ async def notices_push_key(call: Call) -> PushKey:
 
 @notices.tool("GET /messages", access=_PERSON, effect="read", guard=_GUARD)
 async def notices_messages_list(call: Call, limit: PageSize = 50) -> NoticeMessages:
-    """List the last messages to the channels of this account, newest first, with what became of each."""
+    """List the last messages to the channels of this account with their results, newest first."""
     mine = select(notice_messages).where(notice_messages.c.account_id == _account(call))
     order = (notice_messages.c.created_at.desc(), notice_messages.c.id.desc())
     rows = await call.execute(mine.order_by(*order).limit(limit))

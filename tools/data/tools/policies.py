@@ -114,10 +114,10 @@ async def rls_create_policy(
 ) -> PolicySet:
     """Create a policy, or replace the one of this name. The answer tells how many existing rows it opens.
 
-    command: what it is about; ALL for everything.
-    role: whom it is for: `anon` or `user`; left out, both.
+    command: the command that it allows; ALL for every command.
+    role: whom it applies to: `anon` or `user`; if left out, both.
     using_expression: which rows may be reached: a condition on columns and current_user_id().
-    with_check_expression: what must hold of a row that is inserted or changed; left out, the same.
+    with_check_expression: a condition that inserted and changed rows must meet; if left out, `using_expression`.
     restrictive: it narrows what other policies open, instead of opening more.
     user_column: the column that an insert of a user fills with the user's id.
     """
@@ -163,10 +163,10 @@ async def rls_update_policy(
 ) -> PolicySet:
     """Change fields of a policy. Fields that you leave out stay; null removes a role or an expression.
 
-    command: what it is about; ALL for everything.
-    role: whom it is for: `anon` or `user`; null for both.
-    using_expression: which rows may be reached; null takes the condition away.
-    with_check_expression: what must hold of a row that is inserted or changed; null takes the condition away.
+    command: the command that it allows; ALL for every command.
+    role: whom it applies to: `anon` or `user`; null for both.
+    using_expression: which rows may be reached; null removes the condition.
+    with_check_expression: a condition that inserted and changed rows must meet; null removes it.
     restrictive: it narrows what other policies open, instead of opening more.
     """
     table = (await find_catalogue(call)).table(table_name)
@@ -208,7 +208,7 @@ async def rls_isolate(
     user_column: ColumnName,
     public_read_column: ColumnName | None = None,
 ) -> Isolated:
-    """Let each user reach the rows of their own, and nobody else's.
+    """Let each user reach only their own rows.
 
     user_column: the column that holds the user's id, a uuid or a text. A user's insert fills it.
     public_read_column: a boolean column; rows where it is true can be read by everybody.

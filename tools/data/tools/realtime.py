@@ -59,9 +59,9 @@ async def realtime_open(
     token: Token = "",
     **acting: Unpack[ActingAs],
 ) -> str:
-    """Follow changes of tables over a WebSocket, say who is there, and tell other clients something.
+    """Follow changes of tables over a WebSocket, share presence, and send messages to other clients.
 
-    token: a key or a token; the header `Authorization` does as well.
+    token: a key or a token; you can send it in the header `Authorization` instead.
     """
     del token
     listener = Listener(find_actor(call, acting), call.services.ids.uuid())
@@ -121,9 +121,9 @@ async def realtime_changes(
 ) -> str:
     """Follow the changes of one table as server-sent events.
 
-    where: values that columns must have, as parameters of the address: `?table=posts&room=7`.
-    last_event_id: the id of the last change that was received; the stream goes on after it.
-    token: a key or a token; the header `Authorization` does as well.
+    where: values that columns must have, as query parameters: `?table=posts&room=7`.
+    last_event_id: the id of the last change that you received; the stream continues after it.
+    token: a key or a token; you can send it in the header `Authorization` instead.
     """
     del token
     services = call.services
@@ -176,9 +176,9 @@ def _stream(call: Call, pieces: AsyncGenerator[bytes, None], media_type: str, ta
     ),
 )
 async def realtime_configure(call: Call, app_id: AppId, tables: TableNames) -> Configured:
-    """Have changes of tables told to those who follow them and may see the rows.
+    """Publish the changes of tables to clients that follow them and may see the rows.
 
-    tables: their names; those that have it already keep it.
+    tables: the names of the tables; tables that publish already continue to.
     """
     now = format_moment(call)
     await change_tables(call, tables, lambda table: table.live_since or now)
@@ -197,7 +197,7 @@ async def realtime_configure(call: Call, app_id: AppId, tables: TableNames) -> C
     ),
 )
 async def realtime_get(call: Call, app_id: AppId) -> RealtimeConfig:
-    """Show which tables have their changes told, and where they are followed."""
+    """Show which tables publish their changes, and the addresses at which clients follow them."""
     catalogue: Catalogue = await find_catalogue(call)
     address = f"{call.services.options.base_url}/v1/{app_id}/realtime"
     return {
@@ -230,7 +230,7 @@ async def realtime_get(call: Call, app_id: AppId) -> RealtimeConfig:
     mcp=Mcp(keywords="turn off realtime, stop live updates; Echtzeit ausschalten; desactivar tiempo real"),
 )
 async def realtime_disable(call: Call, app_id: AppId, table: TableName) -> TableSwitched:
-    """Stop telling changes of a table. Nothing is lost: they are only not followed any more."""
+    """Stop publishing the changes of a table. No row is changed by this."""
     await change_tables(call, [table], lambda _: None)
     return {"table": table, "status": "disabled"}
 
@@ -254,10 +254,10 @@ async def realtime_broadcast(
     event: Annotated[str, Text(100, min_length=1), Field(examples=["ping"])],
     payload: JsonObject | None = None,
 ) -> Told:
-    """Tell something to all clients that have joined a channel. It is not kept for those who come later.
+    """Send a message to all clients that have joined a channel. It is not stored for clients that join later.
 
-    channel: its name; clients join it over their WebSocket.
-    event: what happened, in a word.
+    channel: the name of the channel; clients join it over their WebSocket.
+    event: what happened, in one word.
     payload: an object of at most 4096 bytes; null for an empty one.
     """
     if len(str(payload or {})) > 4096:

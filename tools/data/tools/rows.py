@@ -86,8 +86,8 @@ async def data_list(
     where: filters by column, `operator.value` each: eq, neq, gt, gte, lt, lte, like, ilike, in.(a,b), is.null, fts, cs,
       cd, ov, each also after `not.`; beside them `or` and `and` with conditions in parentheses.
     order: columns, each with `.asc` or `.desc`; `embedding.cosine.{0.1,0.2}` for vectors nearest to one, or l2, inner.
-    limit: rows of one answer.
-    offset: rows to pass over.
+    limit: how many rows at most.
+    offset: how many rows to skip.
     prefer: `count=exact` counts all rows that fulfil the filters, in the header Content-Range.
     media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object; over REST also `text/csv`.
     """

@@ -81,7 +81,7 @@ _EXAMPLES = {
 async def substrate_rules(call: Call, enabled: bool | None = None) -> AttentionRules:
     """List the attention rules, the oldest first.
 
-    enabled: only those that are, or are not.
+    enabled: true lists only rules that are enabled, false only those that are not.
     """
     query = select(_rules).where(_rules.c.organisation_id == organisation_of(call))
     if enabled is not None:
@@ -238,7 +238,7 @@ async def substrate_rule_preview(
     name: RuleName | None = None,
     **rule: Unpack[RuleBody],
 ) -> RulePreview:
-    """Tell what an attention rule would propose now, without keeping or proposing anything.
+    """Show what an attention rule would propose now, without storing or proposing anything.
 
     `name`, `description`, `enabled` and `max_fires_per_day` make no difference here: the body of a rule can be sent as
     it is.
@@ -276,7 +276,7 @@ async def substrate_rule_preview(
 async def substrate_rule_firings(
     call: Call, rule_id: RuleId, limit: Annotated[int, Field(ge=1, le=500)] = 100, before: Moment | None = None
 ) -> Firings:
-    """List what became of a rule's ticks of the last 30 days, the latest first.
+    """List the results of a rule's scheduled runs in the last 30 days, latest first.
 
     limit: how many at most.
     before: only those before this moment; the `next_before` of the page before.
