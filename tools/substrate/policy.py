@@ -10,13 +10,13 @@ from sqlalchemy import bindparam, func, insert, select, update
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import Capability
+from baobab.tools.substrate.capabilities.fields import MOST_PRINCIPLES
 from baobab.tools.substrate.errors import ForbiddenByPrinciple, HeldByPrinciple, SkipNotAllowed
 from baobab.tools.substrate.ledger import Ledger, Row
 from baobab.tools.substrate.schemas import PolicyConflictBrief
 
 VerdictWord = Literal["auto_approved", "auto_approved_yolo", "requires_approval", "rejected"]
 _WINDOWS = {"max_per_week": timedelta(days=7), "max_per_day": timedelta(days=1)}
-MOST_PRINCIPLES = 1000
 _decisions = tables.decisions.c
 # Built once, since that takes longer than to run it.
 _PRINCIPLES = (

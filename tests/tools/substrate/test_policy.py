@@ -8,7 +8,7 @@ from sqlalchemy import insert, select
 from baobab.tools.core.auth.callers import Account, Limits, ScopedKey
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.policy import MOST_PRINCIPLES
+from baobab.tools.substrate.capabilities.fields import MOST_PRINCIPLES
 from baobab.tools.substrate.snapshots import take_snapshot
 from tests.tools.substrate.conftest import Substrate
 

@@ -61,3 +61,5 @@ ForgottenIds = Annotated[
 ]
 Tags = Annotated[list[Word], Field(max_length=100)]
 Most = Annotated[int, Field(ge=0, le=1_000_000)]
+MOST_PRINCIPLES = 1000
+"""In force at a time: the policy reads no more."""

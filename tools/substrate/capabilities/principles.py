@@ -11,10 +11,10 @@ from baobab.tools.substrate.capabilities.capability import (
     changed_row,
 )
 from baobab.tools.substrate.capabilities.decisions import build_decision
+from baobab.tools.substrate.capabilities.fields import MOST_PRINCIPLES
 from baobab.tools.substrate.capabilities.schemas import AmendPrinciple, AppliesTo, RecordPrinciple, RetirePrinciple
 from baobab.tools.substrate.errors import InvalidPayload, PrincipleNotFound, UnknownCapability
 from baobab.tools.substrate.ledger import Ledger, Row, RowChange
-from baobab.tools.substrate.policy import MOST_PRINCIPLES
 
 _decisions = tables.decisions
 
