@@ -9,8 +9,8 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from baobab.tools.core.call import Call
+from baobab.tools.rag.model_calls import ask_model, nested_context, paying_caller
 from baobab.tools.rag.schemas import FoundChunk, Sentence
-from baobab.tools.rag.search import nested_context, paying_caller
 
 _INSTRUCTIONS = (
     "Answer the question from the numbered sources below, and from nothing else. After each sentence, cite the sources "
@@ -29,7 +29,7 @@ _SENTENCE = re.compile(
 
 async def write_answer(call: Call, query: str, chunks: Sequence[FoundChunk], model: str | None) -> tuple[str, str]:
     """Returns the answer, and the model that has written it. Raises the errors of `ai_chat`."""
-    return await _ask(call, build_messages(query, chunks), model)
+    return await ask_model(call, build_messages(query, chunks), model)
 
 
 async def stream_answer(
@@ -76,15 +76,6 @@ def _encode(event: str, data: Any) -> bytes:
     return b"event: " + event.encode() + b"\ndata: " + to_json(data) + b"\n\n"
 
 
-async def _ask(call: Call, messages: list[dict[str, str]], model: str | None) -> tuple[str, str]:
-    """Returns what a model says, and which model it is."""
-    await call.unit.commit()
-    arguments = {"app_id": call.require_app().id, "messages": messages, "model": model}
-    tool = call.registry.find("ai_chat")
-    answer, _ = await call.registry.run(tool, arguments, paying_caller(call), nested_context(call))
-    return answer["choices"][0]["message"]["content"] or "", str(answer["model"])
-
-
 def build_messages(query: str, chunks: Sequence[FoundChunk]) -> list[dict[str, str]]:
     """The conversation that asks a model for an answer."""
     sources = "\n\n".join(f"[{number}] {_name(chunk)}\n{chunk['text']}" for number, chunk in enumerate(chunks, 1))
@@ -121,7 +112,7 @@ async def judge_answer(
         {"role": "system", "content": _JUDGING},
         {"role": "user", "content": f"Sources:\n\n{sources}\n\nStatements:\n\n{claims}"},
     ]
-    verdict, _ = await _ask(call, messages, model)
+    verdict, _ = await ask_model(call, messages, model)
     numbers = {int(number) for number in re.findall(r"\d{1,4}", verdict)}
     return round(len(numbers & set(range(1, len(sentences) + 1))) / len(sentences), 6)
 

@@ -11,12 +11,12 @@ from sqlalchemy import and_, select, tuple_
 from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings, weigh_words
 from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
-from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.call import Call
-from baobab.tools.core.context import RequestContext
 from baobab.tools.rag.access import Row, is_visible_to
 from baobab.tools.rag.embedding import MATRICES, embed_texts
 from baobab.tools.rag.filters import compile_filter
+from baobab.tools.rag.model_calls import nested_context, paying_caller
+from baobab.tools.rag.reranking import MOST_CANDIDATES, rerank
 from baobab.tools.rag.schemas import FoundChunk
 from baobab.tools.rag.tables import chunks, documents
 from baobab.tools.rag.text_search import choose_words, find_by_words
@@ -28,7 +28,7 @@ _POWER_OF_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked for. threshold: the least cosine similarity; 0 for any."""
+    """What is looked for. threshold: the least cosine similarity; 0 for any. model: the one that reranks."""
 
     query: str
     top_k: int
@@ -36,12 +36,14 @@ class Wanted:
     mode: str
     diversity: float
     filter: dict[str, Any] | None
+    rerank: bool = False
+    model: str | None = None
 
 
 async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk]:
     """Returns the chunks of documents that the caller may see, the best first.
 
-    Raises FilterInvalid, FilterTypeInvalid, and the errors of the model that makes the query's vector.
+    Raises FilterInvalid, FilterTypeInvalid, and the errors of the models that make the query's vector and rerank.
     """
     scope = await _choose_documents(call, collection, wanted.filter)
     if scope.ids == ():
@@ -67,6 +69,11 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
     found = [place for place in ranked if place in rows and scores[place] >= wanted.threshold]
     if not wanted.threshold:
         found = [place for place in ranked if place in rows]
+    if wanted.rerank and len(found) > 1:
+        found = found[: max(MOST_CANDIDATES, wanted.top_k)]
+        order = await rerank(call, wanted.query, [rows[place].text for place in found], wanted.model)
+        found = [found[number] for number in order]
+        ranked = fuse_rankings([dict.fromkeys(found, 1.0)])
     if wanted.diversity:
         found = await _diversify(found, ranked, vectors, wanted)
     return [_describe(rows[place], place, scores[place]) for place in found[: wanted.top_k]]
@@ -99,18 +106,6 @@ async def _embed_query(call: Call, query: str, model: str) -> bytes:
     payer = paying_caller(call)
     embedded = await embed_texts(call.registry, payer, context, call.require_app().id, [query], model)
     return embedded.vectors[0]
-
-
-def nested_context(call: Call) -> RequestContext:
-    """The context of a call to a model that this call makes: no approval is asked for it, and nothing is streamed."""
-    return replace(call.context, step=None, streams=False, report=None, follow_text=None)
-
-
-def paying_caller(call: Call) -> Caller:
-    """The caller, whose key pays. What the key may call was decided before this call."""
-    caller: Any = call.caller
-    paying: Caller = replace(caller, limits=None)
-    return paying
 
 
 async def _load_chunks(execute: Execute, scope: Scope, places: Sequence[Place]) -> dict[Place, Any]:

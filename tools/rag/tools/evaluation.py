@@ -39,7 +39,7 @@ from baobab.tools.rag.toolset import rag
             "topK": 10,
         }
     ),
-    guard=Guard(spends=frozenset({"synthesize"})),
+    guard=Guard(spends=frozenset({"synthesize", "rerank"})),
     mcp=Mcp(
         long_running=True,
         keywords=(
@@ -58,6 +58,7 @@ async def rag_evaluate(
     mode: Mode = "hybrid",
     diversity: Diversity = 0.0,
     filter: MetadataFilter | None = None,
+    rerank: bool = False,
     synthesize: bool = False,
     model: ModelId | None = None,
 ) -> Evaluation:
@@ -65,15 +66,16 @@ async def rag_evaluate(
 
     cases: questions, each with the documents that should be found.
     filter: only documents whose metadata match; null for all.
+    rerank: have a model put the best 30 chunks of each question in order first.
     synthesize: have a model answer too, and judge which sentences of the answers their sources support.
-    model: the model that answers and judges; null for the app's default.
+    model: the model that reranks, answers and judges; null for the app's default.
     """
     del app_id
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
     results = []
     for number, case in enumerate(cases, 1):
-        wanted = Wanted(case["query"], topK, 0.0, mode, diversity, filter)
+        wanted = Wanted(case["query"], topK, 0.0, mode, diversity, filter, rerank, model)
         results.append(await _measure(call, collection, case, wanted, model, synthesize=synthesize))
         await call.progress(number, len(cases))
     found: Evaluation = {

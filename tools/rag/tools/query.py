@@ -32,7 +32,7 @@ from baobab.tools.rag.toolset import rag
     raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, CreditsExhausted, BudgetExhausted),
     taints=True,
     rest=Rest(examples={"query": "How many holidays are there?", "topK": 3}),
-    guard=Guard(spends=frozenset({"synthesize"})),
+    guard=Guard(spends=frozenset({"synthesize", "rerank"})),
     mcp=Mcp(
         start=True,
         long_running=True,
@@ -53,6 +53,7 @@ async def rag_query(
     filter: MetadataFilter | None = None,
     mode: Mode = "hybrid",
     diversity: Diversity = 0.0,
+    rerank: bool = False,
     synthesize: bool = False,
     model: ModelId | None = None,
     stream: bool = False,
@@ -60,14 +61,15 @@ async def rag_query(
     """Find the parts of documents that answer a question, the best first; op:rag_read shows more of their text.
 
     filter: only documents whose metadata match; null for all.
+    rerank: have a model put the best 30 chunks in order first; it costs what a call to the model does.
     synthesize: have a model write an answer from the chunks, which cites them as [1], [2].
-    model: the model that writes the answer; null for the app's default.
+    model: the model that reranks and writes the answer; null for the app's default.
     stream: with `synthesize`, send the answer as server-sent events: `chunks`, `delta`, `done`. MCP answers at once.
     """
     del app_id
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
-    found = await search(call, collection, Wanted(query, topK, threshold, mode, diversity, filter))
+    found = await search(call, collection, Wanted(query, topK, threshold, mode, diversity, filter, rerank, model))
     if not synthesize:
         return {"chunks": found}
     if stream and call.context.streams:
