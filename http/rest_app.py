@@ -220,8 +220,8 @@ def _deny_websocket(scope: Scope, receive: Any, respond: Send) -> Send:
 async def _answer_options(request: Request, methods: Methods) -> int:
     # What the path says in every answer, such as the version of its protocol.
     constant = {name: value for tool in methods.values() if tool.rest for name, value in tool.rest.headers.items()}
-    told = [(name.encode(), value.encode()) for name, value in constant.items() if name.startswith("tus-")]
-    await request.reply(204, [(b"allow", _allow_header(methods).encode()), *told, *request.headers], b"")
+    tus_headers = [(name.encode(), value.encode()) for name, value in constant.items() if name.startswith("tus-")]
+    await request.reply(204, [(b"allow", _allow_header(methods).encode()), *tus_headers, *request.headers], b"")
     return 204
 
 

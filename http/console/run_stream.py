@@ -90,9 +90,9 @@ async def follow_parts(
                     yield b"event: changed\ndata: {}\n\n"
                     return
                 began_at, due = loop.time(), None
-                made = parts.render_changes()
+                changes = parts.render_changes()
                 free_at = loop.time() + max(_LEAST_SECONDS, _SHARE * (loop.time() - began_at))
-                yield made
+                yield changes
             if reading.done():
                 piece, reading = reading.result(), None
                 if piece is None:

@@ -78,8 +78,8 @@ async def _ask_again(visit: Visit, step: str, fields: Fields, error: BaobabError
 
 
 async def _enrol(visit: Visit, challenge: str) -> Response:
-    made = await visit.call("auth_totp_enrol", challenge=challenge)
-    return visit.render("enrol", challenge=challenge, **_describe_secret(made["uri"]))
+    enrolment = await visit.call("auth_totp_enrol", challenge=challenge)
+    return visit.render("enrol", challenge=challenge, **_describe_secret(enrolment["uri"]))
 
 
 async def _take_code(visit: Visit, fields: Fields) -> Response:

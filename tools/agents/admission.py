@@ -26,13 +26,13 @@ async def count_run(call: Call, agent: Any, who: str) -> None:
         "max_runs_per_ip_per_hour": (f"ip:{network(call.context.ip)}"[:120], agent.max_runs_per_ip_per_hour),
         "max_runs_per_app_per_hour": ("", agent.max_runs_per_app_per_hour),
     }
-    asked = {limit: pair for limit, pair in limits.items() if pair[1] is not None}
-    if not asked:
+    set_limits = {limit: pair for limit, pair in limits.items() if pair[1] is not None}
+    if not set_limits:
         return
     refused: LimitExceeded | None = None
     database: Database = call.stores.database
     async with database.writing(lock=None) as connection:
-        for limit, (subject, maximum) in asked.items():
+        for limit, (subject, maximum) in set_limits.items():
             # The subject begins with the limit: one address may be counted as the user, too.
             row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
             adding = build_upsert(database.dialect, counts).values(row)

@@ -12,9 +12,9 @@ from baobab.tools.core.services import Services
 async def read_runs(services: Services) -> Reading:
     """Counts the runs that have not ended, by status."""
     counted: dict[tuple[str, ...], float] = {(status,): 0.0 for status in ("queued", "running", "paused")}
-    asked = select(runs.c.status, func.count()).where(UNENDED).group_by(runs.c.status)
+    query = select(runs.c.status, func.count()).where(UNENDED).group_by(runs.c.status)
     for database in {stores.database for stores in services.regions.values()}:
         async with database.reading() as connection:
-            for status, number in (await connection.execute(asked)).all():
+            for status, number in (await connection.execute(query)).all():
                 counted[status,] = counted.get((status,), 0.0) + number
     return counted

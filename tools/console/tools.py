@@ -181,9 +181,14 @@ async def console_passkey_add(
     """
     await require_recent_sign_in(call, session_id)
     account_id = call.account.account_id
-    made = await get_ceremonies(call.services).finish_registration(state, account_id, credential)
-    row: dict[str, Any] = {"id": call.services.ids.uuid(), "account_id": account_id, "name": name, "rp_id": made.rp_id}
-    row |= {part: getattr(made, part) for part in ("credential_id", "public_key", "sign_count")}
+    passkey = await get_ceremonies(call.services).finish_registration(state, account_id, credential)
+    row: dict[str, Any] = {
+        "id": call.services.ids.uuid(),
+        "account_id": account_id,
+        "name": name,
+        "rp_id": passkey.rp_id,
+    }
+    row |= {part: getattr(passkey, part) for part in ("credential_id", "public_key", "sign_count")}
     row |= {"created_at": call.now, "last_used_at": None}
     # Two that are added at once wait for each other here.
     call.unit.lock_for(account_id)

@@ -106,9 +106,11 @@ def parse_lines(text: bytes, trusted: frozenset[str]) -> Parcel:
         table, row = record.get("table"), record.get("row")
         if not isinstance(table, str) or table not in TABLES or not isinstance(row, dict):
             raise InvalidImport(f"Line {number}: it has `table`, one of {', '.join(TABLES)}, and `row`.")
-        told = sorted(_PROVENANCE & row.keys())
-        if told and not is_signed:
-            raise ProvenanceForged(f"Line {number}: `{told[0]}` says where the row comes from, and nobody signed it.")
+        provenance = sorted(_PROVENANCE & row.keys())
+        if provenance and not is_signed:
+            raise ProvenanceForged(
+                f"Line {number}: `{provenance[0]}` says where the row comes from, and nobody signed it."
+            )
         rows.append((table, row))
     return Parcel(rows, sha256.hex(), is_signed)
 

@@ -149,8 +149,8 @@ async def auth_prune(job: Job) -> None:
         async with stores.database.writing(lock=None, bulk=True) as connection:
             for table in (user_sessions, user_codes, user_mcp_codes, user_invitations, user_challenges):
                 await connection.execute(delete(table).where(table.c.expires_at < before))
-            told = user_hook_calls.c.created_at < before - HOOK_CALLS_KEPT
-            await connection.execute(delete(user_hook_calls).where(told))
+            expired = user_hook_calls.c.created_at < before - HOOK_CALLS_KEPT
+            await connection.execute(delete(user_hook_calls).where(expired))
 
 
 @auth.job(every=3600.0)
@@ -160,8 +160,8 @@ async def auth_sweep_anonymous(job: Job) -> None:
     for stores in {id(stores.database): stores for stores in job.services.regions.values()}.values():
         columns = (user_settings.c.app_id, user_settings.c.anonymous_days)
         async with stores.database.reading() as connection:
-            asked = await connection.execute(select(*columns).where(user_settings.c.anonymous_days.is_not(None)))
-            before = {row.app_id: now - timedelta(days=row.anonymous_days) for row in asked}
+            apps = await connection.execute(select(*columns).where(user_settings.c.anonymous_days.is_not(None)))
+            before = {row.app_id: now - timedelta(days=row.anonymous_days) for row in apps}
         for app_id, moment in before.items():
             while await _sweep_app(stores, app_id, moment) == _SWEPT:
                 pass

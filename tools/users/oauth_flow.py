@@ -61,19 +61,23 @@ def begin_flow(call: Call, account: ProviderAccount, redirect_to: str | None, up
     app, kind, now = call.require_app(), account.kind, call.services.clock.time()
     state, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(3))
     flow = Flow(app.id, kind.slug, state, verifier, nonce, redirect_to, now + _MINUTES * 60, upgrade)
-    asked = {"client_id": account.client_id, "redirect_uri": build_callback(call, kind.slug), "response_type": "code"}
-    asked |= {"scope": " ".join(account.scopes), "state": state}
+    parameters = {
+        "client_id": account.client_id,
+        "redirect_uri": build_callback(call, kind.slug),
+        "response_type": "code",
+    }
+    parameters |= {"scope": " ".join(account.scopes), "state": state}
     if kind.pkce:
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
-        asked |= {"code_challenge": challenge, "code_challenge_method": "S256"}
+        parameters |= {"code_challenge": challenge, "code_challenge_method": "S256"}
     if kind.jwks_url is not None:
-        asked["nonce"] = nonce
+        parameters["nonce"] = nonce
     if kind.form_post:
-        asked["response_mode"] = "form_post"
+        parameters["response_mode"] = "form_post"
     joint = "&" if "?" in kind.authorization_url else "?"
     sealed = call.services.vault.seal(json.dumps(asdict(flow)).encode(), _CONTEXT)
     cookie = _build_cookie(call, state, sealed, _MINUTES * 60, cross_site=kind.form_post)
-    return f"{kind.authorization_url}{joint}{urlencode(asked)}", cookie
+    return f"{kind.authorization_url}{joint}{urlencode(parameters)}", cookie
 
 
 def resume_flow(call: Call, provider: str, state: str | None, cookies: str) -> tuple[Flow, str]:

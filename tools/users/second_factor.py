@@ -61,10 +61,10 @@ async def find_factors(execute: Execute, app_id: str, user_id: str) -> Factors:
     own = (_totp.app_id == app_id, _totp.user_id == user_id, _totp.confirmed_at.is_not(None))
     codes, keys = user_recovery_codes.c, user_passkeys.c
     unused = (codes.app_id == app_id, codes.user_id == user_id, codes.used_at.is_(None))
-    theirs = (keys.app_id == app_id, keys.user_id == user_id)
+    of_user = (keys.app_id == app_id, keys.user_id == user_id)
     columns = (
         select(func.count()).select_from(table).where(*which).scalar_subquery()
-        for table, which in ((user_totp, own), (user_recovery_codes, unused), (user_passkeys, theirs))
+        for table, which in ((user_totp, own), (user_recovery_codes, unused), (user_passkeys, of_user))
     )
     has_totp, codes_left, passkeys = (await execute(select(*columns))).one()
     return Factors(bool(has_totp), codes_left, passkeys)

@@ -86,8 +86,8 @@ async def confirm_address(unit: Unit, app_id: str, user_id: str, **changes: Any)
     unverified = select(users.c.id).where(
         users.c.app_id == app_id, users.c.id == user_id, users.c.email_verified.is_(False)
     )
-    theirs = (user_identities.c.app_id == app_id, user_identities.c.user_id.in_(unverified))
-    await unit.execute(delete(user_identities).where(*theirs))
+    of_unverified = (user_identities.c.app_id == app_id, user_identities.c.user_id.in_(unverified))
+    await unit.execute(delete(user_identities).where(*of_unverified))
     if "password_hash" in changes:
         await delete_factors(unit.execute, app_id, unverified)
     is_this = (users.c.app_id == app_id, users.c.id == user_id)

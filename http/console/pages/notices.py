@@ -66,10 +66,10 @@ async def add(visit: Visit) -> str | Context:
     """Adds a channel; the answer shows the secret of a webhook, and no other page."""
     names = ("name", "email", "url", "p256dh", "auth")
     given = {name: visit.form[name].strip() for name in names if visit.form.get(name, "").strip()}
-    made = await visit.call("notices_channel_add", kind=visit.form.get("kind", ""), **given)
-    if made["secret"] is None:
-        return f"{_PATH}?channel={made['channel']['id']}"
-    return {**await show_notices(visit), "made": made}
+    channel = await visit.call("notices_channel_add", kind=visit.form.get("kind", ""), **given)
+    if channel["secret"] is None:
+        return f"{_PATH}?channel={channel['channel']['id']}"
+    return {**await show_notices(visit), "made": channel}
 
 
 async def confirm(visit: Visit) -> str:

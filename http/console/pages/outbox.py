@@ -16,8 +16,8 @@ async def show_outbox(visit: Visit) -> Context:
         asked["before"] = visit.query["before"]
     found = await ask(visit, "substrate_outbox", limit=_SHOWN, **asked)
     targets = (await ask(visit, "substrate_outbox_targets"))["targets"]
-    told = {"rows": found["outbox"], "before": found["next_before"], "targets": targets}
-    return {**values, **told, "state": state, "states": _STATES}
+    context = {"rows": found["outbox"], "before": found["next_before"], "targets": targets}
+    return {**values, **context, "state": state, "states": _STATES}
 
 
 async def cancel(visit: Visit) -> str:

@@ -24,8 +24,14 @@ async def show_sign_in(visit: Visit) -> Context:
     app = await read_app(visit)
     settings = (await visit.call("users_settings_get", app_id=app["id"]))["settings"]
     providers = (await visit.call("users_providers_list", app_id=app["id"]))["configs"]
-    told = (await visit.call("users_hook_calls", app_id=app["id"], limit=_SHOWN))["calls"]
-    values = {"app": app, "settings": settings, "providers": providers, "kinds": list(BUILT_IN), "hook_calls": told}
+    hook_calls = (await visit.call("users_hook_calls", app_id=app["id"], limit=_SHOWN))["calls"]
+    values = {
+        "app": app,
+        "settings": settings,
+        "providers": providers,
+        "kinds": list(BUILT_IN),
+        "hook_calls": hook_calls,
+    }
     return values | {"saved": "saved" in visit.query}
 
 

@@ -112,10 +112,10 @@ async def _require_undecided(call: Call, run: Any, step: int) -> None:
     """Raises NotYourRun if somebody was asked before this step: their decision was made for that run only."""
     run_id: str | None = run.id
     while run_id is not None:
-        asked = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
+        query = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
         origin = select(runs.c.forked_from, runs.c.forked_step).where(runs.c.id == run_id)
         async with call.reading() as execute:
-            payloads = (await execute(asked)).scalars().all()
+            payloads = (await execute(query)).scalars().all()
             before = (await execute(origin)).first()
         if before is None:
             raise NotYourRun("What came before this run was deleted: only those who run the app go on behind it.")

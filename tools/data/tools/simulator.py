@@ -70,9 +70,9 @@ async def rls_simulate(
             visible = _count(seeing, catalogue, table, where)
             told.append({"viewer": name, "visible": visible})
             # The same rows are asked for once more: what a policy hides is missing.
-            theirs = {to_json(row) for row in _read_among(seeing, catalogue, table, found)}
+            visible_rows = {to_json(row) for row in _read_among(seeing, catalogue, table, found)}
             for entry in shown:
-                if to_json(entry["row"]) in theirs:
+                if to_json(entry["row"]) in visible_rows:
                     entry["seen_by"].append(name)
         return {"table": table, "total": total, "viewers": told, "rows": shown}
 

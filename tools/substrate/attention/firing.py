@@ -97,8 +97,8 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
         try:
             payload = renderer.render(rule.action_payload_template, binding.values)
             proposer = rule_proposer(rule.id, from_strangers=binding.from_strangers)
-            made = await propose_in(ledger, proposer, rule.action_capability, payload)
-            outcome.action_ids.append(made["action_id"])
+            proposal = await propose_in(ledger, proposer, rule.action_capability, payload)
+            outcome.action_ids.append(proposal["action_id"])
         except BaobabError as error:
             # What cannot be proposed has changed nothing.
             faults.append(f"{error.code}: {error.message}")

@@ -133,8 +133,8 @@ async def _propose_group(ledger: Ledger, group: Sequence[Any]) -> bool:
     key = f"consolidate:{hashlib.sha256(ids.encode()).hexdigest()}"
     proposer = Proposer("agent", PROPOSER, from_strangers=any(row.from_strangers for row in group))
     try:
-        made = await propose_in(ledger, proposer, "consolidate_memories", build_payload(group), idempotency_key=key)
+        proposal = await propose_in(ledger, proposer, "consolidate_memories", build_payload(group), idempotency_key=key)
     except BaobabError:
         # What cannot be done any more has changed nothing: somebody has changed these memories since.
         return False
-    return not made.get("replay", False)
+    return not proposal.get("replay", False)
