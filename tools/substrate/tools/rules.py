@@ -20,6 +20,7 @@ from baobab.tools.substrate.attention.conditions import (
     parse_condition,
 )
 from baobab.tools.substrate.attention.firing import rule_proposer
+from baobab.tools.substrate.attention.schemas import NamedRuleBody, RuleBody, RuleName
 from baobab.tools.substrate.attention.templates import Renderer, TemplateTooLarge
 from baobab.tools.substrate.capabilities.capability import find_capability
 from baobab.tools.substrate.errors import (
@@ -36,9 +37,6 @@ from baobab.tools.substrate.schemas import (
     AttentionRules,
     Deleted,
     Firings,
-    NamedRuleBody,
-    RuleBody,
-    RuleName,
     RulePreview,
     SampleProposal,
 )
