@@ -229,7 +229,8 @@ def _render_tool(tool: Tool, registry: Registry) -> Iterator[str]:
         yield f"A key with limits cannot give, where it widens something: {', '.join(f'`{n}`' for n in tool.widens)}."
     if tool.spends:
         yield ""
-        yield f"A key that only reads cannot give, because it spends money: {', '.join(f'`{n}`' for n in tool.spends)}."
+        spending = ", ".join(f"`{name}`" for name in sorted(tool.spends))
+        yield f"A key that only reads cannot give, because it spends money: {spending}."
     yield ""
     yield f"Who: {tool.access.description}"
     properties = tool.input_schema["properties"]

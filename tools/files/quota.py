@@ -97,6 +97,9 @@ async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now
         _require_below("Your files in this app have", taken, size, compute_user_limit(app), remediation=remedy)
     if app.plan.file_bytes is not None:
         taken = await _read_organisation_usage(unit, app, usage, now)
+        if user_id is not None and taken + size > app.plan.file_bytes:
+            # How much the organisation keeps in its other apps is no concern of a user of this one.
+            raise QuotaExceeded("The app has no room left for files.", remediation="Ask those who run the app.")
         remedy = "Delete files of this or another app with op:files_delete, or choose a larger plan."
         _require_below("The organisation's files have", taken, size, app.plan.file_bytes, remediation=remedy)
     return usage

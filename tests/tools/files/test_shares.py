@@ -59,6 +59,9 @@ async def test_the_apps_of_an_organisation_fill_no_more_than_its_plan_gives(
         refused = next(answer for answer in answers if answer.status_code != 200).json()["error"]
         assert refused["details"] == {"current_usage_bytes": 990, "limit_bytes": 1000}
         assert "larger plan" in refused["remediation"]
+        by_user = (await app.announce(11, ANN)).json()["error"]
+        assert (by_user["code"], "details" in by_user) == ("QUOTA_STORAGE_EXCEEDED", False)
+        assert "990" not in str(by_user)
         for number, answer in enumerate(answers):
             if answer.status_code == 200:
                 assert (await app.send(answer.json()["uploadUrl"], b"x" * 90)).status_code == 200, number
