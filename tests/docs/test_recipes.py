@@ -191,15 +191,15 @@ def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess
         assert not calls.get("/dashboard/billing/budgets").json()["budgets"]
 
 
-def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProcess) -> None:
+def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
     with open_client(server, server.key) as calls:
         app = calls.post("/init", json={"name": "tables"}).json()["app_id"]
-    variables = f"BAOBAB={server.address}\nKEY={server.key}\nAPP={app}\n"
-    rows, batch, isolation, policy, followed, undone = find_blocks(DATA, "sh")
-    printed = run_shell(variables + rows + isolation + policy + followed + undone + batch)
+    variables = f"cd {tmp_path}\nBAOBAB={server.address}\nKEY={server.key}\nAPP={app}\n"
+    rows, batch, files, isolation, policy, followed, undone = find_blocks(DATA, "sh")
+    printed = run_shell(variables + rows + isolation + policy + followed + undone + batch + files)
     check_order(printed, "Made 2 changes.", "Hello", '[{"title":"Hello","public":true}]', "posts_user_isolation")
     check_order(printed, "posts_user_isolation", '[{"title":"Hello"}]', '{"anonymous":1,"any_user":1,"total":1}')
-    check_order(printed, '{"configured":[{"table":"posts","status":"enabled"}]}', "1", "[1,1]")
+    check_order(printed, '{"configured":[{"table":"posts","status":"enabled"}]}', "1", "[1,1]", "1")
 
 
 def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
