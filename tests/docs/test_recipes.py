@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -119,6 +120,12 @@ def test_a_leaked_key_is_replaced_revoked_and_looked_up_by_the_steps_of_the_page
     with open_client(server, leaked["key"]) as calls:
         calls.put(f"/v1/{app}/kv/changed", json={"value": 1}).raise_for_status()
         calls.post("/api-keys", json={"name": "made"}).raise_for_status()
+    with open_client(server, server.key) as calls:
+        # Writes are counted in the audit log a moment after they were answered.
+        end = time.monotonic() + TIMEOUT_SECONDS
+        while not calls.get(f"/v1/{app}/audit-logs?actor_id={leaked['key_id']}").json()["logs"]:
+            assert time.monotonic() < end, "no row of the key's write"
+            time.sleep(0.05)
     script = "\n".join(find_blocks(LEAKED, "sh"))
     assert script.count("PUT_ITS_ID_HERE") == 1
     printed = run_shell(variables + script.replace("PUT_ITS_ID_HERE", leaked["key_id"]), folder)

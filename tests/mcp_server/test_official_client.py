@@ -403,7 +403,7 @@ async def test_a_cancellation_reaches_the_worker_that_makes_the_call(tmp_path: P
 async def test_a_client_that_waits_hears_that_the_call_goes_on(
     tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baobab.mcp_server.heartbeat._STEP_SECONDS", 0.05)
+    monkeypatch.setattr("baobab.mcp_server.calls._STEP_SECONDS", 0.05)
     heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:

@@ -110,7 +110,7 @@ async def write_part(
 
     result, _, is_followed = await _transact(call, actor, author, work, keep, None)
     if is_followed:
-        async with call.services.database.writing_unit() as unit:
+        async with call.services.database.writing_unit(lock=None) as unit:
             await call.services.notices.publish(unit, CHANGED, call.require_app().id)
     return result
 

@@ -116,7 +116,8 @@ async def for_substrate_entity(world: World, caller: Caller) -> dict[str, Any]:
     return {"entity_id": await find_result(world, caller, "upsert_entity", "entity_id", **named)}
 
 
-for_substrate_update_entity = for_substrate_entity
+async def for_substrate_update_entity(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await for_substrate_entity(world, caller), "display_name": "Ada Lovelace"}
 
 
 async def for_substrate_source_artifact(world: World, caller: Caller) -> dict[str, Any]:
