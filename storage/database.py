@@ -2,8 +2,9 @@
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Dialect, Executable
@@ -58,9 +59,31 @@ class DatabaseConnection(Protocol):
         """
         ...
 
-    def stream(self, statement: Executable, /) -> AbstractAsyncContextManager[Any]:
+    def stream(self, statement: Executable, /) -> AbstractAsyncContextManager["RowStream"]:
         """Yields the rows of a statement in batches."""
         ...
+
+
+class RowStream:
+    """The rows of a statement, as SQLAlchemy's AsyncResult has them."""
+
+    def __init__(self, result: Any, run: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+        """result: one of SQLAlchemy's. run: calls the function that reads a batch, where that may wait."""
+        self._result = result
+        self._run = run
+
+    def mappings(self) -> "RowStream":
+        return RowStream(self._result.mappings(), self._run)
+
+    async def partitions(self) -> AsyncIterator[list[Any]]:
+        batches = self._result.partitions()
+        while (batch := await self._run(partial(next, batches, None))) is not None:
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for batch in self.partitions():
+            for row in batch:
+                yield row
 
 
 class StatementTimeout(DatabaseUnavailable):

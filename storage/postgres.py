@@ -3,29 +3,22 @@
 import asyncio
 import contextlib
 import logging
-import os
-import socket
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import psycopg
-from pydantic_core import from_json
-from sqlalchemy import Connection, bindparam, select, text
-from sqlalchemy.dialects import registry
+from sqlalchemy import bindparam, select, text
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.dialects.postgresql.psycopg import PGDialectAsync_psycopg
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
-from sqlalchemy.util import await_only
 
 from baobab.storage.cancellation import run_to_completion
-from baobab.storage.database import INSTALLATION, Database, DatabaseBusy, ErrorTranslator, Unit
+from baobab.storage.database import INSTALLATION, Database, DatabaseBusy, DatabaseUnavailable, ErrorTranslator, Unit
 from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.pooler import leads_to_pooler
-from baobab.storage.statements import PostgresStatements, Statements
+from baobab.storage.postgres_connection import PostgresConnection, build_engine
+from baobab.storage.postgres_session import PostgresSession
+from baobab.storage.statements import Statements
 from baobab.storage.tables import tenant_locks
 
 T = TypeVar("T")
@@ -41,55 +34,12 @@ _ADD_TENANT = insert(tenant_locks).on_conflict_do_nothing()
 _NOTIFY = text("SELECT pg_notify(:channel, :me)")
 _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
-_SILENCE_SECONDS = 31
-"""Longer than a statement may take, so that a running server would have answered."""
-# A worker that freezes during a transaction must neither hold the write lock for ever nor commit when it wakes.
-_SETTINGS = {
-    "timezone": "UTC",
-    "lock_timeout": "10s",
-    "statement_timeout": "30s",
-    "idle_in_transaction_session_timeout": "10s",
-}
-_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-_RELAXED = f"{_WRITING}; SET LOCAL synchronous_commit = off"
-_BEGIN = "begin"
-_PREPARE_THRESHOLD = 5
+_FREE_SECONDS = 10
+_READING = (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
+_WRITING = (b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",)
+_RELAXED = (*_WRITING, b"SET LOCAL synchronous_commit = off")
 
 _log = logging.getLogger(__name__)
-
-
-class _Dialect(PGDialectAsync_psycopg):
-    """Begins a transaction and makes its settings in one message, so that they cost no round trip.
-
-    They are the transaction's and not the session's, which a pooler may give to somebody else afterwards
-    (docs/decisions/0026-behind-a-pooler.md).
-    """
-
-    supports_statement_cache = True
-
-    @classmethod
-    def get_async_dialect_cls(cls, url: URL) -> type["_Dialect"]:  # noqa: ARG003 - the hook's own signature
-        return cls
-
-    def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
-        connection = dbapi_connection.driver_connection
-        assert connection is not None
-        await_only(connection.execute(dbapi_connection.info[_BEGIN].encode(), prepare=False))
-
-
-registry.register("postgresql.baobab", __name__, _Dialect.__name__)
-
-
-class _WatchedConnection(psycopg.AsyncConnection[Any]):
-    """A connection that is cut if the server is silent for too long. Postgres's own timeouts need a running server."""
-
-    async def wait(self, *given: Any, **named: Any) -> Any:
-        watch = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, _cut_socket, self)
-        try:
-            return await super().wait(*given, **named)
-        finally:
-            watch.cancel()
 
 
 class PostgresDatabase(Database):
@@ -111,34 +61,25 @@ class PostgresDatabase(Database):
         self._hears_notices = True
         self._origin = uuid.uuid4().hex
         self._listener: psycopg.AsyncConnection[Any] | None = None
-        self._settings = "".join(f"; SET LOCAL {name} = '{value}'" for name, value in _SETTINGS.items())
+        self._name = name
         super().__init__()
-        self._engine = create_async_engine(
-            make_url(url).set(drivername="postgresql+baobab"),
-            # Unexpected errors are logged, but without the values of their statement.
-            hide_parameters=True,
-            json_deserializer=from_json,
-            # Without it, an insert does not tell whether its row was there already.
-            execution_options={"preserve_rowcount": True},
-            pool_size=POOL,
-            max_overflow=0,
-            pool_timeout=_CONNECT_SECONDS * 2,
-            connect_args={
-                "connect_timeout": _CONNECT_SECONDS,
-                "application_name": name,
-                # `do_begin` begins transactions, and not the driver.
-                "autocommit": True,
-                "async_creator_fn": _connect,
-            },
-        )
+        self._engine = build_engine()
+        self._free: list[PostgresConnection] = []
+        self._slots = asyncio.Semaphore(POOL)
+        self._in_use = 0
+        self._is_closed = False
         self._turns = KeyedSemaphore(1)
 
     async def open(self) -> None:
+        self._is_closed = False
         await self.ping()
 
     async def close(self) -> None:
+        self._is_closed = True
         await self._stop_listening()
-        await self._engine.dispose()
+        free, self._free = self._free, []
+        for connection in free:
+            await connection.close()
 
     @property
     def dialect(self) -> str:
@@ -146,15 +87,19 @@ class PostgresDatabase(Database):
 
     @property
     def connections_in_use(self) -> int:
-        return cast(QueuePool, self._engine.pool).checkedout()
+        return self._in_use
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        async with self._open_transaction(_READING) as connection:
-            yield connection
+    async def reading(self) -> AsyncIterator[PostgresConnection]:
+        with ErrorTranslator(self):
+            async with self._take_connection() as connection:
+                connection.begin(*_READING)
+                yield connection
 
     @asynccontextmanager
-    async def writing(self, *, lock: str | None = INSTALLATION, bulk: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def writing(
+        self, *, lock: str | None = INSTALLATION, bulk: bool = False
+    ) -> AsyncIterator[PostgresConnection]:
         if lock is None:
             async with self._open_transaction(_WRITING) as connection:
                 yield connection
@@ -164,7 +109,7 @@ class PostgresDatabase(Database):
             await self.take_lock(connection, lock)
             yield connection
 
-    async def take_lock(self, connection: AsyncConnection, lock: str) -> None:
+    async def take_lock(self, connection: PostgresConnection, lock: str) -> None:
         if lock == INSTALLATION:
             # There may be no table yet.
             await connection.execute(_LOCK_INSTALLATION)
@@ -173,18 +118,42 @@ class PostgresDatabase(Database):
             await connection.execute(_ADD_TENANT, {"tenant": lock})
 
     @asynccontextmanager
-    async def _open_transaction(self, begin: str) -> AsyncIterator[AsyncConnection]:
+    async def _open_transaction(self, begin: tuple[bytes, ...]) -> AsyncIterator[PostgresConnection]:
+        """Begins a transaction that is committed when the block ends, unless it raises."""
         with ErrorTranslator(self):
-            async with self._engine.connect() as connection:
-                (await connection.get_raw_connection()).info[_BEGIN] = begin + self._settings
-                async with connection.begin():
-                    yield connection
+            async with self._take_connection() as connection:
+                connection.begin(*begin)
+                yield connection
+                await connection.commit()
+
+    @asynccontextmanager
+    async def _take_connection(self) -> AsyncIterator[PostgresConnection]:
+        if self._slots.locked():
+            try:
+                await asyncio.wait_for(self._slots.acquire(), _FREE_SECONDS)
+            except TimeoutError as exc:
+                raise DatabaseUnavailable("no connection is free") from exc
+        else:
+            await self._slots.acquire()
+        self._in_use += 1
+        connection = self._free.pop() if self._free else PostgresConnection(self._engine, self._open_session)
+        try:
+            yield connection
+        finally:
+            connection.end()
+            self._in_use -= 1
+            self._slots.release()
+            if self._is_closed:
+                await connection.close()
+            else:
+                self._free.append(connection)
+
+    async def _open_session(self) -> PostgresSession:
+        return await PostgresSession.open(self._url, self._name)
 
     async def ping(self) -> None:
         async with self.reading() as connection:
-            driver_connection = (await connection.get_raw_connection()).driver_connection
-            assert driver_connection is not None
-            watch = asyncio.get_running_loop().call_later(_PING_SECONDS, _cut_socket, driver_connection)
+            watch = asyncio.get_running_loop().call_later(_PING_SECONDS, connection.cut)
             try:
                 await connection.execute(text("SELECT 1"))
             finally:
@@ -194,23 +163,20 @@ class PostgresDatabase(Database):
         await unit.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
 
     async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        def run(connection: Connection) -> T:
-            result = work(PostgresStatements(connection))
-            if announce:
-                connection.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
-            return result
-
-        async def run_in_transaction() -> T:
+        async def run() -> T:
             async with self._open_transaction(_WRITING if durable else _RELAXED) as connection:
-                return await connection.run_sync(run)
+                result = await connection.run_statements(work)
+                if announce:
+                    await connection.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
+                return result
 
-        return await run_to_completion(run_in_transaction())
+        return await run_to_completion(run())
 
     def transact_now(self, work: Callable[[Statements], T]) -> T:
         raise DatabaseBusy("a Postgres transaction has to wait for the server")
 
-    async def run_statements(self, connection: AsyncConnection, work: Callable[[Statements], T]) -> T:
-        return await connection.run_sync(lambda sync: work(PostgresStatements(sync)))
+    async def run_statements(self, connection: PostgresConnection, work: Callable[[Statements], T]) -> T:
+        return await connection.run_statements(work)
 
     async def wait_for_announcement(self, seconds: float) -> None:
         try:
@@ -248,20 +214,3 @@ class PostgresDatabase(Database):
         if listener is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await listener.close()
-
-
-async def _connect(*given: Any, **named: Any) -> psycopg.AsyncConnection[Any]:
-    connection = await _WatchedConnection.connect(*given, prepare_threshold=None, **named)
-    try:
-        if not await leads_to_pooler(connection):
-            connection.prepare_threshold = _PREPARE_THRESHOLD
-    except BaseException:
-        await connection.close()
-        raise
-    return connection
-
-
-def _cut_socket(line: psycopg.AsyncConnection[Any]) -> None:
-    if not line.closed:
-        with socket.socket(fileno=os.dup(line.fileno())) as end:
-            end.shutdown(socket.SHUT_RDWR)

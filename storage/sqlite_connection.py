@@ -23,6 +23,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
+from baobab.storage.database import RowStream
 from baobab.storage.statements import SqliteStatements, Statements
 
 T = TypeVar("T")
@@ -202,12 +203,12 @@ class SqliteConnection:
         return await self._call(partial(work, self._sync), stops=self._is_reading)
 
     @asynccontextmanager
-    async def stream(self, statement: Executable) -> AsyncIterator["SqliteStream"]:
+    async def stream(self, statement: Executable) -> AsyncIterator[RowStream]:
         """Yields the rows of a statement with the execution option `yield_per`, read in the thread batch by batch."""
         self._raw.streams = True
         try:
             result = await self._run_in_thread(partial(self._sync.execute, statement))
-            yield SqliteStream(result, self._run_in_thread)
+            yield RowStream(result, self._run_in_thread)
             result.close()
         finally:
             self._raw.streams = False
@@ -329,24 +330,3 @@ class SqliteConnection:
                 self._raw.execute("PRAGMA busy_timeout=0")
 
         return await run_to_completion(self._thread.run(run))
-
-
-class SqliteStream:
-    """The rows of a statement, as SQLAlchemy's AsyncResult has them."""
-
-    def __init__(self, result: Any, run_in_thread: Callable[[Callable[[], Any]], Any]) -> None:
-        self._result = result
-        self._run_in_thread = run_in_thread
-
-    def mappings(self) -> "SqliteStream":
-        return SqliteStream(self._result.mappings(), self._run_in_thread)
-
-    async def partitions(self) -> AsyncIterator[list[Any]]:
-        batches = self._result.partitions()
-        while (batch := await self._run_in_thread(partial(next, batches, None))) is not None:
-            yield batch
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        async for batch in self.partitions():
-            for row in batch:
-                yield row

@@ -5,14 +5,9 @@ SQLAlchemy needs several times as long to build and compile a short statement as
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Protocol
-
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.util import await_only
 
 
 class Statements(Protocol):
@@ -52,38 +47,6 @@ class ByteBudget:
             raise RowsTooLarge
 
 
-class PostgresStatements:
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        cursor = self._connection.exec_driver_sql(_translate_placeholders(text), values)
-        return [tuple(row) for row in cursor] if cursor.returns_rows else []
-
-    def rows_within(self, budget: ByteBudget, batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        driver: Any = self._connection.connection.driver_connection
-
-        async def read() -> list[tuple[Any, ...]]:
-            found: list[tuple[Any, ...]] = []
-            stream = driver.cursor().stream(_translate_placeholders(text), values, size=batch)
-            # A stream that is closed early has its statement stopped by the server.
-            async with aclosing(stream) as rows:
-                async for row in rows:
-                    budget.take(row)
-                    found.append(row)
-            return found
-
-        dialect: Any = self._connection.dialect
-        try:
-            return await_only(read())
-        except dialect.dbapi.Error as exc:
-            # As if it had gone through SQLAlchemy, which has no stream without a cursor on the server.
-            raise DBAPIError.instance(text, None, exc, dialect.dbapi.Error, hide_parameters=True) from exc
-
-    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._connection.exec_driver_sql(_translate_placeholders(text), [tuple(row) for row in rows])
-
-
 class SqliteStatements:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -101,11 +64,6 @@ class SqliteStatements:
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))
-
-
-@lru_cache(maxsize=4096)
-def _translate_placeholders(text: str) -> str:
-    return text.replace("IN ?", "= ANY(?)").replace("?", "%s")
 
 
 def _bind_values(text: str, values: Sequence[Any]) -> tuple[str, list[Any]]:

@@ -1,6 +1,7 @@
 """The rows in a real Postgres: what goes wrong with a server, and what must hold all the same."""
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import httpx
 import psycopg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from baobab.server import Server
 from baobab.settings import load_settings
@@ -27,6 +29,7 @@ from tests.servers import PostgresServer, start_postgres
 _FREEZE = """
 import asyncio, os, signal, sys
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.databases import database_at
 
@@ -47,8 +50,8 @@ asyncio.run(main())
 """
 
 
-_IMPATIENT = """from baobab.storage import postgres
-    postgres._SETTINGS["idle_in_transaction_session_timeout"] = "1s"
+_IMPATIENT = """from baobab.storage import postgres_session
+    postgres_session.SETTINGS["idle_in_transaction_session_timeout"] = "1s"
 """
 
 
@@ -121,7 +124,7 @@ async def test_after_a_restart_of_the_server_calls_go_on(database: Database, ser
 async def test_a_writer_that_is_frozen_loses_its_turn_and_can_write_nothing_when_it_wakes(
     database: Database, url: str
 ) -> None:
-    # The patience of the server is a setting of the transaction; ten seconds would only make the test slower.
+    # The patience of the server is a setting of the session; ten seconds would only make the test slower.
     script = _FREEZE.replace("database = database_at", _IMPATIENT + "    database = database_at")
     with subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -313,3 +316,79 @@ async def test_a_notice_that_is_committed_after_a_later_one_is_heard_all_the_sam
     await started_late.stop()
     for database in databases:
         await database.close()
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_statement_that_is_cancelled_leaves_its_connection_usable(
+    database: Database, url: str, is_answered: bool
+) -> None:
+    """Whether the answer comes in that moment, or the statement must be stopped."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE counter%'"
+    with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as observer:
+        holder.execute("LOCK TABLE counter")
+        cancelled = asyncio.create_task(increment(database))
+        async with asyncio.timeout(10):
+            while observer.execute(waiting).fetchone() == (0,):
+                await asyncio.sleep(0)
+        cancelled.cancel()
+        if is_answered:
+            holder.rollback()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert observer.execute(waiting).fetchone() == (0,)
+        holder.rollback()
+    await asyncio.gather(*(asyncio.create_task(increment(database)) for _ in range(8)))
+    assert await read_number(database) == 8
+
+
+async def test_a_value_that_is_refused_before_it_is_sent_leaves_no_statement_outside_of_the_transaction(
+    database: Database,
+) -> None:
+    async def write() -> None:
+        async with database.writing(lock=None) as connection:
+            with pytest.raises(DBAPIError):
+                await connection.execute(text("SELECT CAST(:value AS text)"), {"value": "\0"})
+            await connection.execute(text("UPDATE counter SET n = n + 1"))
+            raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011 - the one of above
+        await write()
+    assert await read_number(database) == 0
+    async with database.writing(lock=None) as connection:
+        rows = [{"n": number} for number in range(250)]
+        await connection.execute(text("INSERT INTO counter VALUES (:n)"), rows)
+        with pytest.raises(DBAPIError):
+            await connection.execute(text("SELECT CAST(:value AS text)"), [{"value": "a"}, {"value": "\0"}])
+        assert await connection.scalar(text("SELECT count(*) FROM counter")) == 251
+
+
+async def test_a_call_after_a_restart_of_the_server_is_answered(database: Database, server: PostgresServer) -> None:
+    """The connections of before are gone, and nothing was made on them."""
+    await increment(database)
+    server.stop(signal.SIGQUIT)
+    server.start()
+    await increment(database)
+    assert await read_number(database) == 2
+
+
+async def test_a_statement_that_is_prepared_outlives_a_change_of_its_table(database: Database) -> None:
+    for _ in range(8):
+        assert await read_number(database) == 0
+    async with database.writing() as connection:
+        await connection.execute(text("ALTER TABLE counter ALTER COLUMN n TYPE bigint"))
+    for _ in range(8):
+        with contextlib.suppress(DatabaseUnavailable):
+            # One of each connection may be refused.
+            await read_number(database)
+    assert await read_number(database) == 0
+
+
+async def test_many_different_statements_and_many_rows_at_once(database: Database) -> None:
+    """More than the server is asked to keep, each often enough."""
+    for _ in range(7):
+        async with database.reading() as connection:
+            for number in range(220):
+                assert await connection.scalar(text(f"SELECT {number} + CAST(:one AS int)"), {"one": 1}) == number + 1
+    long = "x" * 5_000_000
+    async with database.reading() as connection:
+        assert await connection.scalar(text("SELECT CAST(:long AS text)"), {"long": long}) == long

@@ -1,0 +1,319 @@
+"""A connection to Postgres: SQLAlchemy Core's statements and results over a session of our own.
+
+SQLAlchemy's layer for asyncio and psycopg's connection cost several times as much as a short statement
+(docs/speed.md). What is left of SQLAlchemy here writes the statement, compiled once, and reads the rows, as on SQLite.
+"""
+
+import itertools
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import psycopg
+from pydantic_core import from_json
+from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, create_engine
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+from sqlalchemy.util import await_only, greenlet_spawn
+
+from baobab.storage.database import RowStream
+from baobab.storage.postgres_session import Column, PostgresSession, Row, StatementResult
+from baobab.storage.statements import ByteBudget, Statements
+
+T = TypeVar("T")
+_Use = Callable[[PostgresSession, Sequence[bytes]], Awaitable[T]]
+
+
+class _Dialect(PGDialect_psycopg):
+    """Transactions are begun and ended below SQLAlchemy."""
+
+    supports_statement_cache = True
+
+    def do_begin(self, dbapi_connection: Any) -> None: ...
+
+    def do_commit(self, dbapi_connection: Any) -> None: ...
+
+    def do_rollback(self, dbapi_connection: Any) -> None: ...
+
+    def on_connect(self) -> None:
+        return None
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> Literal["READ COMMITTED"]:
+        return "READ COMMITTED"
+
+
+registry.register("postgresql.baobab", __name__, _Dialect.__name__)
+_connecting: ContextVar["_Driver"] = ContextVar("connecting")
+
+
+def build_engine() -> Engine:
+    """Returns what compiles the statements of one database, and knows the version of its server."""
+    return create_engine(
+        "postgresql+baobab://",
+        poolclass=NullPool,
+        creator=_connecting.get,
+        # Unexpected errors are logged, but without the values of their statement.
+        hide_parameters=True,
+        json_deserializer=from_json,
+        # Without it, an insert does not tell whether its row was there already.
+        execution_options={"preserve_rowcount": True},
+        paramstyle="numeric_dollar",
+        use_native_hstore=False,
+    )
+
+
+class _Cursor:
+    """DB-API's cursor. Its rows are in memory when `execute` returns."""
+
+    arraysize = 1
+    lastrowid = None
+
+    def __init__(self, connection: "PostgresConnection") -> None:
+        self._connection = connection
+        self._rows: deque[Row] = deque()
+        self.description: list[Column] | None = None
+        self.rowcount = -1
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> None:
+        result: StatementResult = await_only(self._connection.run(query, values))
+        self._rows = deque(result.rows)
+        self.description, self.rowcount = result.columns, result.row_count
+
+    def executemany(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.rowcount = await_only(self._connection.run_many(query, rows))
+
+    def fetchone(self) -> Row | None:
+        return self._rows.popleft() if self._rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        return [self._rows.popleft() for _ in range(min(size or self.arraysize, len(self._rows)))]
+
+    def fetchall(self) -> list[Row]:
+        rows, self._rows = list(self._rows), deque()
+        return rows
+
+    def close(self) -> None:
+        self._rows.clear()
+
+
+class _ServerCursor(_Cursor):
+    """Reads its rows from the server when they are asked for."""
+
+    def __init__(self, connection: "PostgresConnection", name: str) -> None:
+        super().__init__(connection)
+        self._name = name
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> None:
+        super().execute(f"DECLARE {self._name} NO SCROLL CURSOR FOR {query}", values)
+        # Tells the columns.
+        super().execute(f"FETCH 0 FROM {self._name}")
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        super().execute(f"FETCH {size or self.arraysize} FROM {self._name}")
+        return self.fetchall()
+
+    def close(self) -> None:
+        """The transaction, which is about to end, closes it."""
+
+
+class _Driver:
+    """DB-API's connection."""
+
+    closed = broken = False
+    """A lost session is noticed below."""
+
+    def __init__(self, connection: "PostgresConnection") -> None:
+        self._connection = connection
+
+    def cursor(self, name: str | None = None) -> _Cursor:
+        return _ServerCursor(self._connection, name) if name else _Cursor(self._connection)
+
+    def close(self) -> None: ...
+
+
+class PostgresConnection:
+    """Used by one caller at a time, for one transaction after the other. It connects when it is used first, and anew
+    after the session was lost.
+    """
+
+    def __init__(self, engine: Engine, open_session: Callable[[], Any]) -> None:
+        self._engine = engine
+        self._open_session = open_session
+        self._session: PostgresSession | None = None
+        self._sync: Connection | None = None
+        self._begin: Sequence[bytes] = ()
+        self._has_begun = False
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._engine.dialect
+
+    def begin(self, *statements: bytes) -> None:
+        """Begins a transaction, which the server hears of with its first statement."""
+        self._begin, self._has_begun = statements, False
+
+    async def commit(self) -> None:
+        if not self._has_begun:
+            return
+        try:
+            await self._require_session().commit()
+        except psycopg.Error as exc:
+            raise _wrap("COMMIT", exc) from exc
+
+    def end(self) -> None:
+        """Rolls back what was not committed."""
+        if self._has_begun and self._session is not None:
+            self._session.roll_back()
+        self._begin, self._has_begun = (), False
+
+    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
+        """Runs one statement; its rows can be read at any time afterwards."""
+        return await self._call(Connection.execute, statement, rows)
+
+    async def scalar(self, statement: Executable, rows: Any = None) -> Any:
+        return (await self.execute(statement, rows)).scalar()
+
+    async def exec_driver_sql(self, statement: str) -> CursorResult[*tuple[Any, ...]]:
+        return await self._call(Connection.exec_driver_sql, statement)
+
+    async def run_sync(self, work: Callable[[Connection], T]) -> T:
+        """Calls a function that runs several statements."""
+        return await self._call(work)
+
+    @asynccontextmanager
+    async def stream(self, statement: Executable) -> AsyncIterator[RowStream]:
+        """Yields the rows of a statement with the execution option `yield_per`, read from the server batch by batch."""
+        yield RowStream(await self.execute(statement.execution_options(stream_results=True)), greenlet_spawn)
+
+    async def run_statements(self, work: Callable[[Statements], T]) -> T:
+        """Calls a function that runs statements as text."""
+        return await greenlet_spawn(work, PostgresStatements(self))
+
+    async def run(self, query: str, values: Sequence[Any]) -> StatementResult:
+        """Runs a statement as text. Raises psycopg.Error."""
+
+        async def run(session: PostgresSession, begin: Sequence[bytes]) -> StatementResult:
+            return await session.execute(query, values, begin)
+
+        return await self._use_session(run)
+
+    async def run_many(self, query: str, rows: Sequence[Sequence[Any]]) -> int:
+        async def run(session: PostgresSession, begin: Sequence[bytes]) -> int:
+            return await session.execute_many(query, rows, begin)
+
+        return await self._use_session(run)
+
+    async def read_within(
+        self, query: str, values: Sequence[Any], batch: int, take: Callable[[Row], None]
+    ) -> list[Row]:
+        """Returns the rows of a statement, each of which is shown to `take` first; if that raises, the statement is
+        stopped. At most `batch` rows more are in memory.
+        """
+
+        async def run(session: PostgresSession, begin: Sequence[bytes]) -> list[Row]:
+            found = []
+            async with aclosing(session.stream(query, values, batch, begin)) as rows:
+                async for row in rows:
+                    take(row)
+                    found.append(row)
+            return found
+
+        return await self._use_session(run)
+
+    def cut(self) -> None:
+        """Ends the session as a failing network would."""
+        if self._session is not None:
+            self._session.cut()
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _call(self, work: Callable[..., T], *given: Any) -> T:
+        return await greenlet_spawn(self._run_in_greenlet, work, *given)
+
+    def _run_in_greenlet(self, work: Callable[..., T], *given: Any) -> T:
+        if self._sync is None or self._sync.invalidated:
+            # The engine asks for the connection that it is to use. The first one asks the server for its version.
+            token = _connecting.set(_Driver(self))
+            self._sync = self._engine.connect()
+            _connecting.reset(token)
+            # Always in one, so that nobody who asks begins and commits another (Alembic does).
+            self._sync.begin()
+        return work(self._sync, *given)
+
+    async def _use_session(self, run: _Use[T]) -> T:
+        if self._has_begun:
+            return await run(self._require_session(), ())
+        is_used = self._session is not None and self._session.lost is None
+        try:
+            return await self._begin_with(run)
+        except psycopg.OperationalError:
+            # Nothing is left of a transaction whose first statement was not answered.
+            if not is_used or self._require_session().lost is None:
+                raise
+        return await self._begin_with(run)
+
+    async def _begin_with(self, run: _Use[T]) -> T:
+        session = await self._connect()
+        try:
+            return await run(session, self._begin)
+        finally:
+            # A statement may be refused before anything is sent.
+            self._has_begun = session.is_in_transaction
+
+    async def _connect(self) -> PostgresSession:
+        if self._session is not None and self._session.lost is not None:
+            await self.close()
+        if self._session is None:
+            self._session = await self._open_session()
+        assert self._session is not None
+        return self._session
+
+    def _require_session(self) -> PostgresSession:
+        if self._session is None:
+            raise psycopg.OperationalError("the connection is lost")
+        return self._session
+
+
+class PostgresStatements:
+    """Runs in a greenlet of SQLAlchemy's, such as `run_sync` makes."""
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+
+    def rows(self, text: str, *values: Any) -> list[Row]:
+        result: StatementResult = self._wait_for(text, self._connection.run(_number_placeholders(text), values))
+        return result.rows
+
+    def rows_within(self, budget: ByteBudget, batch: int, text: str, *values: Any) -> list[Row]:
+        reading = self._connection.read_within(_number_placeholders(text), values, batch, budget.take)
+        rows: list[Row] = self._wait_for(text, reading)
+        return rows
+
+    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._wait_for(text, self._connection.run_many(_number_placeholders(text), list(rows)))
+
+    def _wait_for(self, text: str, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await_only(work)
+        except psycopg.Error as exc:
+            raise _wrap(text, exc) from exc
+
+
+@lru_cache(maxsize=4096)
+def _number_placeholders(text: str) -> str:
+    numbers = itertools.count(1)
+    return re.sub(r"\?", lambda _: f"${next(numbers)}", re.sub(r"IN \?", "= ANY(?)", text))
+
+
+def _wrap(statement: str, error: psycopg.Error) -> Exception:
+    """Returns the error as SQLAlchemy would raise it."""
+    return DBAPIError.instance(statement, None, error, psycopg.Error, hide_parameters=True)

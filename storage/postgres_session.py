@@ -1,0 +1,448 @@
+"""One session of a Postgres server, spoken to through libpq, as `psycopg.pq` wraps it.
+
+psycopg's own connection registers with the event loop for each answer and takes a lock for each statement, which costs
+three times as much as the statement itself. It still connects, converts values, and cancels.
+"""
+
+import asyncio
+import os
+import socket
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, NamedTuple, Self
+
+import psycopg
+from psycopg.adapt import AdaptersMap, PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
+from psycopg.types.json import set_json_loads
+from pydantic_core import from_json
+
+from baobab.storage.cancellation import run_to_completion
+from baobab.storage.pooler import leads_to_pooler
+
+SETTINGS = {
+    "timezone": "UTC",
+    "lock_timeout": "10s",
+    "statement_timeout": "30s",
+    # A worker that freezes during a transaction must neither hold the write lock for ever nor commit when it wakes.
+    "idle_in_transaction_session_timeout": "10s",
+}
+_CONNECT_SECONDS = 5
+_SILENCE_SECONDS = 31
+"""Longer than a statement may take, so that a running server would have answered."""
+_LAST_ANSWER_SECONDS = 0.05
+_CANCEL_SECONDS = 5
+_PREPARE_AFTER = 5
+_MOST_PREPARED = 200
+_MOST_COUNTED = 2000
+_ROWS_AT_ONCE = 100
+
+_FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE, ExecStatus.PIPELINE_ABORTED)
+_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+_ENDING = ("FATAL", "PANIC")
+_CHANGING = (b"ALTER", b"DROP")
+_ADAPTERS = AdaptersMap(psycopg.adapters)
+set_json_loads(from_json, _ADAPTERS)
+
+Row = tuple[Any, ...]
+Column = tuple[str, int, None, None, None, None, None]
+_Key = tuple[bytes, tuple[int, ...]]
+
+
+class StatementResult(NamedTuple):
+    rows: list[Row]
+    columns: list[Column] | None
+    """Of a statement that returns rows, as DB-API's `description` has them."""
+    row_count: int
+    """How many rows were changed or found; -1 if the statement does neither."""
+
+
+class _Prepared:
+    """A statement that the server keeps. What its columns are cannot change."""
+
+    __slots__ = ("columns", "name")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.columns: list[Column] | None = None
+
+
+class PostgresSession:
+    """Used by one caller at a time. A session whose server went away is `lost` for good."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], *, is_pooled: bool) -> None:
+        """Use `open`."""
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._transformer = Transformer.from_context(connection)
+        self._is_pooled = is_pooled
+        self._prepared: OrderedDict[_Key, _Prepared] = OrderedDict()
+        self._uses: dict[_Key, int] = {}
+        self._names = 0
+        self._has_unread_answer = False
+        self._must_forget = False
+        self._waiter: asyncio.Future[None] | None = None
+        self.lost: psycopg.Error | None = None
+        self._loop = asyncio.get_running_loop()
+        self._socket = self._pgconn.socket
+        self._loop.add_reader(self._socket, self._receive)
+
+    @classmethod
+    async def open(cls, url: str, name: str) -> Self:
+        """url: as libpq takes it. name: the application name. Raises psycopg.Error."""
+        connection = await psycopg.AsyncConnection.connect(
+            url,
+            autocommit=True,
+            # Behind a pooler, statements are not prepared, and here they are by ourselves.
+            prepare_threshold=None,
+            connect_timeout=_CONNECT_SECONDS,
+            application_name=name,
+            context=_ADAPTERS,
+        )
+        try:
+            with _cut_when_silent(connection):
+                is_pooled = await leads_to_pooler(connection)
+                if not is_pooled:
+                    # A session of our own keeps them; a pooler's would keep them for somebody else.
+                    settings = [f"SET {setting} = '{value}'" for setting, value in SETTINGS.items()]
+                    await connection.execute("; ".join(settings).encode())
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(connection, is_pooled=is_pooled)
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self.lost is None and self._pgconn.transaction_status != TransactionStatus.IDLE
+
+    async def execute(self, query: str, values: Sequence[Any] = (), begin: Sequence[bytes] = ()) -> StatementResult:
+        """Runs a statement whose values stand for `$1`, `$2` and so on. Raises psycopg.Error.
+
+        begin: statements without values that begin the transaction; they cost no round trip.
+        """
+        async with self._using():
+            return await self._execute(query.encode(), values, begin)
+
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Any]], begin: Sequence[bytes] = ()) -> int:
+        """Runs a statement for each row of values, and returns how many rows were changed in all."""
+        async with self._using():
+            return await self._execute_many(query.encode(), rows, begin)
+
+    async def stream(
+        self, query: str, values: Sequence[Any], size: int, begin: Sequence[bytes] = ()
+    ) -> AsyncGenerator[Row, None]:
+        """Yields the rows of a statement, of which at most `size` are in memory. One that is closed early is stopped,
+        which may break its transaction.
+        """
+        async with self._using():
+            if begin:
+                await self._begin(begin)
+            parameters, (text, types) = self._dump(query.encode(), values)
+            self._pgconn.send_query_params(text, parameters, types, self._transformer.formats)
+            self._pgconn.set_chunked_rows_mode(size)
+            failed: PGresult | None = None
+            while (result := await self._receive_result()) is not None:
+                if result.status in _FAILED:
+                    failed = result
+                else:
+                    for row in self._load(result):
+                        yield row
+            if failed is not None:
+                raise error_from_result(failed)
+
+    async def commit(self) -> None:
+        async with self._using():
+            await self._run_text(b"COMMIT")
+
+    def roll_back(self) -> None:
+        """Sends the end of the transaction. Whoever uses the session next reads the answer, which nobody needs."""
+        if self.lost is None and self._pgconn.transaction_status in _OPEN:
+            try:
+                self._pgconn.send_query(b"ROLLBACK")
+                self._has_unread_answer = True
+                self._pgconn.flush()
+            except psycopg.Error as exc:
+                self._lose(exc)
+
+    def cut(self) -> None:
+        """Ends the session as a failing network would."""
+        _cut_socket(self._connection)
+
+    async def close(self) -> None:
+        self._lose(psycopg.OperationalError("the connection is closed"))
+        await self._connection.close()
+
+    @asynccontextmanager
+    async def _using(self) -> AsyncGenerator[None, None]:
+        """Leaves the session ready for the next statement, or lost."""
+        await self._get_ready()
+        try:
+            yield
+        except (asyncio.CancelledError, GeneratorExit):
+            await run_to_completion(self._stop_statement())
+            raise
+        except psycopg.errors.FeatureNotSupported:
+            # A prepared statement whose table has other columns by now.
+            self._must_forget = True
+            raise
+        except psycopg.Error as exc:
+            if self._pgconn.status != ConnStatus.OK or exc.diag.severity_nonlocalized in _ENDING:
+                self._lose(exc)
+            raise
+        finally:
+            if self._pgconn.transaction_status == TransactionStatus.ACTIVE or self._is_pipelining:
+                # Something failed between a statement and its answer.
+                self._lose(psycopg.OperationalError("the connection was given up"))
+
+    async def _execute(self, query: bytes, values: Sequence[Any], begin: Sequence[bytes]) -> StatementResult:
+        if not values and b";" in query:
+            # Several statements in one text, which only libpq's simple protocol takes.
+            if begin:
+                await self._begin(begin)
+            return self._build_result((await self._run_text(query))[-1], None)
+        parameters, key = self._dump(query, values)
+        prepared = self._find_prepared(key)
+        is_new = prepared is not None and key not in self._prepared
+        if begin or is_new:
+            self._pgconn.enter_pipeline_mode()
+            self._send_begin(begin)
+            if prepared is not None and is_new:
+                self._send_preparation(key, prepared)
+            self._send(key, parameters, self._transformer.formats, prepared)
+            self._pgconn.pipeline_sync()
+        else:
+            self._send(key, parameters, self._transformer.formats, prepared)
+        result = (await self._receive_results())[-1]
+        if prepared is not None and is_new:
+            self._prepared[key] = prepared
+        return self._build_result(result, prepared)
+
+    async def _execute_many(self, query: bytes, rows: Sequence[Sequence[Any]], begin: Sequence[bytes]) -> int:
+        count = 0
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            # All of them are converted before the first is sent: a value may be refused.
+            dumped = [
+                (*self._dump(query, values), self._transformer.formats)
+                for values in rows[start : start + _ROWS_AT_ONCE]
+            ]
+            new: dict[_Key, _Prepared] = {}
+            self._pgconn.enter_pipeline_mode()
+            self._send_begin(begin if start == 0 else ())
+            for parameters, key, formats in dumped:
+                prepared = new.get(key) or self._find_prepared(key)
+                if prepared is not None and key not in self._prepared and key not in new:
+                    self._send_preparation(key, prepared)
+                    new[key] = prepared
+                self._send(key, parameters, formats, prepared)
+            self._pgconn.pipeline_sync()
+            results = await self._receive_results()
+            self._prepared |= new
+            count += sum([result.command_tuples or 0 for result in results])
+        return count
+
+    async def _begin(self, begin: Sequence[bytes]) -> None:
+        self._pgconn.enter_pipeline_mode()
+        self._send_begin(begin)
+        self._pgconn.pipeline_sync()
+        await self._receive_results()
+
+    async def _run_text(self, query: bytes) -> list[PGresult]:
+        self._pgconn.send_query(query)
+        return await self._receive_results()
+
+    async def _get_ready(self) -> None:
+        """Reads the answer to what ended the last transaction. Raises psycopg.OperationalError if the session is
+        lost.
+        """
+        if self._has_unread_answer:
+            with suppress(psycopg.Error):
+                await self._receive_results()
+            self._has_unread_answer = False
+        if self.lost is not None:
+            raise psycopg.OperationalError(str(self.lost)) from self.lost
+        if self._must_forget and self._pgconn.transaction_status != TransactionStatus.INERROR:
+            self._must_forget = False
+            self._prepared.clear()
+            await self._run_text(b"DEALLOCATE ALL")
+
+    def _dump(self, query: bytes, values: Sequence[Any]) -> tuple[Sequence[Any], _Key]:
+        parameters = self._transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        return parameters, (query, self._transformer.types or ())
+
+    def _find_prepared(self, key: _Key) -> _Prepared | None:
+        """Returns the statement that the server keeps or shall keep; None for one that is seldom used."""
+        prepared = self._prepared.get(key)
+        if prepared is not None:
+            self._prepared.move_to_end(key)
+            return prepared
+        if self._is_pooled:
+            return None
+        if len(self._uses) >= _MOST_COUNTED:
+            self._uses.clear()
+        self._uses[key] = uses = self._uses.get(key, 0) + 1
+        if uses <= _PREPARE_AFTER:
+            return None
+        self._names += 1
+        return _Prepared(b"baobab_%d" % self._names)
+
+    def _send_preparation(self, key: _Key, prepared: _Prepared) -> None:
+        if len(self._prepared) >= _MOST_PREPARED:
+            _, oldest = self._prepared.popitem(last=False)
+            self._pgconn.send_query_params(b"DEALLOCATE " + oldest.name, None)
+        self._pgconn.send_prepare(prepared.name, *key)
+
+    def _send(
+        self, key: _Key, parameters: Sequence[Any], formats: Sequence[Any] | None, prepared: _Prepared | None
+    ) -> None:
+        if prepared is None:
+            self._pgconn.send_query_params(key[0], parameters, key[1], formats)
+        else:
+            self._pgconn.send_query_prepared(prepared.name, parameters, formats)
+
+    def _send_begin(self, begin: Sequence[bytes]) -> None:
+        for query in begin:
+            self._pgconn.send_query_params(query, None)
+        if begin and self._is_pooled:
+            for name, value in SETTINGS.items():
+                self._pgconn.send_query_params(f"SET LOCAL {name} = '{value}'".encode(), None)
+
+    async def _receive_results(self) -> list[PGresult]:
+        """Returns the results of what was sent. Raises the first error among them."""
+        results = []
+        while (result := await self._receive_result()) is not None:
+            results.append(result)
+        for result in results:
+            if result.status in _FAILED:
+                raise error_from_result(result)
+        if not results:
+            raise psycopg.OperationalError("the server did not answer")
+        return results
+
+    async def _receive_result(self) -> PGresult | None:
+        """Returns the next result of what was sent; None after the last one."""
+        pgconn = self._pgconn
+        while pgconn.flush():
+            self._loop.add_writer(self._socket, self._wake)
+            try:
+                await self._wait()
+            finally:
+                self._loop.remove_writer(self._socket)
+        ends = 0
+        while True:
+            while pgconn.is_busy():
+                await self._wait()
+            result = pgconn.get_result()
+            if not self._is_pipelining:
+                return result
+            if result is None:
+                # Each answer of a pipeline ends with one.
+                ends += 1
+                if ends == 2:
+                    raise psycopg.OperationalError("the connection is lost")
+            elif result.status == ExecStatus.PIPELINE_SYNC:
+                pgconn.exit_pipeline_mode()
+                return None
+            else:
+                return result
+
+    @property
+    def _is_pipelining(self) -> bool:
+        return self._pgconn.pipeline_status != PipelineStatus.OFF
+
+    async def _wait(self) -> None:
+        """Waits until something has arrived, or was sent."""
+        if self.lost is not None:
+            raise psycopg.OperationalError(str(self.lost)) from self.lost
+        self._waiter = waiter = self._loop.create_future()
+        watch = self._loop.call_later(_SILENCE_SECONDS, self.cut)
+        try:
+            await waiter
+        finally:
+            watch.cancel()
+            self._waiter = None
+
+    def _receive(self) -> None:
+        """Called by the event loop when something has arrived, also while nobody waits for it."""
+        try:
+            self._pgconn.consume_input()
+        except psycopg.Error as exc:
+            self._lose(exc)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _lose(self, error: psycopg.Error) -> None:
+        if self.lost is None:
+            self.lost = error
+            self._loop.remove_reader(self._socket)
+            # The server ends the transaction now, and not when this side closes the connection.
+            self.cut()
+
+    async def _stop_statement(self) -> None:
+        """Reads the answers that are still to come, so that the session can be used again. A statement that takes
+        longer is stopped; if that fails, the session is lost.
+        """
+        if await self._read_to_the_end(_LAST_ANSWER_SECONDS):
+            return
+        with suppress(psycopg.Error, OSError):
+            await self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
+        # Who knows which session a pooler stops.
+        if self._is_pooled or not await self._read_to_the_end(_CANCEL_SECONDS):
+            await self.close()
+
+    async def _read_to_the_end(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                while await self._receive_result() is not None:
+                    pass
+        except (TimeoutError, psycopg.Error):
+            return False
+        return True
+
+    def _build_result(self, result: PGresult, prepared: _Prepared | None) -> StatementResult:
+        count = result.command_tuples
+        if result.status != ExecStatus.TUPLES_OK:
+            if (result.command_status or b"").startswith(_CHANGING):
+                self._must_forget = True
+            return StatementResult([], None, -1 if count is None else count)
+        if prepared is None:
+            columns = _describe(result)
+        elif prepared.columns is None:
+            columns = prepared.columns = _describe(result)
+        else:
+            columns = prepared.columns
+        return StatementResult(self._load(result), columns, result.ntuples)
+
+    def _load(self, result: PGresult) -> list[Row]:
+        self._transformer.set_pgresult(result)
+        rows = self._transformer.load_rows(0, result.ntuples, tuple)
+        self._transformer.set_pgresult(None)
+        return rows
+
+
+def _describe(result: PGresult) -> list[Column]:
+    return [
+        ((result.fname(number) or b"").decode(), result.ftype(number), None, None, None, None, None)
+        for number in range(result.nfields)
+    ]
+
+
+@contextmanager
+def _cut_when_silent(connection: psycopg.AsyncConnection[Any]) -> Iterator[None]:
+    """Cuts a connection whose server does not answer. Postgres's own timeouts need a running server."""
+    watch = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, _cut_socket, connection)
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
+def _cut_socket(connection: psycopg.AsyncConnection[Any]) -> None:
+    if not connection.closed:
+        with socket.socket(fileno=os.dup(connection.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
