@@ -87,7 +87,8 @@ class PostgresSession:
         self._waiter: asyncio.Future[None] | None = None
         self.lost: psycopg.Error | None = None
         self._loop = asyncio.get_running_loop()
-        self._socket = self._pgconn.socket
+        # One of our own, which nobody closes while the event loop watches it: its number would soon be another's.
+        self._socket = socket.socket(fileno=os.dup(self._pgconn.socket))
         self._loop.add_reader(self._socket, self._receive)
 
     @classmethod
@@ -169,7 +170,8 @@ class PostgresSession:
 
     def cut(self) -> None:
         """Ends the session as a failing network would."""
-        _cut_socket(self._connection)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
         self._lose(psycopg.OperationalError("the connection is closed"))
@@ -189,8 +191,7 @@ class PostgresSession:
             self._must_forget = True
             raise
         except psycopg.Error as exc:
-            if self._pgconn.status != ConnStatus.OK or exc.diag.severity_nonlocalized in _ENDING:
-                self._lose(exc)
+            self._lose_if_ended(exc)
             raise
         finally:
             if self._pgconn.transaction_status == TransactionStatus.ACTIVE or self._is_pipelining:
@@ -258,8 +259,10 @@ class PostgresSession:
         lost.
         """
         if self._has_unread_answer:
-            with suppress(psycopg.Error):
+            try:
                 await self._receive_results()
+            except psycopg.Error as exc:
+                self._lose_if_ended(exc)
             self._has_unread_answer = False
         if self.lost is not None:
             raise psycopg.OperationalError(str(self.lost)) from self.lost
@@ -376,12 +379,17 @@ class PostgresSession:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def _lose_if_ended(self, error: psycopg.Error) -> None:
+        if self._pgconn.status != ConnStatus.OK or error.diag.severity_nonlocalized in _ENDING:
+            self._lose(error)
+
     def _lose(self, error: psycopg.Error) -> None:
         if self.lost is None:
             self.lost = error
             self._loop.remove_reader(self._socket)
             # The server ends the transaction now, and not when this side closes the connection.
             self.cut()
+            self._socket.close()
 
     async def _stop_statement(self) -> None:
         """Reads the answers that are still to come, so that the session can be used again. A statement that takes
