@@ -33,6 +33,7 @@ SETTINGS = {
 _CONNECT_SECONDS = 5
 _SILENCE_SECONDS = 31
 """Longer than a statement may take, so that a running server would have answered."""
+_CHECK_SECONDS = 0.25
 _LAST_ANSWER_SECONDS = 0.05
 _CANCEL_SECONDS = 5
 _PREPARE_AFTER = 5
@@ -85,6 +86,7 @@ class PostgresSession:
         self._has_unread_answer = False
         self._must_forget = False
         self._waiter: asyncio.Future[None] | None = None
+        self._watch: asyncio.TimerHandle | None = None
         self.lost: psycopg.Error | None = None
         self._loop = asyncio.get_running_loop()
         # One of our own, which nobody closes while the event loop watches it: its number would soon be another's.
@@ -360,12 +362,26 @@ class PostgresSession:
         if self.lost is not None:
             raise psycopg.OperationalError(str(self.lost)) from self.lost
         self._waiter = waiter = self._loop.create_future()
-        watch = self._loop.call_later(_SILENCE_SECONDS, self.cut)
+        self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, self._loop.time() + _SILENCE_SECONDS)
         try:
             await waiter
         finally:
-            watch.cancel()
+            self._watch.cancel()
             self._waiter = None
+
+    def _check(self, ends_at: float) -> None:
+        """Looks for an answer without being told that there is one: uvloop stops watching a socket that has an error,
+        as one has whose server was killed, and tells nobody.
+        """
+        self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, ends_at)
+        try:
+            self._pgconn.consume_input()
+        except psycopg.Error as exc:
+            self._lose(exc)
+        if self.lost is None and self._loop.time() >= ends_at:
+            self._lose(psycopg.OperationalError("the server does not answer"))
+        if self.lost is not None or not self._pgconn.is_busy():
+            self._wake()
 
     def _receive(self) -> None:
         """Called by the event loop when something has arrived, also while nobody waits for it."""
