@@ -1,32 +1,38 @@
-"""The host names that this server answers for, and the subdomains of apps."""
+"""The host names that this server answers for: its own, the subdomains of apps, and the hosts of their files."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from baobab.tools.core import types
+
 _REMEMBERED = 1000
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{0,5})?")
 _SCHEME = re.compile(r"https?://")
+APP_ID = re.compile(types.APP_ID)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host name that is allowed: the platform's own, or `subdomain` below it."""
+    """A host name that is allowed: the platform's own, `subdomain` below it, or one for the files of an app."""
 
     name: str
     subdomain: str | None = None
+    files_of: str | None = None
+    """The id of the app whose files are here, and nothing else."""
 
 
 class Hosts:
     """The allowed host names. Without them, any site could reach a server on loopback by DNS rebinding."""
 
-    def __init__(self, own: Iterable[str], base_domain: str) -> None:
+    def __init__(self, own: Iterable[str], base_domain: str, files_domain: str = "") -> None:
         own_names = {name.lower() for name in own}
         self._own = own_names | set(_LOOPBACK)
         # A page from a loopback address is the platform's own only if the platform runs on that machine.
         self._pages = self._own if base_domain == "localhost" else own_names
         self._suffix = "." + base_domain.lower()
+        self._files_suffix = "." + files_domain if files_domain else None
         self._known: dict[bytes, Host | None] = {}
 
     def find(self, header: bytes) -> Host | None:
@@ -45,11 +51,18 @@ class Hosts:
         """Whether a web origin is the platform's own page or one of its apps'."""
         scheme = _SCHEME.match(origin)
         name = _host_name(origin[scheme.end() :]) if scheme else ""
-        return name in self._pages or name.endswith(self._suffix)
+        # What strangers have stored is no page of the platform's, though its host may be below the platform's domain.
+        return name in self._pages or (name.endswith(self._suffix) and not self._is_of_files(name))
+
+    def _is_of_files(self, name: str) -> bool:
+        return self._files_suffix is not None and name.endswith(self._files_suffix)
 
     def _match_name(self, name: str) -> Host | None:
         if name in self._own:
             return Host(name)
+        if self._files_suffix is not None and name.endswith(self._files_suffix):
+            app_id = name.removesuffix(self._files_suffix).replace("-", "_")
+            return Host(name, files_of=app_id) if APP_ID.fullmatch(app_id) else None
         if name.endswith(self._suffix):
             label = name.removesuffix(self._suffix)
             if label and "." not in label:

@@ -6,13 +6,13 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from baobab.http.answer import WHOLE, Headers, Send, reply_to, send_error
 from baobab.http.endpoint import Endpoint
-from baobab.http.hosts import Hosts, platform_path
+from baobab.http.hosts import APP_ID, Hosts, platform_path
 from baobab.http.open_streams import OpenStreams, StreamLimits
 from baobab.http.origins import Origins
 from baobab.http.request import LargeBodyParser, Request, Scope
@@ -29,6 +29,7 @@ from baobab.tools.core.errors import (
     Internal,
     MethodNotAllowed,
     NoSocket,
+    OnlyFilesHere,
     Unavailable,
     WrongHost,
 )
@@ -58,6 +59,7 @@ class RestApp:
         """
         options = registry.services.options
         self._registry = registry
+        self._options = options
         self._fallback = fallback
         self._trie = RouteTrie(registry.tools.values())
         streams = OpenStreams(registry.services.notices, stream_limits)
@@ -65,7 +67,7 @@ class RestApp:
         self._endpoints = {
             tool.name: Endpoint(registry, tool, streams, parser) for tool in registry.tools.values() if tool.rest
         }
-        self._hosts = Hosts(hosts, options.base_domain)
+        self._hosts = Hosts(hosts, options.base_domain, options.files_domain)
         self._origins = Origins(self._hosts, registry.services.directory)
         self._base_url = options.base_url
         self._docs = f"{options.base_url}/docs"
@@ -114,6 +116,8 @@ class RestApp:
         host = self._hosts.find(request.host)
         if host is None:
             raise WrongHost
+        if host.files_of is not None:
+            raise OnlyFilesHere
         if host.subdomain is not None:
             await self._enter_app(scope, request, host.subdomain)
         match = self._trie.find(request.path)
@@ -133,6 +137,8 @@ class RestApp:
         if host.subdomain is not None:
             await self._enter_app(scope, request, host.subdomain)
         match = self._trie.find(request.path)
+        if host.files_of is not None and not (match and _is_file_of(host.files_of, *match)):
+            raise OnlyFilesHere
         if match is None:
             request.headers += await self._origins.cors_headers(request, None)
             if request.is_preflight:
@@ -148,6 +154,12 @@ class RestApp:
             return await _answer_options(request, methods)
         if method not in methods and not (method == "HEAD" and "GET" in methods):
             raise MethodNotAllowed(headers={"allow": _allow_header(methods)})
+        if tool.rest is not None and tool.rest.apart and self._options.files_domain and host.files_of is None:
+            app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
+            if APP_ID.fullmatch(app_id):
+                return await _redirect(request, self._options.build_files_address(app_id))
+        if host.files_of is not None and not (tool.rest is not None and tool.rest.apart):
+            raise OnlyFilesHere
         return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
 
     async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
@@ -215,6 +227,24 @@ def _deny_websocket(scope: Scope, receive: Any, respond: Send) -> Send:
             await respond({"type": "websocket.close", "code": 1008})
 
     return send
+
+
+def _is_file_of(app_id: str, methods: Methods, path_values: Sequence[str]) -> bool:
+    """Whether a path is that of the bytes of a file of the app."""
+    tool = methods.get("GET")
+    if tool is None or tool.rest is None or not tool.rest.apart:
+        return False
+    given = dict(zip(tool.rest.path_parameters, path_values, strict=False)).get(tool.app_parameter or "", "")
+    return decode_parameter(given) == app_id
+
+
+async def _redirect(request: Request, base_url: str) -> int:
+    """Sends a browser to the same path at another host of this server."""
+    query = f"?{request.query.decode('latin-1')}" if request.query else ""
+    location = f"{base_url}{request.path}{query}".encode("latin-1")
+    headers = [(b"location", location), (b"cache-control", b"no-store"), (b"content-length", b"0")]
+    await request.reply(307, [*headers, *request.headers], b"")
+    return 307
 
 
 async def _answer_options(request: Request, methods: Methods) -> int:

@@ -129,6 +129,15 @@ def test_lists_are_words_between_commas() -> None:
     assert settings.trusted_proxies == ("10.0.0.1", "fd00::/8")
 
 
+def test_files_have_a_domain_of_their_own_or_none() -> None:
+    base = {"BAOBAB_BASE_URL": "https://api.example"}
+    assert load_settings(base).files_domain == ""
+    assert load_settings({**base, "BAOBAB_FILES_DOMAIN": "files.api.example"}).files_domain == "files.api.example"
+    for domain in ("api.example", "https://files.example", "*.files.example", "files.example:80", ".example", "a_b"):
+        with pytest.raises(SettingsError, match="BAOBAB_FILES_DOMAIN"):
+            load_settings({**base, "BAOBAB_FILES_DOMAIN": domain})
+
+
 @pytest.mark.parametrize(
     ("variables", "address"),
     [

@@ -252,6 +252,7 @@ def build_options(settings: Settings) -> Options:
     return Options(
         base_url=settings.address,
         allowed_hosts=tuple(settings.allowed_hosts),
+        files_domain=settings.files_domain,
         base_domain="localhost" if nameless else host,
         default_plan=settings.plan,
         default_region=settings.region,

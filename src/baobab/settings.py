@@ -140,6 +140,13 @@ class Settings(BaseSettings):
         description="Address that mails come from; `no-reply@` and the host of BASE_URL if empty.",
     )
     allowed_hosts: WordList = Field((), description="Further host names that clients may use, comma separated.")
+    files_domain: str = Field(
+        "",
+        pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
+        max_length=200,
+        description="Domain below which the files of each app are served from a host of their own, such as "
+        "`files.example.com`; empty serves them at BASE_URL.",
+    )
     trusted_proxies: WordList = Field(
         (), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated."
     )
@@ -174,6 +181,13 @@ class Settings(BaseSettings):
         if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
             raise ValueError("must be an http:// or https:// address")
         return value.rstrip("/")
+
+    @field_validator("files_domain")
+    @classmethod
+    def _another_domain(cls, value: str, info: ValidationInfo) -> str:
+        if value and value == urlsplit(info.data.get("base_url", "")).hostname:
+            raise ValueError("must be another domain than that of BASE_URL, below which apps have their own hosts")
+        return value
 
     @field_validator("regions")
     @classmethod

@@ -35,6 +35,8 @@ class RestBinding:
     """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
     credential: str | None = None
     """The query parameter that may hold the caller's credential, for browsers, which send no header here."""
+    apart: bool = False
+    """Whether it is served from the host of the app's files, where there is one."""
     repeats: frozenset[str] = frozenset()
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     raw_body: str | None = None

@@ -284,6 +284,11 @@ class WrongHost(BaobabError):
     remediation = "Use the server's own address; an operator adds names with BAOBAB_BASE_URL or BAOBAB_ALLOWED_HOSTS."
 
 
+class OnlyFilesHere(WrongHost):
+    summary = "This host serves the files of one app, and nothing else."
+    remediation = "Use the server's own address."
+
+
 class RateLimited(BaobabError):
     """Raised with the seconds to wait; Retry-After carries the same."""
 

@@ -60,6 +60,21 @@ class Options:
     """The most connections that may follow one app's changes, in each worker."""
     allowed_hosts: tuple[str, ...] = ()
     """Further host names by which clients may reach the server."""
+    files_domain: str = ""
+    """The domain below which each app's files have a host of their own, if there is one."""
+
+    def build_address(self, host: str) -> str:
+        """Returns the address of another host name of this server, with the scheme and the port of its own."""
+        scheme, _, authority = self.base_url.partition("://")
+        port = authority.rpartition(":")[2] if ":" in authority.rpartition("]")[2] else ""
+        return f"{scheme}://{host}" + (f":{port}" if port else "")
+
+    def build_files_address(self, app_id: str) -> str:
+        """Returns the address at which the files of an app are served."""
+        if not self.files_domain:
+            return self.base_url
+        # A host name has no underscores.
+        return self.build_address(f"{app_id.replace('_', '-')}.{self.files_domain}")
 
 
 @dataclass(frozen=True, slots=True)

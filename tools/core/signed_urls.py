@@ -25,15 +25,18 @@ Signature = Annotated[str, Secret(100), Field(description="What makes the addres
 _PURPOSE = "signed addresses"
 
 
-def build_signed_url(call: Call, method: Method, path: str, seconds: int, **bound: str | int) -> str:
+def build_signed_url(
+    call: Call, method: Method, path: str, seconds: int, *, base_url: str = "", **bound: str | int
+) -> str:
     """Returns an address of this server that is valid for some seconds.
 
-    bound: what the address says beside its path, none of which may be changed.
+    base_url: of another host of this server than its own. bound: what the address says beside its path, none of which
+    may be changed.
     """
     expires = int(call.services.clock.time()) + seconds
     signature = _sign(call.services.vault.derive(_PURPOSE), _build_text(method, path, expires, bound)).decode()
     query = urlencode({**bound, "expires": expires, "signature": signature})
-    return f"{call.services.options.base_url}{path}?{query}"
+    return f"{base_url or call.services.options.base_url}{path}?{query}"
 
 
 def require_signature(call: Call, method: Method, path: str, arguments: Mapping[str, Any], *bound: str) -> None:

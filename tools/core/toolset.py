@@ -56,6 +56,7 @@ class Rest:
     socket: its result is a Stream, whose pieces are the frames of a WebSocket.
     credential: the query parameter that may hold the caller's credential, for what browsers open without headers.
     examples: of fields of the body, by name.
+    apart: it answers bytes as strangers have stored them: from the host of the app's files, where there is one.
     """
 
     status: int | Callable[[Any], int] = 200
@@ -73,6 +74,7 @@ class Rest:
     raw_body: str | None = None
     socket: bool = False
     credential: str | None = None
+    apart: bool = False
     examples: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -460,6 +462,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         form=rest.form,
         socket=rest.socket,
         credential=rest.credential,
+        apart=rest.apart,
         repeats=frozenset(rest.repeats),
         raw_body=rest.raw_body,
         whole_body=rest.body,

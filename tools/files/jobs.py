@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from datetime import timedelta
+from itertools import groupby
 
 from sqlalchemy import func, select
 
@@ -15,7 +16,7 @@ from baobab.tools.files.errors import FileNotFound, QuotaExceeded
 from baobab.tools.files.leftovers import delete_leftovers
 from baobab.tools.files.parts import KEPT_SECONDS, complete
 from baobab.tools.files.quota import name_organisation
-from baobab.tools.files.storing import delete_file, find_row
+from baobab.tools.files.storing import delete_pending
 from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, file_usage, files_table
 from baobab.tools.files.toolset import files
 
@@ -32,21 +33,33 @@ _columns = files_table.c
 @files.job()
 async def files_erase(job: Job, app_id: str, file_id: str, keep: str = "") -> None:
     """Deletes bytes of a file that no row refers to, wherever the app has been since."""
-    services = job.services
-    with contextlib.suppress(AppNotFound):
-        stores = services.stores_of((await services.directory.app(app_id)).region)
-        async with stores.database.reading() as connection:
-            if await FREEZES.is_frozen(connection.execute, app_id):
-                # A copy under way may have these bytes with it.
-                raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+    await _require_settled(job.services, app_id)
     folder = build_folder(app_id, file_id)
-    for stores in list(services.regions.values()):
+    for stores in list(job.services.regions.values()):
         if not keep:
             await stores.objects.delete_all(folder)
             continue
         while keys := [key for key in await stores.objects.list(folder, "", _ROUND) if key != folder + keep]:
             for key in keys:
                 await stores.objects.delete(key)
+
+
+@files.job()
+async def files_erase_many(job: Job, app_id: str, file_ids: list[str]) -> None:
+    """Deletes the bytes of files whose rows are gone, wherever the app has been since."""
+    await _require_settled(job.services, app_id)
+    for stores in list(job.services.regions.values()):
+        for file_id in file_ids:
+            await stores.objects.delete_all(build_folder(app_id, file_id))
+
+
+async def _require_settled(services: Services, app_id: str) -> None:
+    """Raises RetryLater while the app is being moved: a copy under way may have bytes with it that are to go."""
+    with contextlib.suppress(AppNotFound):
+        stores = services.stores_of((await services.directory.app(app_id)).region)
+        async with stores.database.reading() as connection:
+            if await FREEZES.is_frozen(connection.execute, app_id):
+                raise RetryLater(_MOVING_SECONDS, "the app is being moved")
 
 
 @files.job(every=60.0)
@@ -102,18 +115,17 @@ async def _name_organisations(services: Services, database: Database) -> None:
 
 
 async def _sweep(services: Services, database: Database) -> None:
+    """Deletes what has expired, in one transaction for each app of a round. Killed, it goes on where it was."""
     now = services.clock.now()
     is_old = (PENDING, _columns.created_at < now - KEPT, _columns.reserved_until <= now)
-    query = select(files_table).where(*is_old, FREEZES.is_thawed(_columns.app_id))
+    query = select(_columns.app_id, _columns.id).where(*is_old, FREEZES.is_thawed(_columns.app_id))
+    query = query.order_by(_columns.app_id, _columns.id).limit(_ROUND)
     while True:
         async with database.reading() as connection:
-            rows = (await connection.execute(query.limit(_ROUND))).all()
-        for row in rows:
-            async with database.writing_unit(lock=row.app_id) as unit:
-                if await FREEZES.is_frozen(unit.execute, row.app_id):
-                    continue
-                if await find_row(unit.execute, row.app_id, row.id, *is_old) is None:
-                    continue
-                await delete_file(services, unit, row)
-        if len(rows) < _ROUND:
+            found = (await connection.execute(query)).all()
+        for app_id, of_app in groupby(found, key=lambda row: row.app_id):
+            async with database.writing_unit(lock=app_id) as unit:
+                if not await FREEZES.is_frozen(unit.execute, app_id):
+                    await delete_pending(services, unit, app_id, [row.id for row in of_app], is_old)
+        if len(found) < _ROUND:
             return

@@ -13,7 +13,8 @@ def build_upload_url(call: Call, app_id: str, file_id: str, content_type: str, s
 
 
 def build_download_url(call: Call, app_id: str, file_id: str) -> str:
-    return build_signed_url(call, "GET", build_content_path(app_id, file_id), DOWNLOAD_SECONDS)
+    base_url = call.services.options.build_files_address(app_id)
+    return build_signed_url(call, "GET", build_content_path(app_id, file_id), DOWNLOAD_SECONDS, base_url=base_url)
 
 
 def build_thumbnail_url(call: Call, app_id: str, file_id: str) -> str:

@@ -5,11 +5,11 @@ anywhere leaves a file that is there as a whole or not at all, and is counted on
 left is deleted with the file, or by the sweep.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from baobab.storage.database import Execute, Unit
 from baobab.storage.objects.errors import StoreUnavailable, TooLarge
@@ -30,7 +30,7 @@ STORED = "file.stored"
 """The event of a file whose bytes have arrived."""
 Row = Any
 """A row of `files_table`."""
-_ERASE = "files_erase"
+_ERASE, _ERASE_MANY = "files_erase", "files_erase_many"
 _MOST_NAMESAKES = 100
 _columns = files_table.c
 
@@ -160,6 +160,19 @@ async def delete_file(services: Services, unit: Unit, row: Row, tenant: str | No
     if row.stored_at is not None:
         await quota.count_file(unit, row.app_id, row.user_id, -row.size_bytes, -1)
     await request_erasure(services, unit, row, tenant=tenant)
+
+
+async def delete_pending(
+    services: Services, unit: Unit, app_id: str, ids: Sequence[str], conditions: Sequence[ColumnElement[bool]]
+) -> None:
+    """Deletes those of an app's files without bytes that meet the conditions still, and what has arrived of them."""
+    which = (_columns.app_id == app_id, _columns.id.in_(ids), PENDING, *conditions)
+    rows = (await unit.execute(delete(files_table).where(*which).returning(_columns.id))).scalars()
+    gone = list(rows)
+    if gone:
+        parts = file_parts.c
+        await unit.execute(delete(file_parts).where(parts.app_id == app_id, parts.file_id.in_(gone)))
+        await services.jobs.enqueue(unit, _ERASE_MANY, {"app_id": app_id, "file_ids": gone})
 
 
 async def request_erasure(

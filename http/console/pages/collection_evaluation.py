@@ -14,26 +14,29 @@ _MODES = {"all": "each of them, side by side", **WAYS}
 
 
 async def show_evaluation(visit: Visit) -> Context:
-    shown = {"questions": "", "top": "10", "mode": "all", "model": "", "judged": False}
+    shown = {"questions": "", "top": "10", "mode": "all", "model": "", "judged": False, "reranked": False}
     return {**await read_collection(visit), **shown, "modes": _MODES, "measured": None}
 
 
 async def evaluate(visit: Visit) -> Context:
     values = await read_collection(visit)
     form = visit.form
-    mode, judged, questions = form.get("mode", "all"), "judged" in form, form.get("questions", "")
+    mode, questions = form.get("mode", "all"), form.get("questions", "")
+    judged, reranked = "judged" in form, "rerank" in form
     top, cases = read_number(form.get("top", "10"), "number of chunks", 50), _parse_lines(questions)
     asked: dict[str, Any] = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "cases": cases}
-    asked |= {"topK": top, "synthesize": judged, "model": (form.get("model") or None) if judged else None}
+    model = (form.get("model") or None) if judged or reranked else None
+    asked |= {"topK": top, "rerank": reranked, "synthesize": judged, "model": model}
     measured = {
         WAYS.get(way, way): await visit.call("rag_evaluate", **asked, mode=way)
         for way in (WAYS if mode == "all" else (mode,))
     }
-    shown = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", ""), "judged": judged}
+    shown = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", "")}
+    ticked = {"judged": judged, "reranked": reranked}
     for found in measured.values():
         for case, result in zip(cases, found["cases"], strict=True):
             result["missing"] = [document for document in case["relevant"] if document not in result["found"]]
-    return {**values, **shown, "title": "Evaluation", "modes": _MODES, "measured": measured}
+    return {**values, **shown, **ticked, "title": "Evaluation", "modes": _MODES, "measured": measured}
 
 
 def _parse_lines(text: str) -> list[dict[str, Any]]:

@@ -27,21 +27,25 @@ async def show_search(visit: Visit) -> Context:
 
 
 async def answer(visit: Visit) -> Context:
-    """Has a model answer: a form's work, as it is paid for."""
+    """Has a model put the chunks in order, answer, or both: a form's work, as it is paid for."""
     values = {**await read_collection(visit), **_describe(visit.form)}
-    found = await visit.call(
-        "rag_query", **_ask(visit, visit.form), synthesize=True, model=visit.form.get("model") or None
-    )
-    chunks = await _place_chunks(visit, found["chunks"], values["q"])
+    is_only_ordered = visit.form.get("do") == "order"
+    values["reranked"] = is_only_ordered or "rerank" in visit.form
+    wanted = {"rerank": values["reranked"], "synthesize": not is_only_ordered}
+    found = await visit.call("rag_query", **_ask(visit, visit.form), **wanted, model=visit.form.get("model") or None)
+    values["chunks"] = await _place_chunks(visit, found["chunks"], values["q"])
+    if is_only_ordered:
+        return {**values, "title": "Search", "answer": None}
     shown = {"text": found["answer"], "model": found["model"], "sentences": found["sentences"]}
-    return {**values, "title": "Answer", "chunks": chunks, "answer": shown}
+    return {**values, "title": "Answer", "answer": shown}
 
 
 def _describe(fields: Mapping[str, str]) -> dict[str, Any]:
     """What was asked, as the form shows it again."""
-    asked = {name: fields.get(name, "") for name in ("q", "filter", "threshold", "diversity", "model")}
+    asked: dict[str, Any] = {name: fields.get(name, "") for name in ("q", "filter", "threshold", "diversity", "model")}
     asked["q"] = asked["q"][:_LONGEST]
-    return {**asked, "mode": fields.get("mode", "hybrid"), "top": fields.get("top") or "5", "ways": WAYS}
+    asked |= {"mode": fields.get("mode", "hybrid"), "top": fields.get("top") or "5"}
+    return {**asked, "ways": WAYS, "reranked": False}
 
 
 def _ask(visit: Visit, fields: Mapping[str, str]) -> dict[str, Any]:

@@ -55,6 +55,12 @@ async def write(visit: Visit) -> str:
     return PATH.format(**visit.parts)
 
 
+async def change_visibility(visit: Visit) -> str:
+    which = {"app_id": visit.parts["app"], "object_id": visit.parts["file"]}
+    await visit.call("files_update", **which, public=visit.form.get("public") == "yes")
+    return PATH.format(app=visit.parts["app"])
+
+
 async def delete(visit: Visit) -> str:
     await visit.call("files_delete", app_id=visit.parts["app"], object_id=visit.parts["file"])
     return PATH.format(app=visit.parts["app"])
@@ -80,5 +86,6 @@ PAGES = (Page(PATH, "Files", "files.html", show_files, tab="Files", rank=55),)
 FORMS = (
     Form(PATH + "/announce", announce, ADDRESS),
     Form(PATH + "/write", write),
+    Form(PATH + "/{file}/visibility", change_visibility),
     Form(PATH + "/{file}/delete", delete),
 )

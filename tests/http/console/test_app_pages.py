@@ -160,6 +160,15 @@ async def test_files_are_announced_sent_shown_and_deleted(visitor: Runner) -> No
     (thumbnail,) = re.findall(r'<img src="([^"]+)"', page.text)
     shown = await visitor.baobab.client.get(unescape(thumbnail))
     assert shown.headers["content-type"] == "image/webp"
+    visibilities = re.findall(rf'action="({here}/[^"]+/visibility)"', page.text)
+    assert page.text.count('<span class="chip">all users</span>') == 1
+    for path in visibilities:
+        assert (await visitor.send(path, page, public="yes")).status_code == 303
+    page = await visitor.open(here)
+    assert page.text.count('<span class="chip">all users</span>') == 2
+    assert (await visitor.send(visibilities[0], page, public="no")).status_code == 303
+    page = await visitor.open(here)
+    assert page.text.count('<span class="chip">all users</span>') == 1
     deletions = re.findall(rf'action="({here}/[^"]+/delete)"', page.text)
     for path in deletions:
         assert (await visitor.send(path, page)).status_code == 303

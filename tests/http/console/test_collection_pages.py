@@ -117,6 +117,29 @@ async def test_an_answer_names_the_chunks_on_which_each_sentence_stands(visitor:
     assert 'id="chunk-1"' in answered.text
 
 
+async def test_a_model_puts_found_chunks_in_order_before_it_answers_or_instead(visitor: Runner) -> None:
+    path = await make(visitor)
+    await add(visitor, path, text=TREES)
+    await add(visitor, path, text="Bread rises because of wild yeast.")
+    await run_jobs(visitor)
+    page = await visitor.open(f"{path}/search?q=water&rerank=yes")
+    assert "put in order by a model" not in page.text
+    asked = {"q": "What do baobabs store?", "model": "baobab/echo"}
+    ordered = await visitor.send(f"{path}/search/answer", page, **asked, do="order")
+    assert "2, put in order by a model" in ordered.text
+    assert "<h2>Answer" not in ordered.text
+    answered = await visitor.send(f"{path}/search/answer", page, **asked, rerank="yes")
+    assert "2, put in order by a model" in answered.text
+    assert "<h2>Answer" in answered.text
+    (trees, *_) = find_documents((await visitor.open(path)).text)
+    lines = json.dumps({"query": "What stores water?", "relevant": [trees]})
+    evaluation = await visitor.open(f"{path}/evaluation")
+    fields = {"questions": lines, "top": "10", "mode": "vector", "model": "baobab/echo", "rerank": "yes"}
+    measured = await visitor.send(f"{path}/evaluation/measure", evaluation, **fields)
+    assert measured.status_code == 200, measured.text
+    assert 'name="rerank" type="checkbox" value="yes" checked' in measured.text
+
+
 async def test_questions_are_measured_side_by_side(visitor: Runner) -> None:
     path = await make(visitor)
     await add(visitor, path, text=TREES)

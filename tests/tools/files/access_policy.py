@@ -18,6 +18,7 @@ POLICY = {
     "files_usage": USERS,
     "files_download": USERS,
     "files_delete": USERS,
+    "files_update": USERS,
     "files_put": USERS,
     "files_read": USERS,
     "files_write_named": USERS,
@@ -59,6 +60,10 @@ async def for_files_upload_begin(world: World, caller: Caller) -> dict[str, Any]
 
 
 for_files_upload_status = _make_file
+
+
+async def for_files_update(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await _make_file(world, caller), "public": False}
 
 
 async def for_files_upload_append(world: World, caller: Caller) -> dict[str, Any]:

@@ -97,6 +97,34 @@ async def test_each_caller_sees_deletes_and_downloads_what_the_rules_say(app: Fi
         assert (await app.request("DELETE", f"/{file_id}", owner)).status_code == 204
 
 
+async def test_the_visibility_of_a_file_is_changed_by_whom_it_belongs_to(app: FilesApp) -> None:
+    of_ann, of_app = await app.store(b"x", ANN), await app.store(b"x")
+    pending = (await app.announce(1, ANN)).json()["objectId"]
+
+    async def change(file_id: str, user: str | None, **body: object) -> int:
+        return (await app.request("PATCH", f"/objects/{file_id}", user, json=body)).status_code
+
+    assert (await app.fetch(of_ann, BEN)).status_code == 404
+    for other in (of_ann, of_app, pending):
+        assert await change(other, BEN, public=True) == 404
+    assert await change(pending, ANN, public=True) == 404
+    assert await change(of_ann, ANN) == 400
+    assert await change(of_ann, ANN, public="perhaps") == 400
+    changed = await app.request("PATCH", f"/objects/{of_ann}", ANN, json={"public": True})
+    assert (changed.status_code, changed.json()["public"], changed.json()["id"]) == (200, True, of_ann)
+    url = (await app.request("GET", f"/download/{of_ann}", BEN)).json()["downloadUrl"]
+    assert await change(of_ann, BEN, public=False) == 404
+    # Those who run the app change the files of its users too. Ben keeps the address that he has until it expires.
+    assert await change(of_ann, None, public=False) == await change(of_app, None, public=True) == 200
+    assert (await app.fetch(of_ann, BEN)).status_code == 404
+    assert (await app.fetch(of_app, BEN)).status_code == 200
+    assert (await app.baobab.client.get(url)).status_code == 200
+    assert await app.list_ids(BEN) == []
+    rows = (await app.baobab.client.get(f"/v1/{app.id}/audit-logs", headers=app.baobab.owner)).json()["logs"]
+    events = [row["event_type"] for row in rows if row["resource_id"] == of_ann]
+    assert events.count("storage.update") == 2
+
+
 async def test_a_file_whose_bytes_have_arrived_is_told_to_whoever_consumes_the_event(app: FilesApp) -> None:
     file_id = await app.store(b"told", ANN, filename="told.txt")
     events = metadata.tables["events"]

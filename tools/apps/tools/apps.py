@@ -138,7 +138,7 @@ async def apps_init(
         "region": row["region"],
         "organization_id": organisation,
         "subdomain": row["subdomain"],
-        "url": app_url(options.base_url, options.base_domain, row["subdomain"]),
+        "url": options.build_address(f"{row['subdomain']}.{options.base_domain}"),
         "api_url": f"{options.base_url}/v1/{row['id']}",
         "api_base_url": f"{options.base_url}/v1/{row['id']}",
         "anon_key": row["anon_key"],
@@ -296,12 +296,6 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     call.audit.resource_id = app_id
     call.audit.data["name"] = app.name
     return {"message": f"App {app.name} was deleted.", "app_id": app_id}
-
-
-def app_url(base_url: str, base_domain: str, subdomain: str) -> str:
-    scheme, _, host = base_url.partition("://")
-    port = host.rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
-    return f"{scheme}://{subdomain}.{base_domain}" + (f":{port}" if port else "")
 
 
 async def _subdomain(call: Call, name: str, wanted: str | None) -> str:

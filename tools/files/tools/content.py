@@ -98,6 +98,7 @@ async def files_store(
         media_type="application/octet-stream",
         headers=HEADERS,
         from_headers={"range": "range", "if_range": "if-range"},
+        apart=True,
     ),
     mcp=Mcp(offered=False),
 )

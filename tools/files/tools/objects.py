@@ -1,9 +1,9 @@
-"""/storage/{app_id}: announce an upload, list files, ask for their addresses, delete them."""
+"""/storage/{app_id}: announce an upload, list files, ask for their addresses, say who sees them, delete them."""
 
 from typing import Annotated
 
 from pydantic import Field
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.binding import Audit
@@ -32,7 +32,7 @@ from baobab.tools.files.signed_urls import (
     build_thumbnail_url,
     build_upload_url,
 )
-from baobab.tools.files.storing import build_object_key, delete_file, describe, find_row, reserve
+from baobab.tools.files.storing import build_object_key, delete_file, describe, find_row, is_file, reserve
 from baobab.tools.files.tables import FREEZES, PENDING, files_table
 from baobab.tools.files.thumbnails import may_have_thumbnail
 from baobab.tools.files.toolset import TUS, files
@@ -176,6 +176,38 @@ async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Downlo
         "expiresIn": DOWNLOAD_SECONDS,
         "thumbnailUrl": build_thumbnail_url(call, app_id, object_id) if may_have_thumbnail(row) else None,
     }
+
+
+@files.tool(
+    "PATCH /objects/{object_id}",
+    access=OF_RUNNING_APP,
+    effect="write",
+    raises=(FileNotFound,),
+    audit=Audit("storage.update", category="storage", action="update", resource="file"),
+    rest=Rest(examples={"public": True}),
+    guard=Guard(widens={"public": one_of([True])}),
+    mcp=Mcp(
+        keywords=(
+            "share a file with all users, publish, make public, private, change visibility, unshare; "
+            "Datei freigeben, veröffentlichen, Sichtbarkeit; "
+            "compartir archivo, hacer público, privado"
+        )
+    ),
+)
+async def files_update(call: Call, app_id: AppId, object_id: FileId, public: bool) -> StoredFile:
+    """Change who may download a file. Addresses of it that were given before stay valid until they expire.
+
+    public: whether every signed-in user of the app may download it.
+    """
+    which = (*is_file(app_id, object_id), ~PENDING, *is_own(call.caller))
+    async with FREEZES.writing(call) as unit:
+        changed = await unit.execute(update(files_table).where(*which).values(public=public).returning(files_table))
+        row = changed.first()
+    if row is None:
+        raise FileNotFound
+    call.audit.resource_id = object_id
+    call.audit.data |= {"filename": row.filename, "public": public}
+    return describe(row)
 
 
 async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:

@@ -64,7 +64,8 @@ async def rag_query(
     rerank: have a model put the best 30 chunks in order first; it costs what a call to the model does.
     synthesize: have a model write an answer from the chunks, which cites them as [1], [2].
     model: the model that reranks and writes the answer; null for the app's default.
-    stream: with `synthesize`, send the answer as server-sent events: `chunks`, `delta`, `done`. MCP answers at once.
+    stream: with `synthesize`, send the answer as server-sent events: `chunks`, `delta`, `sentence`, `done`. MCP answers
+        at once.
     """
     del app_id
     async with call.reading() as execute:

@@ -1,0 +1,124 @@
+"""Where a domain for files is set, what strangers have stored is served from a host of the app's, and from no other."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+from tests.http.installation import App, Installation, open_installation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+API, DOMAIN = "api.example", "files.api.example"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
+    settings = {"base_url": f"https://{API}:8443", "files_domain": DOMAIN, "plan": "enterprise"}
+    async with open_installation(tmp_path_factory.mktemp("world"), **settings) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app(world: Installation) -> App:
+    return await world.create_app()
+
+
+def host_of(app: App) -> str:
+    return f"{app.id.replace('_', '-')}.{DOMAIN}:8443"
+
+
+async def store(world: Installation, app: App) -> str:
+    """Stores a file, and returns its address."""
+    body = {"filename": "a.txt", "contentType": "text/plain", "content": "hello"}
+    stored = await world.ask("POST", f"/storage/{app.id}/objects", world.owner, body, host=API)
+    assert stored.status == 201, stored.content
+    found = await world.ask("GET", f"/storage/{app.id}/download/{stored.json['id']}", world.owner, host=API)
+    address: str = found.json["downloadUrl"]
+    return address
+
+
+def take_target(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.path}?{parts.query}"
+
+
+async def test_a_file_is_served_from_the_host_of_its_app(world: Installation, app: App) -> None:
+    address = await store(world, app)
+    assert address.startswith(f"https://{host_of(app)}/storage/{app.id}/content/")
+    for method in ("GET", "HEAD"):
+        served = await world.ask(method, take_target(address), host=host_of(app))
+        assert (served.status, served.headers["content-length"]) == (200, "5")
+        assert "set-cookie" not in served.headers
+    part = await world.ask("GET", take_target(address), {"range": "bytes=1-2"}, host=host_of(app).upper())
+    assert (part.status, part.content) == (206, b"el")
+    forged = await world.ask("GET", take_target(address) + "A", host=host_of(app))
+    assert (forged.status, forged.json["error"]["code"]) == (403, "FILE_URL_INVALID")
+
+
+async def test_other_hosts_send_readers_there(world: Installation, app: App) -> None:
+    address = await store(world, app)
+    target = take_target(address)
+    encoded = target.replace("app_", "app%5F")
+    for host in (API, "127.0.0.1:8000"):
+        for asked in (target, encoded):
+            answer = await world.ask("GET", asked, host=host)
+            assert (answer.status, answer.content) == (307, b""), (host, asked)
+            location = answer.headers["location"]
+            assert location == f"https://{host_of(app)}{asked}"
+            assert (await world.ask("GET", take_target(location), host=host_of(app))).content == b"hello"
+    short = target.replace(f"/storage/{app.id}/", "/storage/")
+    answer = await world.ask("GET", short, host=f"{app.subdomain}.{API}")
+    assert answer.headers["location"] == address
+    for wrong in ("evil.example%2F", "app_1", "app_%0d%0a", "app_" + "a" * 40):
+        answer = await world.ask("GET", target.replace(app.id, wrong), host=API)
+        assert answer.status in (400, 403, 404), wrong
+        assert "location" not in answer.headers
+
+
+async def test_the_host_of_files_serves_the_files_of_its_app_and_nothing_else(world: Installation, app: App) -> None:
+    address, other = await store(world, app), await world.create_app()
+    target = take_target(address)
+    refused = [
+        ("GET", target, host_of(other)),
+        ("PUT", target, host_of(app)),
+        ("GET", target.replace("?", "/thumbnail?"), host_of(app)),
+        ("GET", f"/storage/{app.id}/objects", host_of(app)),
+        ("POST", f"/storage/{app.id}/upload", host_of(app)),
+    ]
+    paths = (
+        "/",
+        "/console",
+        "/docs",
+        "/health",
+        "/mcp",
+        "/apps",
+        "/openapi.json",
+        "/.well-known/oauth-protected-resource",
+    )
+    refused += [("GET", path, host_of(app)) for path in paths]
+    for method, asked, host in refused:
+        answer = await world.ask(method, asked, world.owner, host=host)
+        assert (answer.status, answer.json["error"]["code"]) == (421, "HOST_REFUSED"), (method, asked)
+    for host in (DOMAIN, f"a.b.{DOMAIN}", f"app-1.{DOMAIN}", f"app_.{DOMAIN}", f".{DOMAIN}", f"x{DOMAIN}"):
+        answer = await world.ask("GET", target, host=host)
+        assert answer.status in (404, 421), host
+
+
+async def test_a_page_at_the_host_of_files_is_no_page_of_the_platform(world: Installation, app: App) -> None:
+    for origin in (f"https://{host_of(app)}", f"https://{DOMAIN}:8443", f"https://x.{DOMAIN}"):
+        answer = await world.ask("GET", "/apps", world.owner | {"origin": origin}, host=API)
+        allowed = origin == f"https://{DOMAIN}:8443"
+        # The domain itself may be the subdomain of an app, as it is below the platform's.
+        assert (answer.status == 200) == allowed, origin
+    address = await store(world, app)
+    origin = "https://shop.example"
+    changed = await world.ask(
+        "PATCH", f"/v1/{app.id}/config/cors", world.owner, {"allowed_origins": [origin]}, host=API
+    )
+    assert changed.status == 200
+    asked = {"origin": origin, "access-control-request-method": "GET", "access-control-request-headers": "range"}
+    preflight = await world.ask("OPTIONS", take_target(address), asked, host=host_of(app))
+    assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, origin)
+    served = await world.ask("GET", take_target(address), {"origin": origin}, host=host_of(app))
+    assert (served.status, served.headers["access-control-allow-origin"]) == (200, origin)
