@@ -223,3 +223,21 @@ async def test_the_path_says_which_version_it_speaks(live: Baobab, app: str) -> 
     answer = await live.client.options(f"/storage/{app}/uploads")
     assert answer.headers["tus-resumable"] == "1.0.0"
     assert answer.headers["tus-extension"] == "creation,expiration,termination"
+
+
+async def test_a_key_that_must_ask_is_told_that_bytes_cannot_wait(live: Baobab, app: str) -> None:
+    body = {"name": "agent", "approval": "write", "toolsets": ["files"]}
+    made = (await live.client.post("/api-keys", json=body, headers=live.owner)).json()
+    agent = {"authorization": f"Bearer {made['key']}"}
+    path = await begin_path(live, app, 5)
+    headers = {**agent, **TUS, "upload-offset": "0", "content-type": "application/offset+octet-stream"}
+    refused = await live.client.patch(path, content=b"hello", headers=headers)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "APPROVAL_OF_STREAM"), refused.text
+    assert await read_offset(live, path) == 0
+    waiting = (await live.client.get("/v1/approvals?status=pending", headers=live.owner)).json()
+    assert waiting["approvals"] == []
+    rule = f"/api-keys/{made['key_id']}/asks/files_upload_append"
+    allowed = await live.client.put(rule, json={"ask": "never"}, headers=live.owner)
+    assert allowed.status_code == 200, allowed.text
+    assert (await live.client.patch(path, content=b"hello", headers=headers)).status_code == 204
+    assert [file["size_bytes"] for file in await list_files(live, app)] == [5]

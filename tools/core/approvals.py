@@ -12,7 +12,7 @@ from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.callers import Caller, Limits
 from baobab.tools.core.auth.deciders import Decider
 from baobab.tools.core.effects import Effect
-from baobab.tools.core.errors import BaobabError, Conflict
+from baobab.tools.core.errors import BaobabError, Conflict, Forbidden
 
 
 class TooManyPending(Conflict):
@@ -26,6 +26,15 @@ class TooLargeToPropose(BaobabError):
     status = 413
     summary = "The call's arguments are too large to wait for approval."
     remediation = "Split the call; details.max_bytes is the limit."
+
+
+class StreamCannotWait(Forbidden):
+    code = "APPROVAL_OF_STREAM"
+    summary = "This key must ask before this call, and bytes that arrive as a stream cannot wait for a person."
+    remediation = (
+        "Send a small file within a call (op:files_put). For a larger one let op:files_upload wait: the address that "
+        "it answers then takes the bytes. Or use a key that need not ask for this tool."
+    )
 
 
 class EditsTakeOne(Conflict):

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
-from baobab.tools.core.approvals import MeaningChanged
+from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
@@ -35,6 +35,7 @@ from baobab.tools.core.invalid import find_missing, find_nulls, invalid, leave_o
 from baobab.tools.core.job import JobKind
 from baobab.tools.core.rate_limits import Allowance, Remaining, network
 from baobab.tools.core.services import Services
+from baobab.tools.core.stream import Body
 from baobab.tools.core.tenancy import STRANGER, set_tenant
 from baobab.tools.core.toolset import Toolset
 
@@ -267,6 +268,8 @@ class Registry:
         """
         approvals = call.services.approvals
         meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
+        if _has_stream(values):
+            raise StreamCannotWait
         # A proposal has a transaction of its own: this call must not hold a write lock that it would wait for.
         await call.unit.commit()
         if not call.waits_for_approval:
@@ -279,7 +282,8 @@ class Registry:
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
             values = await self._admit_call(call, arguments, nested)
-            if not nested and call.approved is None and (call.waits_for_approval or call.need_not_ask_any_more):
+            need_not_ask = call.need_not_ask_any_more and not _has_stream(values)
+            if not nested and call.approved is None and (call.waits_for_approval or need_not_ask):
                 is_answered, answer = await self._ask_person(call, arguments, values)
                 if is_answered:
                     return answer
@@ -425,6 +429,11 @@ def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, A
             break
         nulls -= needed
     raise invalid(error, tool.arguments) from error
+
+
+def _has_stream(values: Mapping[str, Any]) -> bool:
+    """Whether an argument arrives as a stream, and so can neither be kept nor compared."""
+    return any(isinstance(value, Body) and value.text is None for value in values.values())
 
 
 def _unavailable_error(call: Call, message: str, reason: str) -> Unavailable:

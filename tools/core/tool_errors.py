@@ -1,6 +1,6 @@
 """The errors that a call of a tool can answer, as documents and pages list them."""
 
-from baobab.tools.core.approvals import CallFailed, TooLargeToPropose, TooManyPending
+from baobab.tools.core.approvals import CallFailed, StreamCannotWait, TooLargeToPropose, TooManyPending
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import (
     AppNotFound,
@@ -50,6 +50,8 @@ def errors_of(tool: Tool) -> list[type[BaobabError]]:
         kinds |= dict.fromkeys(_CREDENTIALS)
         if tool.effect != "read":
             kinds |= dict.fromkeys(_APPROVAL)
+            if tool.rest and tool.rest.raw_body:
+                kinds[StreamCannotWait] = None
     if tool.input_schema["properties"]:
         kinds |= dict.fromkeys((MissingField, InvalidType))
     if tool.app_parameter:
