@@ -144,8 +144,8 @@ class Settings(BaseSettings):
         "",
         pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
         max_length=200,
-        description="Domain below which the files of each app are served from a host of their own, such as "
-        "`files.example.com`; empty serves them at BASE_URL.",
+        description="Domain below which each app's files have a host of their own, such as `files.example.com`; empty: "
+        "BASE_URL's.",
     )
     trusted_proxies: WordList = Field(
         (), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated."

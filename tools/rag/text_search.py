@@ -1,15 +1,19 @@
 """Search by words, in both databases alike: both index the words that `full_text.split_words` makes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Integer, and_, column, func, literal_column, select, table, text
 
 from baobab.storage.database import Execute
 from baobab.storage.full_text import split_words, tag_words
+from baobab.storage.rare_words import part_words
 from baobab.tools.rag.tables import chunks, documents
 from baobab.tools.rag.vector_search import Place, Scope
 
 _MOST_WORDS = 24
+_MOST_RANKED = 2000
+"""Chunks that the rarer words of a question may have together."""
 _fts = table("rag_chunks_fts", column("rowid", Integer))
 _COMMON_WORDS = """
 a about an and are as at be been but by can do does for from had has have how i if in into is it its me my no not of
@@ -30,10 +34,22 @@ def choose_words(query: str) -> list[str]:
 
 
 async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str, limit: int) -> list[Place]:
-    """Returns the chunks that have any of the words, the best first: those that have more of them, and rarer ones."""
+    """Returns the chunks that have any of the words, the best first: those that have more of them, and rarer ones.
+
+    Of a question with everyday words in a large collection, the rarer words choose which chunks are ranked. What has
+    none of them comes after those that have.
+    """
     words = tag_words(scope.collection_id, choose_words(query))
     if not words:
         return []
+    rarer, everyday = await part_words(execute, dialect, "rag_chunks", words, _MOST_RANKED)
+    found = await _rank(execute, dialect, scope, rarer, limit)
+    if everyday and len(found) < limit:
+        found += await _rank(execute, dialect, scope, words, limit)
+    return list(dict.fromkeys(found))[:limit]
+
+
+async def _rank(execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int) -> list[Place]:
     place = (chunks.c.document_id, chunks.c.version, chunks.c.position)
     has_version = and_(
         documents.c.app_id == chunks.c.app_id,

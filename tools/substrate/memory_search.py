@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -10,7 +9,6 @@ from sqlalchemy import (
     Float,
     Integer,
     String,
-    TextClause,
     bindparam,
     column,
     func,
@@ -24,6 +22,7 @@ from sqlalchemy.sql import Select
 
 from baobab.storage.database import Execute
 from baobab.storage.full_text import split_words, tag_words
+from baobab.storage.rare_words import part_words
 from baobab.storage.tables import metadata
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import decode_row
@@ -32,7 +31,7 @@ from baobab.tools.substrate.search_index import remember
 Match = Literal["and", "or", "phrase"]
 _MOST_WORDS = 32
 _MOST_RANKED = 2000
-"""Memories that one search ranks: what ranking costs must not depend on how often people use a word."""
+"""Memories that one search ranks."""
 _fts = table("substrate_memory_fts", column("rowid", Integer))
 _memory, _actions = tables.memory.c, tables.action_ledger.c
 # Built once, since that takes longer than to run it.
@@ -88,7 +87,9 @@ async def find_by_words(
         return []
     rarer, everyday = words, list[str]()
     if match == "or":
-        rarer, everyday = await _part_words(execute, dialect, list(dict.fromkeys(words)))
+        rarer, everyday = await part_words(
+            execute, dialect, "substrate_memory", list(dict.fromkeys(words)), _MOST_RANKED
+        )
 
     async def find(some: list[str], most: int) -> list[dict[str, Any]]:
         best = _build_ranking(dialect, organisation_id, some, match, filters, most).subquery()
@@ -106,31 +107,6 @@ async def find_by_words(
         more = [row for row in await find(everyday, limit + len(known)) if row["id"] not in known]
         found += [{**row, "rank": min(row["rank"], highest)} for row in more[: limit - len(found)]]
     return found
-
-
-async def _part_words(execute: Execute, dialect: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """The rarest words, which together at most `_MOST_RANKED` memories have, one at least; and the others."""
-    if len(words) == 1:
-        return words, []
-    wanted = {
-        f"word{number}": f"'{word}'" if dialect == "postgresql" else f'"{word}"' for number, word in enumerate(words)
-    }
-    counts = (await execute(_build_count(dialect, len(words)), wanted)).one()
-    rarer, everyday, together = list[str](), list[str](), 0
-    for count, word in sorted(zip(counts, words, strict=True)):
-        together += count
-        (everyday if rarer and together > _MOST_RANKED else rarer).append(word)
-    return rarer, everyday
-
-
-@cache
-def _build_count(dialect: str, words: int) -> TextClause:
-    """How many memories have each of so many words; no further than matters, for an everyday word most of them have."""
-    source = "substrate_memory_fts WHERE substrate_memory_fts MATCH :word{}"
-    if dialect == "postgresql":
-        source = "substrate_memory WHERE words_vector @@ to_tsquery('simple'::regconfig, :word{})"
-    count = f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {_MOST_RANKED + 1}) AS counted)"  # noqa: S608
-    return text(f"SELECT {', '.join(count.format(number) for number in range(words))}")
 
 
 def _build_ranking(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from baobab.tools.rag import text_search
 from tests.tools.rag.conftest import RagApp
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -70,6 +71,23 @@ async def test_only_documents_that_match_the_filter_are_found(app: RagApp) -> No
     }
     assert await app.find("water", filter={"topic": "planes"}) == []
     assert len(set(await app.find("water", filter={"topic": {"$exists": True}}, topK=10))) == 3
+
+
+async def test_of_many_words_the_rarer_choose_and_everyday_ones_fill_up(
+    app: RagApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await app.ingest_facts()
+    everyday = [await app.ingest(f"Water is in the river {number}.") for number in range(3)]
+    question = "water trunks"
+    plain = await app.find(question, mode="text", topK=10)
+    assert plain[0] == ids["trees"]
+    assert set(plain) == {ids["trees"], *everyday}
+    # As if thousands of chunks had the word.
+    monkeypatch.setattr(text_search, "_MOST_RANKED", 1)
+    assert await app.find(question, mode="text", topK=10) == plain
+    assert await app.find(question, mode="text", topK=1) == plain[:1]
+    assert set(await app.find("water", mode="text", topK=10)) == set(plain)
+    assert set(await app.find(question, mode="text", topK=10, filter={"topic": {"$exists": False}})) == set(everyday)
 
 
 async def test_an_empty_collection_answers_nothing(app: RagApp) -> None:

@@ -1,0 +1,38 @@
+"""Which words of a question choose what is ranked, so that a search does not cost more the more people use a word."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from sqlalchemy import TextClause, text
+
+from baobab.storage.database import Execute
+
+
+async def part_words(
+    execute: Execute, dialect: str, table: str, words: Sequence[str], most: int
+) -> tuple[list[str], list[str]]:
+    """Returns the rarest words, which together at most so many rows have, one at least; and the others.
+
+    table: the rows, which have a column `words_vector` in Postgres, and a full-text index `<table>_fts` in SQLite.
+    words: different ones, as the index has them.
+    """
+    if len(words) <= 1:
+        return list(words), []
+    quote = "'{}'" if dialect == "postgresql" else '"{}"'
+    wanted = {f"word{number}": quote.format(word) for number, word in enumerate(words)}
+    counts = (await execute(_build_count(dialect, table, len(words), most), wanted)).one()
+    rarer, everyday, together = list[str](), list[str](), 0
+    for count, word in sorted(zip(counts, words, strict=True)):
+        together += count
+        (everyday if rarer and together > most else rarer).append(word)
+    return rarer, everyday
+
+
+@cache
+def _build_count(dialect: str, table: str, words: int, most: int) -> TextClause:
+    """How many rows have each of so many words; no further than matters, for an everyday word most of them have."""
+    source = f"{table}_fts WHERE {table}_fts MATCH :word{{}}"
+    if dialect == "postgresql":
+        source = f"{table} WHERE words_vector @@ to_tsquery('simple'::regconfig, :word{{}})"
+    count = f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {most + 1}) AS counted)"  # noqa: S608 - names of ours
+    return text(f"SELECT {', '.join(count.format(number) for number in range(words))}")
