@@ -211,11 +211,13 @@ def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProces
 
 def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
     _, variables = keep_variables(server)
-    upload, inline, thumbnail, settings = find_blocks(FILES, "sh")
+    upload, inline, thumbnail, visibility, settings = find_blocks(FILES, "sh")
     # The server names the address that it was started with, as it does behind a proxy.
-    commands = f"cd {tmp_path}\n{variables}{upload}{inline}{thumbnail}{settings}"
+    commands = f"cd {tmp_path}\n{variables}{upload}{inline}{thumbnail}{visibility}{settings}"
     printed = run_shell(commands)
-    check_order(printed, "Baobabs store water.", "today.md", "Baobabs store water.", "null", '"maxFileSizeMb":50')
+    check_order(
+        printed, "Baobabs store water.", "today.md", "Baobabs store water.", "null", "true", '"maxFileSizeMb":50'
+    )
 
 
 def test_files_are_pushed_and_pulled_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
