@@ -1,4 +1,5 @@
-"""The vectors of one collection in a file that is mapped into memory, for exact search.
+"""The vectors of one collection in a file that is mapped into memory, for exact search; of very many, those that are
+compared exactly are chosen by their signs.
 
 The file is a copy that can be made again: the rows of the database are what counts. Versions of documents are appended,
 and never changed; a journal beside the file says which rows are whose. Several processes may use it at once.
@@ -16,11 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from baobab.storage.vectors.folders import lock_writers
+from baobab.storage.vectors.signs import Signs
 
 Key = tuple[str, int]
 """A document and its version."""
 _MOST_GATHERED = 0.3
 """The part of all rows up to which they are collected one by one instead of multiplying all."""
+_MOST_COMPARED = 150_000
+"""The rows up to which a search compares all of them exactly."""
+_FEWEST_CHOSEN, _CHOSEN_FOR_EACH = 2000, 40
+"""Beyond that, how many are chosen by their signs: at least, and for each that is wanted."""
 _FEWEST_DEAD = 1000
 _GATHERED_AT_ONCE = 512
 """Few enough to stay in the processor's cache: collecting them all first takes twice as long."""
@@ -87,7 +93,10 @@ class VectorFile:
         selected = int(self._counts[wanted].sum())
         if not selected:
             return []
-        if selected <= self._rows * _MOST_GATHERED:
+        if selected > _MOST_COMPARED:
+            rows = self._choose_rows(vector, wanted, selected, limit)
+            scores = _multiply_rows(matrix, rows, vector)
+        elif selected <= self._rows * _MOST_GATHERED:
             rows = np.flatnonzero(wanted[self._owners])
             scores = _multiply_rows(matrix, rows, vector)
         else:
@@ -98,6 +107,13 @@ class VectorFile:
         best = _find_largest(scores, min(limit, selected))
         found = best if rows is None else rows[best]
         return [self._describe(int(row), float(scores[at])) for row, at in zip(found, best, strict=True)]
+
+    def _choose_rows(self, vector: Any, wanted: Any, selected: int, limit: int) -> Any:
+        if self._signs is None:
+            self._signs = Signs(self._dimensions)
+        self._signs.follow(self._matrix)
+        count = min(max(_FEWEST_CHOSEN, _CHOSEN_FOR_EACH * limit), selected)
+        return self._signs.choose(vector, count, wanted[self._owners] if selected < self._rows else None)
 
     def _describe(self, row: int, score: float) -> Neighbour:
         ordinal = int(self._owners[row])
@@ -114,6 +130,7 @@ class VectorFile:
         self._firsts = np.zeros(0, np.int64)
         self._owners = np.zeros(0, np.int32)
         self._matrix: Any = None
+        self._signs: Signs | None = None
 
     def _read_journal(self) -> None:
         """Reads what has been added since the last time, by this process or another."""

@@ -1,10 +1,11 @@
-"""Files of vectors that are deleted while others have them open."""
+"""Files of vectors: deleted while others have them open, and with so many that signs choose what is compared."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from baobab.storage.vectors import vector_file
 from baobab.storage.vectors.folders import VectorFolder, delete_folder, list_folders, name_folder
 from baobab.storage.vectors.vector_file import Key, VectorFile
 
@@ -52,3 +53,49 @@ def test_the_folder_of_one_collection_is_deleted_and_the_others_stay(tmp_path: P
     delete_folder(one)
     delete_folder(one)
     assert list_folders(tmp_path) == [VectorFolder("app", "d-e-f", other)]
+
+
+def test_signs_choose_the_same_as_comparing_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Around topics, as vectors of texts are; the last of their 64-bit words is not full.
+    random, dimensions, of_each = np.random.default_rng(3), 100, 50
+    topics = random.standard_normal((40, dimensions))
+
+    def draw(count: int) -> list[bytes]:
+        drawn = topics[random.integers(0, len(topics), count)] + random.standard_normal((count, dimensions))
+        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        return [row.astype("<f2").tobytes() for row in drawn]
+
+    keys = [(f"document-{number}", 1) for number in range(60)]
+    file, queries = VectorFile(tmp_path / "vectors", dimensions), draw(20)
+    wholes, parts = dict[int, int](), dict[int, int]()
+
+    def check(among: list[Key]) -> None:
+        for found, wanted in ((wholes, among), (parts, among[::2])):
+            with monkeypatch.context() as few:
+                few.setattr(vector_file, "_MOST_COMPARED", 10**9)
+                exact = [file.search(query, wanted, 10) for query in queries]
+            by_signs = [file.search(query, wanted, 10) for query in queries]
+            for one, other in zip(exact, by_signs, strict=True):
+                assert len(other) == 10
+                assert {each.key for each in other} <= set(wanted)
+                scores = {(each.key, each.position): each.score for each in one}
+                same = [each for each in other if (each.key, each.position) in scores]
+                assert all(abs(each.score - scores[each.key, each.position]) < 1e-5 for each in same)
+                found[len(found)] = len(same)
+
+    monkeypatch.setattr(vector_file, "_MOST_COMPARED", 0)
+    monkeypatch.setattr(vector_file, "_FEWEST_CHOSEN", 400)
+    fill(file, {key: draw(of_each) for key in keys[:40]})
+    check(keys[:40])
+    # What is added later is chosen too, and after the file has been written anew without what is gone.
+    assert file.find_missing(keys) == keys[40:]
+    file.append({key: draw(of_each) for key in keys[40:]})
+    check(keys)
+    left = keys[:20]
+    assert file.find_missing(left) == []
+    assert len(list((tmp_path / "vectors").glob("1.*"))) == 2
+    check(left)
+    for found in (wholes, parts):
+        assert sum(found.values()) >= 0.99 * 10 * len(found)
+    assert len(file.search(queries[0], left, 5000)) == len(left) * of_each
+    assert file.search(queries[0], [("unknown", 1)], 10) == []
