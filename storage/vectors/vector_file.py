@@ -109,8 +109,6 @@ class VectorFile:
         return [self._describe(int(row), float(scores[at])) for row, at in zip(found, best, strict=True)]
 
     def _choose_rows(self, vector: Any, wanted: Any, selected: int, limit: int) -> Any:
-        if self._signs is None:
-            self._signs = Signs(self._dimensions)
         self._signs.follow(self._matrix)
         count = min(max(_FEWEST_CHOSEN, _CHOSEN_FOR_EACH * limit), selected)
         return self._signs.choose(vector, count, wanted[self._owners] if selected < self._rows else None)
@@ -130,7 +128,7 @@ class VectorFile:
         self._firsts = np.zeros(0, np.int64)
         self._owners = np.zeros(0, np.int32)
         self._matrix: Any = None
-        self._signs: Signs | None = None
+        self._signs = Signs(self._dimensions)
 
     def _read_journal(self) -> None:
         """Reads what has been added since the last time, by this process or another."""

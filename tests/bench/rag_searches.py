@@ -33,6 +33,7 @@ from tests.tools.conftest import ToolHarness
 CHUNKS = 100_000
 _OF_DOCUMENT, _SEARCHES, _DIMENSIONS, _MODEL = 50, 40, 384, "baobab/minilm-l6-v2"
 _INGESTED, _SENTENCES = 12, 60
+_EMBEDDED, _TOKENS = 200, 148
 _FIRST = 10
 _PATIENCE_SECONDS = 600
 _APP = "app_000000000001"
@@ -56,7 +57,7 @@ async def _measure() -> dict[str, Any]:
         ingest = await _measure_ingest(harness, owner)
     async with _open_harness() as (harness, owner):
         quality = await _measure_quality(harness, owner)
-    return {"searches": searches, "ingest": ingest, "quality": quality}
+    return {"searches": searches, "ingest": ingest, "embedder": measure_embedder(), "quality": quality}
 
 
 def report(found: dict[str, Any]) -> Iterator[str]:
@@ -70,6 +71,7 @@ def report(found: dict[str, Any]) -> Iterator[str]:
     for name in ("the embedder alone", "all"):
         yield f"  {name:64}{ingest[name]:9.2f}"
     yield f"  {'beyond the embedder, to hold at most 0.20':64}{ingest['all'] / ingest['the embedder alone'] - 1:9.2f}"
+    yield f"The embedder alone, CPU seconds for {_EMBEDDED} texts of {_TOKENS} tokens{'':17}{found['embedder']:9.2f}"
     yield f"Quality: {found['quality']['questions']} questions of our own{'':35}{'nDCG@10':>9}{'Recall@10':>11}"
     for way in (*_WAYS, "LlamaIndex"):
         name = f"LlamaIndex {LLAMA_INDEX.version}, its defaults" if way == "LlamaIndex" else way
@@ -198,6 +200,21 @@ async def _measure_ingest(harness: ToolHarness, owner: Account) -> dict[str, flo
         for start in range(0, len(of_one), 32):
             embedder.embed(of_one[start : start + 32])
     return {"the embedder alone": _read_worked() - began, "all": worked, "chunks": sum(map(len, contents))}
+
+
+def measure_embedder() -> float:
+    """Seconds of the processor for texts as long as usual chunks, in the batches of a document."""
+    embedder = load_best()
+    words = " ".join(json.loads(_PASSAGES.read_text())["passages"].values()).split()
+    texts = []
+    for number in range(_EMBEDDED):
+        own = words[number * 13 % 1000 :]
+        length = next(count for count in range(60, len(own)) if embedder.count(" ".join(own[:count])) >= _TOKENS)
+        texts.append(" ".join(own[:length]))
+    began = _read_worked()
+    for start in range(0, len(texts), 32):
+        embedder.embed(texts[start : start + 32])
+    return _read_worked() - began
 
 
 async def _wait_until_ready(harness: ToolHarness, owner: Account) -> None:

@@ -57,7 +57,8 @@ def report(found: dict[str, Any]) -> Iterator[str]:
     many = found["many"]
     yield f"{MANY} vectors that lie around {_TOPICS} topics"
     for name in ("all", "a tenth"):
-        yield f"  {name:64}{many[name].wall:9.2f}{many[name].cpu:9.2f}"
+        label = name + ("; to hold below 20, at a recall of 0.99" if name == "all" else "")
+        yield f"  {label:64}{many[name].wall:9.2f}{many[name].cpu:9.2f}"
     for name in ("recall, all", "recall, a tenth", "opened, s", "memory"):
         yield f"  {name:64}{many[name]:9.3f}"
 
