@@ -68,6 +68,11 @@ def allowed_after(table: TableInfo, command: Command, actor: Actor) -> Expressio
     return _combine(table, command, actor, lambda policy: policy.check_tree or policy.using_tree)
 
 
+def opened_rows(table: TableInfo, command: Command, actor: Actor) -> Expression:
+    """Which rows a command is open for. What is inserted was no row before: only the checks say whether it may be."""
+    return (allowed_after if command == "INSERT" else allowed_rows)(table, command, actor)
+
+
 def _combine(table: TableInfo, command: Command, actor: Actor, tree: Callable[[Any], Expression | None]) -> Expression:
     if actor.role == "service" or not table.secured:
         return TRUE

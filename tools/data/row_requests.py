@@ -6,7 +6,7 @@ from typing import Any
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
 from baobab.tools.data.errors import SingleRowExpected, UserRequired
-from baobab.tools.data.expressions import FALSE, allowed_rows
+from baobab.tools.data.expressions import FALSE, opened_rows
 from baobab.tools.data.fields import MOST_ROWS, OBJECT
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.policies import list_names
@@ -19,7 +19,7 @@ from baobab.tools.data.selection import Selection, place_filters, read_selection
 def open_table(catalogue: Catalogue, rows: Rows, name: str, command: Command) -> TableInfo:
     """Raises UserRequired for a visitor to whom no policy opens anything."""
     table = catalogue.table(name)
-    if rows.actor.role == "anon" and allowed_rows(table, command, rows.actor) == FALSE:
+    if rows.actor.role == "anon" and opened_rows(table, command, rows.actor) == FALSE:
         raise UserRequired(f"No policy of `{name}` opens it to visitors.")
     return table
 

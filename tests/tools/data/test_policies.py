@@ -327,3 +327,15 @@ async def test_columns_that_policies_and_references_look_up_without_an_index_are
     indexes = {"one": {"columns": ["user_id", "team_id"]}, "two": {"columns": ["team_id"]}}
     await tables.apply({"teams": teams, "members": {**members, "indexes": indexes}, "posts": posts})
     assert await list_missing() == set()
+
+
+async def test_a_policy_that_only_checks_what_is_inserted_opens_the_insert_to_visitors(posts: Tables) -> None:
+    await posts.policy("posts", "guest_book", command="INSERT", role="anon", with_check_expression="user_id is null")
+    assert (await posts.ask("POST", "/posts", {"title": "I was here"}, {})).status == 201
+    assert (await posts.ask("POST", "/posts", {"title": "As Ada", "user_id": ADA}, {})).status == 403
+    assert (await posts.ask("GET", "/posts", by={})).status == 401
+
+
+async def test_a_table_into_which_visitors_may_insert_anything_is_named(posts: Tables) -> None:
+    answer = await posts.policy("posts", "all", command="INSERT", role="anon", with_check_expression="true")
+    assert answer["warnings"] == ["`posts`: anyone without signing in may INSERT any row."]

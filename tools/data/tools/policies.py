@@ -24,7 +24,7 @@ from baobab.tools.data.errors import (
     TableNotFound,
     UnsafeExpression,
 )
-from baobab.tools.data.expressions import FALSE, TRUE, allowed_rows
+from baobab.tools.data.expressions import FALSE, TRUE, allowed_rows, opened_rows
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.missing_indexes import find_missing_indexes
 from baobab.tools.data.policies import compile_condition, load_parser
@@ -403,5 +403,5 @@ def _find_open(table: TableInfo) -> list[Finding]:
 
 
 def _is_open(table: TableInfo, command: Command, actor: Actor) -> bool:
-    allowed = allowed_rows(table, command, actor)
+    allowed = opened_rows(table, command, actor)
     return allowed == TRUE or (allowed != FALSE and allowed[0] == "or" and TRUE in allowed[1:])

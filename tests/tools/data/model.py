@@ -1,0 +1,405 @@
+"""Tables, policies and rows in memory, and what each caller may see and write of them. It knows no SQL.
+
+It knows three values of logic, the order of nulls and keys, how policies add up, and what references do.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from tests.tools.data.conftest import ADA, BEN
+
+Tree = tuple[Any, ...]
+Row = dict[str, Any]
+ID, PARENT = "id", "parent"
+CALLERS: dict[str, tuple[str, str | None]] = {
+    "service": ("service", None),
+    "anon": ("anon", None),
+    "ada": ("user", ADA),
+    "ben": ("user", BEN),
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    kind: str
+    nullable: bool = True
+    default: Any = None
+    """A value, or `own`: the id of the user who inserts the row."""
+    unique: bool = False
+
+
+@dataclass(frozen=True)
+class Policy:
+    command: str
+    role: str | None
+    restrictive: bool
+    using: Tree | None
+    check: Tree | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """references: by column, the table whose key it names, and what becomes of the row when that row is deleted.
+
+    mode: `policies`; `isolated`, where each user has their own rows by the column `uuid`; `open`, without row-level
+    security.
+    """
+
+    name: str
+    fields: dict[str, Field]
+    references: dict[str, tuple[str, str]]
+    policies: tuple[Policy, ...] = ()
+    mode: str = "policies"
+
+    @property
+    def columns(self) -> list[str]:
+        return [ID, *self.fields, *self.references]
+
+
+@dataclass(frozen=True)
+class Query:
+    """columns: pairs of the name in the answer and the column; none for all."""
+
+    table: str
+    columns: tuple[tuple[str, str], ...] = ()
+    search: Tree | None = None
+    orders: tuple[tuple[str, str, str], ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    embeds: tuple["Embed", ...] = ()
+
+
+@dataclass(frozen=True)
+class Embed:
+    """many: the rows that refer to a row, and not the one that it refers to. inner: rows without any are left out."""
+
+    query: Query
+    many: bool
+    inner: bool
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One of the statuses that the model would take: which of several mistakes is named first is left open."""
+
+    statuses: frozenset[int]
+
+
+@dataclass
+class Found:
+    rows: list[Row]
+    total: int = 0
+
+
+def comparable(kind: str, value: Any) -> Any:
+    """A value as it is answered, as one that Python compares as the documentation says."""
+    convert: dict[str, Callable[[Any], Any]] = {
+        "bigint": int,
+        "numeric": Decimal,
+        "date": date.fromisoformat,
+        "timestamptz": datetime.fromisoformat,
+    }
+    return value if value is None or kind not in convert else convert[kind](value)
+
+
+def _compare(left: Any, operator: str, right: Any) -> bool | None:
+    if left is None or right is None:
+        return None
+    if operator in ("=", "<>"):
+        return bool((left == right) is (operator == "="))
+    return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator])
+
+
+def _join(decisive: bool, values: Iterable[bool | None]) -> bool | None:
+    values = list(values)
+    return decisive if decisive in values else None if None in values else not decisive
+
+
+def _matches(value: str | None, pattern: str) -> bool | None:
+    known = {"%": ".*", "_": "."}
+    text = "".join(known.get(character, re.escape(character)) for character in pattern)
+    return None if value is None else re.fullmatch(text, value, re.DOTALL) is not None
+
+
+def _as_json_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass
+class Model:
+    tables: dict[str, Table]
+    rows: dict[str, dict[int, Row]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rows = {name: {} for name in self.tables}
+
+    def kind(self, table: str, column: str) -> str:
+        fields = self.tables[table].fields
+        return fields[column].kind if column in fields else "integer"
+
+    # Conditions.
+
+    def holds(self, tree: Tree, table: str, row: Row, caller: str) -> bool | None:  # noqa: PLR0911, PLR0912 - one for each kind
+        def value(column: str) -> Any:
+            return comparable(self.kind(table, column), row[column])
+
+        def given(column: str, constant: Any) -> Any:
+            return comparable(self.kind(table, column), constant)
+
+        role, user = CALLERS[caller]
+        match tree:
+            case ("true",):
+                return True
+            case ("own",):
+                return _compare(row["uuid"], "=", user)
+            case ("signed in",):
+                return user is not None
+            case ("role", name):
+                # Users have the role `user`, and visitors none.
+                return _compare("user" if role == "user" else None, "=", name)
+            case ("compare", column, operator, constant):
+                return _compare(value(column), operator, given(column, constant))
+            case ("columns", left, operator, right):
+                return _compare(value(left), operator, value(right))
+            case ("null", column):
+                return row[column] is None
+            case ("in", column, constants):
+                return _join(decisive=True, values=[_compare(value(column), "=", given(column, c)) for c in constants])
+            case ("between", column, low, high):
+                ends = (
+                    _compare(value(column), ">=", given(column, low)),
+                    _compare(value(column), "<=", given(column, high)),
+                )
+                return _join(decisive=False, values=ends)
+            case ("distinct", column, constant):
+                return bool(value(column) != given(column, constant))
+            case ("like", column, pattern):
+                return _matches(row[column], pattern)
+            case ("ilike", column, pattern):
+                return _matches(None if row[column] is None else row[column].lower(), pattern.lower())
+            case ("lower", column, constant):
+                return _compare(None if row[column] is None else row[column].lower(), "=", constant)
+            case ("length", column, operator, constant):
+                return _compare(None if row[column] is None else len(row[column]), operator, constant)
+            case ("coalesce", column, other, operator, constant):
+                known = given(column, other) if row[column] is None else value(column)
+                return _compare(known, operator, given(column, constant))
+            case ("contains", column, constants):
+                return None if row[column] is None else set(constants) <= set(row[column])
+            case ("overlaps", column, constants):
+                return None if row[column] is None else bool(set(constants) & set(row[column]))
+            case ("json", column, step, constant):
+                inside = row[column].get(step) if isinstance(row[column], dict) else None
+                return _compare(_as_json_text(inside), "=", constant)
+            case ("exists", other, theirs, ours, condition):
+                return any(
+                    _compare(each[theirs], "=", row[ours]) is True
+                    and (condition is None or self.holds(condition, other, each, caller) is True)
+                    for each in self.see(other, caller)
+                )
+            case ("in rows", column, other, theirs, condition):
+                shown = [
+                    each[theirs]
+                    for each in self.see(other, caller)
+                    if condition is None or self.holds(condition, other, each, caller) is True
+                ]
+                return _join(decisive=True, values=[_compare(row[column], "=", each) for each in shown])
+            case ("not", inner):
+                known = self.holds(inner, table, row, caller)
+                return None if known is None else not known
+            case (("and" | "or") as word, inner):
+                return _join(word == "or", [self.holds(each, table, row, caller) for each in inner])
+        raise AssertionError(tree)
+
+    # Policies.
+
+    def see(self, table: str, caller: str) -> list[Row]:
+        return [row for row in self.rows[table].values() if self.admits("SELECT", table, caller, row)]
+
+    def applying(self, command: str, table: str, role: str) -> list[Policy]:
+        policies = self.tables[table].policies
+        if self.tables[table].mode == "isolated":
+            policies = (Policy("ALL", "user", False, ("own",), ("own",)),)  # noqa: FBT003
+        return [each for each in policies if each.command in (command, "ALL") and each.role in (None, role)]
+
+    def admits(self, command: str, table: str, caller: str, row: Row, *, after: bool = False) -> bool:
+        role = CALLERS[caller][0]
+        if role == "service" or self.tables[table].mode == "open":
+            return True
+        truth = []
+        for policy in self.applying(command, table, role):
+            tree = (policy.check or policy.using) if after else policy.using
+            truth.append((policy.restrictive, tree is not None and self.holds(tree, table, row, caller) is True))
+        return any(true for narrow, true in truth if not narrow) and all(true for narrow, true in truth if narrow)
+
+    def is_closed(self, command: str, table: str, caller: str) -> bool:
+        """Whether nothing at all is open to a visitor, who is then asked to sign in."""
+        if caller != "anon" or self.tables[table].mode == "open":
+            return False
+        return all(policy.restrictive for policy in self.applying(command, table, "anon"))
+
+    # Reading.
+
+    def read(self, caller: str, query: Query) -> Refusal | Found:
+        if self.is_closed("SELECT", query.table, caller):
+            return Refusal(frozenset({401}))
+        found = self._find(caller, query, self.rows[query.table].values())
+        return Found([self._show(caller, query, row) for row in _cut(query, found)], len(found))
+
+    def _find(self, caller: str, query: Query, among: Iterable[Row]) -> list[Row]:
+        found = [
+            row
+            for row in among
+            if self.admits("SELECT", query.table, caller, row)
+            and (query.search is None or self.holds(query.search, query.table, row, caller) is True)
+            and all(self._relate(caller, query.table, row, embed) for embed in query.embeds if embed.inner)
+        ]
+        found.sort(key=lambda row: row[ID])
+        for column, direction, nulls in reversed(query.orders):
+            down = direction == ".desc"
+            first = nulls == ".nullsfirst" or (down and nulls != ".nullslast")
+            empty = [row for row in found if row[column] is None]
+            full = [row for row in found if row[column] is not None]
+            kind = self.kind(query.table, column)
+            # A sort that is turned around would turn around those that are alike, too.
+            full.sort(key=lambda row, column=column, kind=kind: comparable(kind, row[column]), reverse=down)  # type: ignore[misc]
+            found = empty + full if first else full + empty
+        return found
+
+    def _relate(self, caller: str, table: str, row: Row, embed: Embed) -> list[Row]:
+        other = embed.query.table
+        if embed.many:
+            among = [each for each in self.rows[other].values() if each[PARENT] == row[ID]]
+        else:
+            among = [each for each in self.rows[other].values() if each[ID] == row[PARENT]]
+        del table
+        return self._find(caller, embed.query, among)
+
+    def _show(self, caller: str, query: Query, row: Row) -> Row:
+        named = query.columns or tuple((name, name) for name in self.tables[query.table].columns)
+        shown = {name: row[column] for name, column in named}
+        for embed in query.embeds:
+            related = self._relate(caller, query.table, row, embed)
+            # Of the one row that a row refers to, a limit of 0 would leave nothing.
+            rows = [self._show(caller, embed.query, each) for each in _cut(embed.query, related)]
+            shown[embed.query.table] = rows if embed.many else (rows[0] if rows else None)
+        return shown
+
+    # Writing. What is refused changes nothing.
+
+    def insert(self, caller: str, table: str, given: list[Row], conflict: str | None) -> Refusal | Found:
+        if self.is_closed("INSERT", table, caller):
+            return Refusal(frozenset({401}))
+        refused: set[int] = set()
+        kept = dict(self.rows[table])
+        written: list[Row] = []
+        ids: set[int] = set()
+        complete = [self._complete(table, row, caller) for row in given]
+        refused |= {400 for row in complete if self._lacks_value(table, row)}
+        for row in complete:
+            before = kept.get(row[ID])
+            if before is not None and conflict == "ignore":
+                continue
+            if before is not None and conflict is None:
+                refused.add(409)
+            if before is not None and conflict == "merge":
+                if row[ID] in ids:
+                    # The same row twice in one statement.
+                    refused |= {400, 409}
+                may_change = self.admits("UPDATE", table, caller, before) and self.admits(
+                    "SELECT", table, caller, before
+                )
+                refused |= set() if may_change else {403}
+            row_after = row
+            if not self.admits("INSERT", table, caller, row_after, after=True):
+                refused.add(403)
+            if conflict == "merge" and not self.admits("UPDATE", table, caller, row_after, after=True):
+                refused.add(403)
+            kept[row[ID]] = row_after
+            written.append(row_after)
+            ids.add(row[ID])
+        return self._keep(table, kept, written, refused)
+
+    def update(self, caller: str, table: str, search: Tree, changes: Row) -> Refusal | Found:
+        if self.is_closed("UPDATE", table, caller):
+            return Refusal(frozenset({401}))
+        refused = (
+            {400} if self._lacks_value(table, {**dict.fromkeys(self.tables[table].columns, 0), **changes}) else set()
+        )
+        written = [{**row, **changes} for row in self._reach(caller, table, search, "UPDATE")]
+        refused |= {403 for row in written if not self.admits("UPDATE", table, caller, row, after=True)}
+        return self._keep(table, {**self.rows[table], **{row[ID]: row for row in written}}, written, refused)
+
+    def delete(self, caller: str, table: str, search: Tree) -> Refusal | Found:
+        if self.is_closed("DELETE", table, caller):
+            return Refusal(frozenset({401}))
+        deleted = self._reach(caller, table, search, "DELETE")
+        left = {name: dict(rows) for name, rows in self.rows.items()}
+        waiting = [(table, row) for row in deleted]
+        refused: set[int] = set()
+        while waiting:
+            name, row = waiting.pop()
+            if left[name].pop(row[ID], None) is None:
+                continue
+            for child in self.tables.values():
+                for column, (target, action) in child.references.items():
+                    for other in [
+                        each for each in left[child.name].values() if target == name and each[column] == row[ID]
+                    ]:
+                        if action == "CASCADE":
+                            waiting.append((child.name, other))
+                        elif action == "SET NULL":
+                            left[child.name][other[ID]] = {**other, column: None}
+        refused |= {400 for name in left for row in left[name].values() if self._dangles(left, name, row)}
+        if refused:
+            return Refusal(frozenset(refused))
+        self.rows = left
+        return Found(deleted)
+
+    def _reach(self, caller: str, table: str, search: Tree, command: str) -> list[Row]:
+        return [
+            row
+            for row in self.see(table, caller)
+            if self.admits(command, table, caller, row) and self.holds(search, table, row, caller) is True
+        ]
+
+    def _complete(self, table: str, given: Row, caller: str) -> Row:
+        role, user = CALLERS[caller]
+        row: Row = {ID: given[ID]}
+        for name, each in self.tables[table].fields.items():
+            default = user if each.default == "own" else each.default
+            if name == "uuid" and self.tables[table].mode == "isolated" and role == "user":
+                default = user
+            row[name] = given.get(name, default)
+        return {**row, **{column: given.get(column) for column in self.tables[table].references}}
+
+    def _lacks_value(self, table: str, row: Row) -> bool:
+        return any(row[name] is None for name, each in self.tables[table].fields.items() if not each.nullable)
+
+    def _dangles(self, rows: dict[str, dict[int, Row]], table: str, row: Row) -> bool:
+        return any(
+            row[column] is not None and row[column] not in rows[target]
+            for column, (target, _) in self.tables[table].references.items()
+        )
+
+    def _keep(self, table: str, rows: dict[int, Row], written: list[Row], refused: set[int]) -> Refusal | Found:
+        after = {**self.rows, table: rows}
+        refused |= {400 for row in rows.values() if self._dangles(after, table, row)}
+        for name, each in self.tables[table].fields.items():
+            values = [row[name] for row in rows.values() if row[name] is not None]
+            if each.unique and len(set(values)) < len(values):
+                refused.add(409)
+        if refused:
+            return Refusal(frozenset(refused))
+        self.rows = after
+        return Found(written)
+
+
+def _cut(query: Query, rows: list[Row]) -> list[Row]:
+    return rows[query.offset :] if query.limit is None else rows[query.offset : query.offset + query.limit]
