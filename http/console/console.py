@@ -19,7 +19,7 @@ from baobab.http.console import pages
 from baobab.http.console.app_page import parse_object
 from baobab.http.console.live import Changes, Watch
 from baobab.http.console.page import Feed, Form, Page
-from baobab.http.console.rendering import build_environment, render_page
+from baobab.http.console.rendering import build_environment, render_page, say_duration
 from baobab.http.console.visit import Visit
 from baobab.http.forms import ForeignForm, read_form, require_own_page
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
@@ -32,7 +32,7 @@ from baobab.tools.console.passkeys import begin_sign_in
 from baobab.tools.console.sessions import LiveSession, find_session
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BaobabError, RouteNotFound, Unauthenticated, Unavailable
+from baobab.tools.core.errors import BaobabError, RateLimited, RouteNotFound, Unauthenticated, Unavailable
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 from baobab.tools.core.tenancy import set_tenant
@@ -208,7 +208,7 @@ class Console:
                 given["credential"] = parse_object(fields["credential"], "passkey")
             found = await self._registry.call("console_sign_in", given, ANONYMOUS, context)
         except BaobabError as error:
-            problem = f"{error.message} {error.remedy}" if isinstance(error, Unauthenticated) else error.message
+            problem = _say_problem(error)
             passkey = await begin_sign_in(self._services)
             values = {"title": "Sign in", "back": back, "link": "", "problem": problem, "passkey": passkey}
             return self._render("sign_in.html", values, status=error.status)
@@ -314,6 +314,14 @@ class Console:
         keep = "public, max-age=31536000, immutable" if stamped else "no-cache"
         headers = {**_HEADERS, "Cache-Control": keep, "Content-Type": f"{_TYPES[name]}; charset=utf-8"}
         return Response(self._assets[name], headers=headers)
+
+
+def _say_problem(error: BaobabError) -> str:
+    """Why a sign-in failed, for the person who tries."""
+    if isinstance(error, RateLimited):
+        wait = say_duration(max(60, error.details["retry_after"]))
+        return f"Too many sign-ins have failed at your address. Try again in {wait}."
+    return f"{error.message} {error.remedy}" if isinstance(error, Unauthenticated) else error.message
 
 
 def _own_path(text: str) -> str:

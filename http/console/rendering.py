@@ -1,6 +1,7 @@
 """Renders the console's pages. Templates escape everything; what others wrote also becomes visible where it is not."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -11,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from baobab.tools.core.escaping import escape_json, escape_text
 
+_COUNTED = re.compile(r"[0-9]+ [a-z]+(, [0-9]+ [a-z ]+)*")
+"""How many operations of each kind a batch has. A text that a proposer chose is in quotes."""
 _FOLDER = Path(__file__).parent
 
 
@@ -37,6 +40,7 @@ def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
         "iso": lambda moment: moment.astimezone(UTC).isoformat(timespec="seconds"),
     }
     environment.tests["several_lines"] = lambda text: "\n" in text or len(text) > 80
+    environment.tests["counted"] = lambda text: _COUNTED.fullmatch(text) is not None
     return environment
 
 
@@ -62,6 +66,10 @@ def say_duration(seconds: float) -> str:
             number = int(seconds // size)
             return f"{number} {unit}{'' if number == 1 else 's'}"
     return "less than a minute"
+
+
+def say_ago(seconds: float) -> str:
+    return "just now" if seconds < 60 else f"{say_duration(seconds)} ago"
 
 
 def say_dollars(amount: float | str | None) -> str:

@@ -233,6 +233,24 @@ def password(email: str | None, data: Path | None, password: str) -> None:
     click.echo(f"{_run(work())} can sign in with the new password.")
 
 
+@main.command("sign-in-link")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
+def sign_in_link(data: Path | None) -> None:
+    """Print a link that signs the first account in to the console, once and within ten minutes."""
+    from baobab.serving import render_link
+    from baobab.tools.accounts.first_account import first_account
+    from baobab.tools.console.sessions import LINK_LIFETIME, create_link
+
+    settings = _load_installed_settings(data)
+
+    async def work() -> str:
+        async with _open_application(settings) as application:
+            owner = await first_account(application.services)
+            return await create_link(application.services, owner.account_id)
+
+    click.echo(render_link(settings, _run(work()), LINK_LIFETIME))
+
+
 @main.group()
 def keys() -> None:
     """Manage the first account's API keys, and the keys that secrets are sealed with.

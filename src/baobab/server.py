@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,8 +51,8 @@ class Server:
         self.rest_app: RestApp | None = None
         self.lifecycle = Lifecycle()
         self.first_key: str | None = None
-        self.makes_link = False
-        """Whether a one-time link to the console is made at the start: only where a person at a terminal reads it."""
+        self.link_lifetime: timedelta | None = None
+        """How long the one-time link to the console is valid that is made at the start; None: none is made."""
         self.console_link: str | None = None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -69,9 +70,9 @@ class Server:
             application = await stack.enter_async_context(open_application(settings, **self._parts))
             self.lifecycle = application.services.lifecycle
             self.first_key = await ensure_first_account(application.services, settings.bootstrap_key or None)
-            if self.makes_link:
+            if self.link_lifetime is not None:
                 owner = await first_account(application.services)
-                self.console_link = await create_link(application.services, owner.account_id)
+                self.console_link = await create_link(application.services, owner.account_id, self.link_lifetime)
             metrics = CallMetrics()
             application.registry.observers.append(metrics)
             application.services.part(Gateway).observers.append(metrics.observe_model)

@@ -8,7 +8,9 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import uvicorn
@@ -22,11 +24,13 @@ from baobab.logs import configure
 from baobab.mcp_server.client_setup import render_client_lines
 from baobab.runtime.gateway.providers import list_providers, parse_servers
 from baobab.settings import Settings
+from baobab.tools.console.sessions import LINK_LIFETIME, LOGGED_LINK_LIFETIME
 
 _BACKLOG = 2048
 _GRACE_SECONDS = 10
 _HUNG_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 75
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _KEY_ELSEWHERE = "the one shown at the first start; `baobab keys create NAME` creates another"
 
 
@@ -51,7 +55,7 @@ def _create_listener(settings: Settings) -> socket.socket:
 
 def _serve_in_process(settings: Settings, listener: socket.socket) -> None:
     asgi_server = server.Server(settings, environment=os.environ)
-    asgi_server.makes_link = sys.stderr.isatty()
+    asgi_server.link_lifetime = _choose_link_lifetime(settings)
 
     async def serve() -> None:
         # Opened here and not in uvicorn's lifespan, so that a failure to open reaches the caller as an exception.
@@ -67,13 +71,13 @@ def _serve_in_process(settings: Settings, listener: socket.socket) -> None:
 
 def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
     asgi_server = server.Server(settings)
-    asgi_server.makes_link = sys.stderr.isatty()
+    asgi_server.link_lifetime = _choose_link_lifetime(settings)
     # Worker processes must not race for the first start: this process creates the data folder and account for them.
     asyncio.run(_run_first_start(asgi_server))
     server.export_environment(settings)
     with tempfile.TemporaryDirectory(prefix="baobab-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        click.echo(render_welcome(settings, asgi_server.first_key, asgi_server.console_link), err=True)
+        click.echo(_welcome(settings, asgi_server), err=True)
         config = uvicorn.Config(
             app="baobab.server:create",
             factory=True,
@@ -82,6 +86,16 @@ def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
             **_uvicorn_options(settings),
         )
         Multiprocess(config, [listener]).run()
+
+
+def _choose_link_lifetime(settings: Settings) -> timedelta | None:
+    """How long the link is valid that signs in to the console. None where others than this machine's users could use
+    a link that they find in a log.
+    """
+    if sys.stderr.isatty():
+        return LINK_LIFETIME
+    is_local = settings.host in _LOOPBACK and urlsplit(settings.address).hostname in _LOOPBACK
+    return LOGGED_LINK_LIFETIME if is_local else None
 
 
 class _SingleProcessServer(uvicorn.Server):
@@ -93,9 +107,7 @@ class _SingleProcessServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            click.echo(
-                render_welcome(self._settings, self._asgi_server.first_key, self._asgi_server.console_link), err=True
-            )
+            click.echo(_welcome(self._settings, self._asgi_server), err=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -113,12 +125,18 @@ def _describe_models(settings: Settings) -> str:
     return ", ".join(names) or "built-in ones only; set OPENAI_API_KEY, ANTHROPIC_API_KEY or another provider's"
 
 
-def render_welcome(settings: Settings, key: str | None, link: str | None = None) -> str:
-    """Renders what the operator reads at the start: the key, the addresses and the first steps.
+def render_link(settings: Settings, secret: str, lifetime: timedelta) -> str:
+    """Renders the address that signs in to the console once, and for how long it does."""
+    minutes = lifetime // timedelta(minutes=1)
+    return f"{settings.address}/console/sign-in?link={secret}   (once, within {minutes} minutes)"
 
-    link: the secret of a one-time link to the console; None where no person reads this at a terminal.
-    """
-    address = settings.address
+
+def _welcome(settings: Settings, asgi_server: "server.Server") -> str:
+    """Renders what the operator reads at the start: the key, the addresses and the first steps."""
+    address, key = settings.address, asgi_server.first_key
+    link = "`baobab sign-in-link` prints a link that signs you in"
+    if asgi_server.console_link is not None and asgi_server.link_lifetime is not None:
+        link = render_link(settings, asgi_server.console_link, asgi_server.link_lifetime)
     key_text = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
     bearer = f"Bearer {key or 'YOUR_KEY'}"
     clients = render_client_lines(f"{address}/mcp", key or "YOUR_KEY")
@@ -127,7 +145,7 @@ def render_welcome(settings: Settings, key: str | None, link: str | None = None)
         "",
         f"  API key  {key_text}",
         f"  Console  {address}/console",
-        *([f"  Sign in  {address}/console/sign-in?link={link}   (once, within 10 minutes)"] if link else []),
+        f"  Sign in  {link}",
         f"  REST     {address}",
         f"  MCP      {address}/mcp",
         f"  Docs     {address}/docs",

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import shlex
 import subprocess
 import threading
@@ -31,6 +32,16 @@ def test_the_first_start_prints_the_key_and_the_addresses(first_start: ServerPro
     assert f"MCP      {first_start.address}/mcp\n" in told
     assert f"Docs     {first_start.address}/docs\n" in told
     assert httpx.get(f"{first_start.address}/docs", timeout=TIMEOUT_SECONDS).status_code == 200
+
+
+def test_a_printed_link_signs_in_to_the_console_once(first_start: ServerProcess) -> None:
+    (printed,) = re.findall(r"Sign in  (http\S+)   \(once, within 2 minutes\)", first_start.log_text)
+    asked = run_baobab("sign-in-link", "--data", first_start.log.with_name("data")).stdout.split()[0]
+    for address in (printed, asked):
+        form = {"link": address.partition("?link=")[2]}
+        path, headers = f"{first_start.address}/console/sign-in", {"origin": first_start.address}
+        codes = [httpx.post(path, data=form, headers=headers, timeout=60).status_code for _ in range(2)]
+        assert codes == [303, 401]
 
 
 def test_the_printed_curl_line_makes_an_app(first_start: ServerProcess) -> None:

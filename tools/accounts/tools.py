@@ -81,8 +81,8 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Pe
     access=EVERYBODY,
     effect="write",
     raises=(InvalidCredentials,),
-    # Counts right and wrong passwords: a team behind one address must be able to sign in.
-    limit=PerAddress(60, _WINDOW),
+    # Counts right and wrong passwords: a team behind one address must be able to sign in. Wrong ones have their own.
+    limit=PerAddress(300, _WINDOW),
     audit=Audit("login", category="auth", action="create", resource="session"),
     rest=Rest(examples={"email": "ada@example.com", "password": "correct Horse 7!"}),
     mcp=Mcp(offered=False),

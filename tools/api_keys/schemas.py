@@ -7,6 +7,14 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from baobab.tools.core.effects import Ask, Policy
+from baobab.tools.core.money import Usd
+
+
+class KeyBudget(TypedDict):
+    """What a key may spend. What it has spent is read with op:billing_budgets."""
+
+    period: Annotated[Literal["day", "month"], Field(description="A day, or a calendar month, both in UTC.")]
+    most_usd: Usd
 
 
 class CreatedKey(TypedDict):
@@ -20,6 +28,7 @@ class CreatedKey(TypedDict):
     toolsets: Annotated[list[str] | None, Field(description="The toolsets that it opens; null is all.")]
     read_only: bool
     approval: Annotated[Policy, Field(description="The effect from which on its calls wait for a person's approval.")]
+    ends_at: Annotated[datetime | None, Field(description="When it ends, with the keys that it made; null: never.")]
     created_at: datetime
 
 

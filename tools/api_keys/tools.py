@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from baobab.tools.api_keys import scopes as scoping
 from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, NeverAsks
-from baobab.tools.api_keys.schemas import CreatedKey, Keys, ListedKey, Revoked
+from baobab.tools.api_keys.schemas import CreatedKey, KeyBudget, Keys, ListedKey, Revoked
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Limits
@@ -32,9 +32,10 @@ from baobab.tools.core.errors import (
     NotFound,
     ToolNotFound,
 )
+from baobab.tools.core.money import dollars
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
-from baobab.tools.core.types import OMITTED, AppId, NameText, Text, Uuid
+from baobab.tools.core.types import OMITTED, AppId, Moment, NameText, Text, Uuid
 
 api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
 
@@ -81,6 +82,8 @@ async def api_keys_create(
     toolsets: Families | None = None,
     read_only: bool = False,
     approval: Policy = "none",
+    ends_at: Moment | None = None,
+    budget: KeyBudget | None = None,
 ) -> CreatedKey:
     """Make an API key. Its text is in the answer and nowhere else; send it as `Authorization: Bearer <key>`.
 
@@ -100,6 +103,9 @@ async def api_keys_create(
     approval: from which effect on a call of the key waits for a person: `destructive`, `external` (what leaves the
       platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with fewer limits than
       its own, and a key with a budget makes none.
+    ends_at: when the key ends for good, with the keys that it made by then; never when left out. It cannot be put off.
+    budget: what the key may spend on models in each day or month; only admins and owners can set one.
+      op:billing_set_budget changes it later.
     """
     if call.caller.limits is not None and call.caller.limits.budgeted:
         # What the new key spends would not count against the budget, which belongs to one key.
@@ -107,7 +113,9 @@ async def api_keys_create(
             "A key with a budget makes no other keys.",
             remediation="Sign in to make the key, or use a key that has no budget.",
         )
-    limits = _limits(call, toolsets, read_only, approval)
+    if ends_at is not None and ends_at <= call.now:
+        raise BadRequest("`ends_at` is over already.", remediation="Give a moment to come, or leave it out.")
+    limits = _limits(call, Limits(read_only=read_only, approval=approval, ends_at=ends_at), toolsets)
     stored = scoping.build_scopes(key_scope, target_app_id, additional_scopes or [], scopes, scope)
     if target_app_id is not None:
         organisation = await _app_organisation(call, target_app_id, organization_id)
@@ -139,8 +147,19 @@ async def api_keys_create(
     except IntegrityError as exc:
         # The app was deleted after it was looked up.
         raise AppNotFound from exc
+    if budget is not None:
+        await call.invoke(
+            "billing_set_budget",
+            subject="key",
+            subject_id=row["id"],
+            period=budget["period"],
+            most_usd=dollars(budget["most_usd"]),
+            org_id=organisation,
+        )
     call.audit.resource_id, call.audit.organisation_id = row["id"], organisation
     call.audit.data |= {"prefix": row["prefix"], "scopes": stored}
+    if row["ends_at"] is not None:
+        call.audit.data["ends_at"] = row["ends_at"].isoformat()
     return {
         "key": key,
         "key_id": row["id"],
@@ -150,6 +169,7 @@ async def api_keys_create(
         "toolsets": row["toolsets"],
         "read_only": row["read_only"],
         "approval": row["approval"],
+        "ends_at": row["ends_at"],
         "created_at": row["created_at"],
     }
 
@@ -349,9 +369,9 @@ async def _live(call: Call, key_id: str) -> Any:
     return row
 
 
-def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
+def _limits(call: Call, requested: Limits, toolsets: list[str] | None) -> Limits:
     # Check all the requested toolsets first: narrowing drops the unknown ones.
-    requested = Limits(open_families(call.registry, toolsets, asks=False), read_only, approval)
+    requested = replace(requested, toolsets=open_families(call.registry, toolsets, asks=False))
     narrowed = narrow_limits(requested, call.caller.limits)
     return replace(narrowed, toolsets=open_families(call.registry, narrowed.toolsets, asks=narrowed.asks))
 

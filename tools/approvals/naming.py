@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import select
 
 from baobab.storage.database import Execute
+from baobab.tools.approvals.schemas import Asker
 from baobab.tools.approvals.service import service_of
 from baobab.tools.core.auth.tables import accounts, api_keys
 from baobab.tools.core.call import Tool
@@ -15,7 +16,7 @@ from baobab.tools.core.escaping import escape_name, escape_text
 from baobab.tools.core.services import Services
 from baobab.tools.core.wording import COUNTED
 
-_TELLING = ("key", "name", "tool", "email")
+_TELLING = ("key", "name", "tool", "email", "filename", "table", "table_name")
 _MOST = 120
 
 
@@ -49,19 +50,38 @@ class ApprovalLabels:
         except AppNotFound:
             return None
 
-    async def asker(self, row: Any) -> str:
-        """Says who proposed the call: a visitor, a user, a person or a key. For a run, also who started it."""
+    async def asker(self, row: Any) -> Asker:
+        """Says who proposed the call, in parts. For a run, that is who started it."""
         caller, account = row.caller, await self._account(row.account_id)
         kind, key_id = caller.get("kind"), caller.get("key_id")
         if kind == "end_user" or (kind is None and "user_id" in caller):
-            who = f"the app's user {escape_name(str(caller['user_id']))}"
-        elif kind == "anonymous":
-            who = "a visitor of the app, who is not signed in"
-        elif key_id is None:
-            who = account
-        else:
-            name = await self._key(key_id)
-            who = f"the key {name} of {account}" if name else f"a key that is revoked, of {account}"
+            return {"kind": "user", "name": escape_text(str(caller["user_id"])), "account": None, "door": row.door}
+        if kind == "anonymous":
+            return {"kind": "visitor", "name": None, "account": None, "door": row.door}
+        if key_id is None:
+            return {"kind": "account", "name": None, "account": account, "door": row.door}
+        name = await self._key(key_id)
+        return {
+            "kind": "key",
+            "name": None if name is None else escape_text(name),
+            "account": account,
+            "door": row.door,
+        }
+
+    async def asked_by(self, row: Any) -> str:
+        """Says the same in a phrase, in which names that are no plain words are quoted."""
+        asker = await self.asker(row)
+        match asker["kind"]:
+            case "user":
+                who = f"the app's user {escape_name(str(row.caller['user_id']))}"
+            case "visitor":
+                who = "a visitor of the app, who is not signed in"
+            case "account":
+                who = asker["account"] or ""
+            case "key":
+                name = await self._key(row.caller["key_id"])
+                key = "a key that is revoked," if name is None else f"the key {escape_name(name)}"
+                who = f"{key} of {asker['account']}"
         return f"the agent {escape_name(row.agent)}, in a run that {who} started" if row.agent else who
 
     async def _account(self, account_id: str) -> str:
@@ -80,7 +100,7 @@ class ApprovalLabels:
         if ("key", key_id) not in self._known:
             query = select(api_keys.c.name).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
             name = (await self._execute(query)).scalar()
-            self._known["key", key_id] = None if name is None else escape_name(name)
+            self._known["key", key_id] = name
         return self._known["key", key_id]
 
 

@@ -22,6 +22,21 @@ class Refusal(TypedDict):
     details: dict[str, Any]
 
 
+class Asker(TypedDict):
+    """Who asks; for a run, who started it. Names are as their owners chose them."""
+
+    kind: Annotated[
+        Literal["account", "key", "user", "visitor"],
+        Field(description="A person of the organisation, an API key, a user of the app, or somebody not signed in."),
+    ]
+    name: Annotated[
+        str | None,
+        Field(description="What the key is called, while it is in force, or the user's id; null for the others."),
+    ]
+    account: Annotated[str | None, Field(description="The person, or whose key it is: a name and an e-mail address.")]
+    door: Annotated[str, Field(description="Where the call came in, such as `rest`, `mcp` or `agent`.")]
+
+
 class Approval(TypedDict):
     id: str
     status: Status
@@ -29,6 +44,7 @@ class Approval(TypedDict):
     effect: Effect
     title: Annotated[str, Field(description="What would happen, on one line.")]
     asked_by: Annotated[str, Field(description="Who asks, in words: names as their owners chose them.")]
+    asker: Annotated[Asker, Field(description="The same in its parts.")]
     app_name: str | None
     agent: Annotated[str | None, Field(description="The agent whose run asks.")]
     summary: Annotated[str, Field(description="What the call would do, and with which arguments.")]

@@ -328,5 +328,6 @@ async def _render_approval(call: Call, row: Any, names: ApprovalLabels | None = 
         "summary": service_of(call.services).summarise(row, tool),
         "asked_summary": service_of(call.services).summarise_asked(row, tool),
     }
-    context |= {"title": names.title(row), "asked_by": await names.asker(row), "app_name": await names.app(row)}
+    context |= {"title": names.title(row), "asked_by": await names.asked_by(row), "asker": await names.asker(row)}
+    context |= {"app_name": await names.app(row)}
     return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | context)

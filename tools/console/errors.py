@@ -11,7 +11,7 @@ class ConsoleSignedOut(Unauthenticated):
 
 class ConsoleLinkSpent(Unauthenticated):
     code = "CONSOLE_LINK_SPENT"
-    summary = "This link was used before, or its ten minutes are over."
+    summary = "This link was used before, or its time is over."
     remediation = "Start the server again for another, or sign in with a password or an API key."
 
 

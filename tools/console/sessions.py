@@ -24,6 +24,8 @@ from baobab.tools.core.services import Services
 
 LIFETIME, OF_KEY = timedelta(days=7), timedelta(hours=12)
 LINK_LIFETIME = timedelta(minutes=10)
+LOGGED_LINK_LIFETIME = timedelta(minutes=2)
+"""Of a link that is written where it stays, such as a log file."""
 RECENT = timedelta(minutes=15)
 NOTICE = "console"
 """The topic of the notice that a session has been revoked; its subject is the account."""
@@ -112,13 +114,13 @@ def derive_csrf(secret: str) -> str:
     return hmac.digest(secret.encode(), b"console form", sha256).hex()
 
 
-async def create_link(services: Services, account_id: str) -> str:
-    """Returns the secret of a link that signs an account in, once and within ten minutes."""
+async def create_link(services: Services, account_id: str, lifetime: timedelta = LINK_LIFETIME) -> str:
+    """Returns the secret of a link that signs an account in, once."""
     secret = services.ids.secret(43)
     row = {
         "digest": digest_token(secret),
         "account_id": account_id,
-        "expires_at": services.clock.now() + LINK_LIFETIME,
+        "expires_at": services.clock.now() + lifetime,
     }
     async with services.database.writing(lock=None) as connection:
         await connection.execute(insert(console_links), row)

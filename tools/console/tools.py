@@ -39,10 +39,15 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import InvalidApiKey, Unauthenticated
 from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.rate_limits import network, resolve_answer
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.types import AnyJsonObject, Email, NameText, Uuid
 
-_PerAddress = PerAddress(60, 900)
+_WINDOW_SECONDS = 900
+_MOST_FROM_ADDRESS = 600
+"""Sign-ins from one address, right and wrong ones: each leaves a session, and a password costs time to check."""
+_MOST_WRONG = 20
+"""Refused ones among them. Wrong passwords have stricter limits of their own (tools/core/auth/password_attempts.py)."""
 _SHOWN = [rows.c[name] for name in ConsoleSession.__annotations__ if name != "by_key"]
 
 KeyText = Annotated[str, Secret(300)]
@@ -57,7 +62,7 @@ SessionId = Annotated[Uuid, Field(description="The session's id, as the list sho
     access=EVERYBODY,
     effect="write",
     raises=(ConsoleSignInUnclear, ConsoleLinkSpent, PasskeyRefused, Unauthenticated, InvalidApiKey),
-    limit=_PerAddress,
+    limit=PerAddress(_MOST_FROM_ADDRESS, _WINDOW_SECONDS),
     audit=Audit("console_login", category="auth", action="create", resource="session"),
 )
 async def console_sign_in(
@@ -74,7 +79,7 @@ async def console_sign_in(
 
     email: the account's address, with `password`.
     key: an API key of an account.
-    link: the secret of a one-time link, which the server prints on a terminal when it starts.
+    link: the secret of a one-time link, which the server prints when it starts, and `baobab sign-in-link`.
     state: of the sign-in by passkey that the page began, with `credential`.
     credential: what the browser has answered, `credential.toJSON()`.
     """
@@ -82,31 +87,46 @@ async def console_sign_in(
     ways = (email is not None and password is not None, key is not None, link is not None, by_passkey)
     if sum(ways) != 1 or (email is None) is not (password is None) or (state is None) is not (credential is None):
         raise ConsoleSignInUnclear
-    if key is not None:
-        found = await call.services.credentials.caller(f"Bearer {key}".encode())
-        if not isinstance(found, Account) or found.key_id is None:
-            raise Unauthenticated("This is not the API key of an account.")
-        caller = found
-    else:
-        if link is not None:
-            account_id = await use_link(call, link)
+    address, limits = network(call.context.ip), call.services.limits
+    if await resolve_answer(limits.count_used("console_wrong", address, _MOST_WRONG, _WINDOW_SECONDS)) >= _MOST_WRONG:
+        # Raises RateLimited, with how long to wait.
+        await resolve_answer(limits.spend("console_wrong", address, _MOST_WRONG, _WINDOW_SECONDS))
+    try:
+        if key is not None:
+            caller = await _use_key(call, key)
+        elif link is not None:
+            caller = await _open_home(call, await use_link(call, link))
         elif state is not None and credential is not None:
-            account_id = await use_passkey(call, state, credential)
+            caller = await _open_home(call, await use_passkey(call, state, credential))
         else:
             given = {"email": email, "password": password}
             # In a call of its own, which counts wrong passwords and whose refusal has its own audit row.
             signed_in, _ = await call.registry.run(
                 call.registry.find("platform_login"), given, call.caller, call.context
             )
-            account_id = signed_in["user"]["id"]
-        home = (await call.execute(select_memberships(account_id).limit(1))).one()
-        caller = Account(account_id, home.id)
+            caller = await _open_home(call, signed_in["user"]["id"])
+    except (ConsoleLinkSpent, PasskeyRefused, Unauthenticated, InvalidApiKey):
+        await resolve_answer(limits.spend("console_wrong", address, _MOST_WRONG, _WINDOW_SECONDS))
+        raise
     session, expires_at = await start_session(call, caller)
     call.audit.actor, call.audit.actor_id = caller.actor, caller.actor_id
     call.audit.resource_id, call.audit.organisation_id = caller.account_id, caller.organisation_id
     named = {"key": key is not None, "link": link is not None, "passkey": by_passkey}
     call.audit.data["by"] = next((way for way, given in named.items() if given), "password")
     return {"session": session, "expires_at": expires_at}
+
+
+async def _use_key(call: Call, key: str) -> Account:
+    caller = await call.services.credentials.caller(f"Bearer {key}".encode())
+    if not isinstance(caller, Account) or caller.key_id is None:
+        raise Unauthenticated("This is not the API key of an account.")
+    return caller
+
+
+async def _open_home(call: Call, account_id: str) -> Account:
+    """Returns a person as a caller in their first organisation."""
+    home = (await call.execute(select_memberships(account_id).limit(1))).one()
+    return Account(account_id, home.id)
 
 
 @console.tool("GET /sessions", access=AnyAccount(), effect="read")

@@ -51,12 +51,29 @@ class Rule:
     def _of_owner(self) -> re.Pattern[str]:
         return patterns.of_owner(self.pattern)
 
+    def may_match(self, key: str) -> bool:
+        """Whether it matches a key for some caller."""
+        return self._of_anybody.fullmatch(key) is not None
+
     def matches(self, key: str, verb: Verb, caller: Caller) -> bool:
         if self.level(verb) != "owner":
-            return self._of_anybody.fullmatch(key) is not None
+            return self.may_match(key)
         if not isinstance(caller, EndUser):
             return False
         return self._of_owner.fullmatch(f"{caller.user_id}\n{caller.role}\n{key}") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Whom the rules of an app allow a verb on one key.
+
+    level: what everybody needs. rule: the pattern that decides so; None where none matches.
+    owner_rule: the pattern that lets the user in whom the key names, before `rule` decides.
+    """
+
+    level: Level
+    rule: str | None
+    owner_rule: str | None
 
 
 class RuleBook:
@@ -74,6 +91,18 @@ class RuleBook:
                 level = rule.level(verb)
                 return level in ("public", "owner") or (level == "authed" and isinstance(caller, EndUser))
         return False
+
+    def explain(self, key: str, verb: Verb) -> Access:
+        """Says whom the rules allow a verb on a key. The first rule that matches decides, as `allows` has it."""
+        owner_rule: str | None = None
+        for rule in self.rules:
+            if not rule.may_match(key):
+                continue
+            level = rule.level(verb)
+            if level != "owner":
+                return Access(level, rule.pattern, owner_rule)
+            owner_rule = owner_rule or rule.pattern
+        return Access("deny", None, owner_rule)
 
     def find_open_beside_owners(self) -> Iterator[tuple[Rule, Verb, Rule]]:
         """Yields each rule at `owner` with the verb and the rule that opens the same keys to others, too."""

@@ -101,11 +101,29 @@ class ExposeRule(TypedDict):
     order: int
 
 
+class KeyAccess(TypedDict):
+    """Whom the rules let read, or write, one key."""
+
+    level: Annotated[
+        Level, Field(description="Who may: anybody (`public`), signed-in users (`authed`), or nobody (`deny`).")
+    ]
+    rule: Annotated[str | None, Field(description="The pattern that decides so; null where none matches the key.")]
+    owner_rule: Annotated[
+        str | None, Field(description="The pattern that lets the user in whom the key names, whatever `level` says.")
+    ]
+
+
+class AccessToKey(TypedDict):
+    read: KeyAccess
+    write: KeyAccess
+
+
 class ExposeRules(TypedDict):
     """The rules; `warnings` name those at `owner` whose keys another rule opens to others."""
 
     rules: list[ExposeRule]
     warnings: NotRequired[list[str]]
+    access: NotRequired[Annotated[AccessToKey, Field(description="Where a `key` was given: who may use that one.")]]
 
 
 class RuleDeleted(TypedDict):

@@ -7,19 +7,20 @@ from typing import Any
 from baobab.http.console.answer_form import build_fields, read_answer
 from baobab.http.console.compare import compare_texts
 from baobab.http.console.page import Context, Form, Page
-from baobab.http.console.rendering import say_duration
+from baobab.http.console.rendering import say_ago, say_duration
 from baobab.http.console.run_view import build_timeline
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound
 from baobab.tools.core.escaping import escape_json
 
 _QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
+_VIA = {"mcp": "over MCP", "rest": "over REST", "console": "in the console"}
 _MOST_ALIKE = 50
 _LAST_EVENTS, _LAST_STEPS = 60, 4
 _MOST_PAGES = 10
 _MOST_STEPS = 50
 """Of a run whose graph says nothing about it (docs/graph-spec.md)."""
-_SHORT = 60
+_SHORT = 80
 """Characters of a value that stands in a table of what is there before and after."""
 _TAINT_PAGES, _TAINT_PAGE, _MOST_SOURCES = 2, 500, 5
 
@@ -33,12 +34,19 @@ async def show_approval(visit: Visit) -> Context:
     editable = waits and found["may_decide"] and approval["run_id"] is not None and of_one
     fields = _build_fields(found) if is_question else None
     # A form says all that its schema says.
-    shown = {name: value for name, value in (found["arguments"] or {}).items() if not fields or name != "answer_schema"}
+    shown = _pick_shown(approval, found["arguments"] or {})
+    if fields:
+        shown.pop("answer_schema", None)
+    changes = found["changes"] or []
     return {
         **found,
         "title": approval["title"],
+        "effect": _find_effect(visit, approval, changes),
         "arguments_shown": _list_arguments(shown),
-        **_show_changes(found["changes"] or []),
+        "via": _VIA.get(approval["asker"]["door"]),
+        "ago": say_ago((visit.now - approval["created_at"]).total_seconds()),
+        "remote": found["arguments"] if approval["tool"] == _REMOTE else None,
+        **_show_changes(changes),
         "is_question": is_question,
         "waits": waits,
         "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
@@ -58,7 +66,7 @@ def _show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a call would change: short values beside each other, and of long ones the lines that differ."""
     short: list[Mapping[str, Any]] = []
     long: list[dict[str, Any]] = []
-    for change in changes:
+    for change in map(_write_briefly, changes):
         before, after = change["before"], change["after"]
         if all(text is None or (len(text) <= _SHORT and "\n" not in text) for text in (before, after)):
             short.append(change)
@@ -67,6 +75,41 @@ def _show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             rows = rows or [("+", line) for line in (after or "").split("\n")]
             long.append({"what": change["what"], "rows": rows, "is_new": before is None, "is_gone": after is None})
     return {"short_changes": short, "long_changes": long}
+
+
+def _find_effect(visit: Visit, approval: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str:
+    """The effect of a call; that of a deletion where it would delete something now, although its tool need not."""
+    tool = visit.registry.tools.get(approval["tool"])
+    may_destroy = tool is not None and tool.destructive_when is not None
+    effect: str = approval["effect"]
+    return "destructive" if may_destroy and any(change["after"] is None for change in changes) else effect
+
+
+def _pick_shown(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by which people decide. The page names the app anyway, and a tool server's tool with its server."""
+    if approval["tool"] == _REMOTE:
+        # The short ones first: to whom a mail goes stands before its text.
+        return dict(sorted(arguments.get("arguments", {}).items(), key=lambda item: len(escape_json(item[1]))))
+    return {name: value for name, value in arguments.items() if name != _BOUND or value != approval["app_id"]}
+
+
+def _write_briefly(change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A change whose values stand on one line each if they are short and have nothing in common."""
+    if change["before"] is None and change["after"] is None:
+        return change
+    try:
+        values = {side: json.loads(change[side]) for side in ("before", "after") if change[side] is not None}
+    except ValueError:
+        # A long value is cut, and no JSON any more.
+        return change
+    before, after = values.get("before"), values.get("after")
+    if isinstance(before, dict) and isinstance(after, dict):
+        if any(after.get(name, ...) == value for name, value in before.items()):
+            return change
+    elif isinstance(before, list) and isinstance(after, list):
+        return change
+    brief = {side: escape_json(value) for side, value in values.items()}
+    return {**change, **brief} if all(len(text) <= _SHORT for text in brief.values()) else change
 
 
 def _build_fields(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
@@ -123,13 +166,16 @@ async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, 
 
 
 def _list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:
-    """Each argument by its name: as text, or as the texts of its operations where it is a list of objects."""
+    """Each argument by its name: as JSON, as it is where it is a text of several lines, or as the texts of its
+    operations where it is a list of objects.
+    """
     shown: list[tuple[str, str, list[str] | None]] = []
     for name, value in arguments.items():
         parts = None
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             parts = [escape_json(item) for item in value]
-        shown.append((escape_json(name)[1:-1], escape_json(value, indent=2), parts))
+        text = value if isinstance(value, str) and "\n" in value.strip() else escape_json(value, indent=2)
+        shown.append((escape_json(name)[1:-1], text, parts))
     return shown
 
 
@@ -175,7 +221,7 @@ async def show_alike(visit: Visit) -> Context:
         found = await visit.call("approvals_get", approval_id=approval_id)
         is_pending = found["approval"]["status"] == "pending" and found["may_decide"]
         if is_pending and _name_tool(found) == _name_tool(first):
-            shown = {"arguments_shown": _list_arguments(found["arguments"] or {})}
+            shown = {"arguments_shown": _list_arguments(_pick_shown(found["approval"], found["arguments"] or {}))}
             calls.append({**found, **shown, **_show_changes(found["changes"] or [])})
     return {"title": first["approval"]["title"], "approval": first["approval"], "calls": calls}
 

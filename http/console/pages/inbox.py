@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from baobab.http.console.page import Context, Form, Page
-from baobab.http.console.rendering import say_duration
+from baobab.http.console.rendering import say_ago, say_duration
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BaobabError, Forbidden
 from baobab.tools.core.escaping import escape_json
@@ -61,7 +61,8 @@ def _cut(text: str) -> str:
 
 def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str, Any]:
     left = say_duration((row["expires_at"] - visit.now).total_seconds())
-    return {**row, "left": left, "place": row["app_name"] or organisation["name"]}
+    ago = say_ago((visit.now - row["created_at"]).total_seconds())
+    return {**row, "left": left, "ago": ago, "place": row["app_name"] or organisation["name"]}
 
 
 def _find_floods(waiting: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:

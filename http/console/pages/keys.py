@@ -1,5 +1,6 @@
 """/console/keys: API keys: making, revoking, and which tools they ask before."""
 
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from baobab.http.console.page import Context, Form, Page
@@ -19,10 +20,14 @@ async def show_keys(visit: Visit) -> Context:
     organisations: list[dict[str, Any]] = []
     for organisation in await visit.list_organisations():
         found = await visit.call("api_keys_list", organization_id=organisation["id"])
+        budgets = (await visit.call("billing_budgets", org_id=organisation["id"]))["budgets"]
+        for key in found["keys"]:
+            key["budgets"] = [one for one in budgets if (one["subject"], one["subject_id"]) == ("key", key["id"])]
         apps = (await visit.call("apps_list", org_id=organisation["id"], limit=100))["apps"]
         organisations.append({**organisation, "keys": found["keys"], "apps": apps})
     toolsets = sorted({tool.toolset.name for tool in visit.registry.tools.values() if tool.toolset.name != "console"})
-    return {"organisations": organisations, "policies": _POLICIES, "asks": _ASKS, "toolsets": toolsets}
+    shared = {"today": visit.now.date().isoformat()}
+    return {**shared, "organisations": organisations, "policies": _POLICIES, "asks": _ASKS, "toolsets": toolsets}
 
 
 async def create(visit: Visit) -> Context:
@@ -34,9 +39,22 @@ async def create(visit: Visit) -> Context:
         given |= {"key_scope": "app", "target_app_id": app_id}
     else:
         given["organization_id"] = form.get("of", "")
+    if last_day := form.get("last_day", "").strip():
+        given["ends_at"] = _find_end(last_day)
+    if most := form.get("most_usd", "").strip():
+        given["budget"] = {"period": form.get("period", ""), "most_usd": most}
     if toolsets := [name.removeprefix("toolset.") for name in form if name.startswith("toolset.")]:
         given["toolsets"] = toolsets
     return {"title": "A new key", "made": await visit.call("api_keys_create", **given)}
+
+
+def _find_end(last_day: str) -> str:
+    """The end of a day in UTC."""
+    try:
+        day = date.fromisoformat(last_day)
+    except ValueError as exc:
+        raise BadRequest("The last day is a date, such as 2027-01-31.") from exc
+    return datetime.combine(day + timedelta(days=1), time(), UTC).isoformat()
 
 
 async def revoke(visit: Visit) -> str:

@@ -34,7 +34,8 @@ async def show_keys(visit: Visit) -> Context:
 async def show_entry(visit: Visit) -> Context:
     """Shows a value to be changed; a key that is not there can be given one."""
     app, key = await read_app(visit), visit.query.get("key", "")
-    values = {"app": app, "title": key, "key": key, "is_new": False, "saved": "saved" in visit.query}
+    access = (await visit.call("kv_expose_list", app_id=app["id"], key=key))["access"]
+    values = {"app": app, "title": key, "key": key, "is_new": False, "saved": "saved" in visit.query, "access": access}
     try:
         # Reading one as a person does restarts no time to live.
         value = (await visit.call("kv_get", app_id=app["id"], key=key, touch=False))["value"]

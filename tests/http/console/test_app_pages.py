@@ -41,6 +41,18 @@ async def test_a_key_is_made_and_shown_once_and_revoked(visitor: Runner) -> None
     assert refused.status_code == 401
 
 
+async def test_a_key_is_made_with_an_end_and_a_budget(visitor: Runner) -> None:
+    page = await visitor.open("/console/keys")
+    (organisation,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
+    given = {"name": "for a while", "of": organisation, "last_day": "2099-12-31", "most_usd": "2.50", "period": "day"}
+    assert (await visitor.send("/console/keys/create", page, **given)).status_code == 200
+    rows = [row for row in (await visitor.open("/console/keys")).text.split('<li class="row">') if "for a while" in row]
+    assert "2100-01-01 00:00 UTC" in rows[0]
+    assert "may spend $2.50 a day" in rows[0]
+    late = await visitor.send("/console/keys/create", page, name="late", of=organisation, last_day="2001-01-01")
+    assert (late.status_code, "is over already" in late.text) == (400, True)
+
+
 async def test_a_key_for_one_app_is_made(visitor: Runner) -> None:
     page = await visitor.open("/console/keys")
     made = await visitor.send("/console/keys/create", page, name="of one app", app_id=visitor.app_id, read_only="yes")
@@ -60,6 +72,13 @@ async def test_keys_are_found_by_prefix_and_a_value_is_made_changed_and_deleted(
     page = await visitor.open(entry)
     assert "&#34;n&#34;: 1.5" in page.text
     expected = unescape(re.findall(r'name="expected" value="([^"]*)"', page.text)[0])
+    assert "Who may use this key" in page.text
+    assert "No rule names it." in page.text
+    rule = {"pattern": "note:**", "read": "public", "write": "deny"}
+    assert (await visitor.send(f"{kv}/rules/add", page, **rule)).status_code == 303
+    told = (await visitor.open(entry)).text
+    assert "and anybody, without signing in" in told
+    assert told.count('Rule <code class="theirs">note:**</code>') == 2
     assert (await visitor.send(f"{kv}/entry/expire", page, key="note:/a b", ttl="60")).status_code == 303
     changed = {"key": "note:/a b", "expected": expected, "value": '{"n": 2}'}
     assert (await visitor.send(f"{kv}/entry/store", page, **changed)).status_code == 303

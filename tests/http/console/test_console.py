@@ -204,6 +204,18 @@ async def test_a_link_signs_in_once(baobab: Baobab) -> None:
 
 
 @pytest.mark.own_installation
+async def test_wrong_sign_ins_lock_an_address_and_right_ones_do_not(baobab: Baobab) -> None:
+    for _ in range(21):
+        await sign_in(baobab)
+    own = {**OWN, "origin": str(baobab.client.base_url).rstrip("/")}
+    wrong = {"key": "bb_sk_" + "x" * 40}
+    codes = [(await baobab.client.post("/console/sign-in", data=wrong, headers=own)).status_code for _ in range(20)]
+    assert set(codes) == {401}
+    locked = await baobab.client.post("/console/sign-in", data={"key": baobab.key}, headers=own)
+    assert locked.status_code == 429
+    assert re.search(r"Too many sign-ins have failed at your address. Try again in 1[45] minutes", locked.text)
+
+
 async def test_a_new_password_ends_the_sessions_of_the_old_one(baobab: Baobab) -> None:
     given = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
     await baobab.client.post("/platform/signup", json=given)

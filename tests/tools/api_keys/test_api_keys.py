@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,14 @@ from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, EndUser, 
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.tables import api_keys
-from baobab.tools.core.errors import AppNotFound, BadRequest, Forbidden, InvalidApiKey, NotFound, Unauthenticated
+from baobab.tools.core.errors import (
+    AppNotFound,
+    BadRequest,
+    Forbidden,
+    InvalidApiKey,
+    NotFound,
+    Unauthenticated,
+)
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
 from baobab.tools.organisations.errors import InvitationNotFound
@@ -343,3 +351,37 @@ async def test_invitations_of_those_who_may_not_invite_any_more_are_withdrawn(
         await harness.call("organisations_set_role", ada, **here, role="member")
     with pytest.raises(InvitationNotFound):
         await harness.call("organisations_accept_invitation", eve, token=token)
+
+
+async def test_a_key_ends_when_it_was_to_end_and_so_do_those_that_it_made(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    with pytest.raises(BadRequest, match="over already"):
+        await harness.call("api_keys_create", ada, name="late", ends_at=harness.clock.now().isoformat())
+    end = harness.clock.now() + timedelta(days=1)
+    made = await harness.call("api_keys_create", ada, name="for a day", ends_at=end.isoformat())
+    assert made["ends_at"] == end
+    later = (end + timedelta(days=9)).isoformat()
+    caller = await harness.authenticate(made["key"])
+    by_key = await harness.call("api_keys_create", caller, name="for longer", ends_at=later)
+    assert by_key["ends_at"] == end
+    harness.clock.advance(86_400)
+    for key in (made, by_key):
+        with pytest.raises(InvalidApiKey):
+            await harness.authenticate(key["key"])
+
+
+async def test_a_key_is_made_with_a_budget_or_not_at_all(harness: ToolHarness) -> None:
+    ada = await harness.sign_up("ada@example.com")
+    bounded = {"period": "day", "most_usd": "2.50"}
+    made = await harness.call("api_keys_create", ada, name="spender", budget=bounded)
+    (budget,) = (await harness.call("billing_budgets", ada))["budgets"]
+    assert (budget["subject_id"], budget["period"], budget["limit_usd"]) == (made["key_id"], "day", 2.5)
+    limits = (await harness.authenticate(made["key"])).limits
+    assert limits is not None
+    assert limits.budgeted
+    # Only admins and owners set budgets; whoever may not gets no key without one.
+    organisation = await harness.create_organisation(ada)
+    member = await harness.join(organisation, ada, "member@example.com", "member")
+    with pytest.raises(Forbidden):
+        await harness.call("api_keys_create", member, name="more", organization_id=organisation, budget=bounded)
+    assert await prefixes(harness, member, organization_id=organisation) == set()

@@ -48,7 +48,7 @@ class ApprovalsClient:
         """The id of the approval that a call waits for."""
         assert answer.status_code == 428, answer.text
         body = answer.json()
-        told: Any = body.get("details") or body["error"].get("details") if isinstance(body["error"], dict) else body
+        told: Any = body["error"].get("details") or body["details"] if isinstance(body["error"], dict) else body
         approval_id: str = told["approval_id"]
         return approval_id
 

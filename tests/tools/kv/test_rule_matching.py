@@ -118,6 +118,23 @@ def test_the_longest_fixed_beginning_decides_then_the_order(
     assert is_allowed(rules, key, verb, caller) == is_expected_allowed(rules, key, verb, caller)
 
 
+@_MANY
+@given(rulesets, keys, st.sampled_from(["read", "write"]), callers)
+def test_what_is_said_of_a_key_is_what_its_callers_meet(
+    rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller
+) -> None:
+    book = RuleBook(Rule(*rule, order) for order, rule in enumerate(rules))  # type: ignore[arg-type]
+    told = book.explain(key, verb)  # type: ignore[arg-type]
+    allowed = is_expected_allowed(rules, key, verb, caller)
+    if not isinstance(caller, EndUser):
+        assert allowed == (told.level == "public")
+    elif told.owner_rule is None:
+        assert allowed == (told.level in ("public", "authed"))
+    else:
+        # Whoever the key names may; for others the level says it.
+        assert allowed or told.level == "deny"
+
+
 A, B = EndUser("app_1", "a"), EndUser("app_1", "b", "editor")
 
 

@@ -275,7 +275,7 @@ async def _preview_call(
 async def mcp_servers_call(
     call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, digest: Digest, arguments: JsonObject
 ) -> RemoteAnswer:
-    """Call a tool of one of the app's tool servers. Only runs of agents can.
+    """Call a tool of an outside server. Only runs of agents can.
 
     digest: of the tool as it was when the call was proposed; another one is not called in its place.
     """

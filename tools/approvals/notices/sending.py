@@ -211,7 +211,7 @@ async def describe_calls(
         WaitingCall(
             row.id,
             labels.title(row),
-            await labels.asker(row),
+            await labels.asked_by(row),
             await labels.app(row),
             row.tool,
             row.effect,

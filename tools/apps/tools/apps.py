@@ -23,6 +23,7 @@ from baobab.tools.core.auth.tables import apps as apps_table
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.cells import Cells, RegionFull
+from baobab.tools.core.changes import Change, describe_change
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.failures import failures
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
@@ -213,6 +214,12 @@ async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     }
 
 
+async def _list_changes(call: Call, app_id: AppId, name: AppName) -> list[Change]:
+    del app_id
+    before = call.require_app().name
+    return [] if before == name else [describe_change("name", before, name)]
+
+
 @apps.tool(
     "PATCH /apps/{app_id}",
     access=AppOwner("admin"),
@@ -227,6 +234,7 @@ async def apps_status(call: Call, app_id: AppId) -> AppStatus:
             "renombrar aplicación, cambiar nombre"
         )
     ),
+    guard=Guard(changes=_list_changes),
 )
 async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
     """Rename an app. Its id, subdomain and keys stay as they are."""

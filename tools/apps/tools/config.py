@@ -29,6 +29,7 @@ from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.auth.user_tools import build_resource, is_for_users
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.changes import NOTHING, Change, describe_change
 from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField, NotFound
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, Text
@@ -93,6 +94,36 @@ async def config_get(call: Call, app_id: AppId) -> Config:
     }
 
 
+_HOLDERS = {"accessTokenTtl": "jwt_config", "refreshTokenTtlDays": "jwt_config"} | dict.fromkeys(
+    ("publicReadEnabled", "maxFileSizeMb", "storageLimitBytes", "userLimitBytes", "allowedContentTypes"),
+    "storage_config",
+)
+"""The columns that hold several settings as JSON, by the setting."""
+_COLUMN_NAMES = {"tools": "user_tools", "post_auth_function": "auth_hook_function", "reason": "paused_reason"}
+"""The columns whose names are not those of the arguments."""
+
+
+async def _list_changes(call: Call, app_id: AppId, **given: Any) -> list[Change]:
+    """The settings that would have another value."""
+    del app_id
+    row = await get_app_row(call)
+    changes: list[Change] = []
+    for name, after in given.items():
+        if after is None and name not in ("post_auth_function", "reason"):
+            # What is left out stays.
+            continue
+        if name == "paused":
+            before = row["paused_at"] is not None
+        elif name in _HOLDERS:
+            before = row[_HOLDERS[name]].get(name)
+        else:
+            before = row[_COLUMN_NAMES.get(name, name)]
+        if before != after:
+            values = [NOTHING if value is None else value for value in (before, after)]
+            changes.append(describe_change(name, *values))
+    return changes
+
+
 @config.tool(
     "PATCH /config/access-mode",
     access=_ADMIN,
@@ -107,7 +138,7 @@ async def config_get(call: Call, app_id: AppId) -> Config:
             "acceso anónimo, exigir inicio de sesión"
         )
     ),
-    guard=Guard(widens={"access_mode": one_of(["public"])}),
+    guard=Guard(changes=_list_changes, widens={"access_mode": one_of(["public"])}),
 )
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
     """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
@@ -186,6 +217,7 @@ async def config_secure(
             "función al iniciar sesión"
         )
     ),
+    guard=Guard(changes=_list_changes),
 )
 async def config_auth_hooks(
     call: Call,
@@ -215,7 +247,7 @@ async def config_auth_hooks(
             "publicar como plantilla"
         )
     ),
-    guard=Guard(widens={"visibility": one_of(["public"]), "listed": one_of([True])}),
+    guard=Guard(changes=_list_changes, widens={"visibility": one_of(["public"]), "listed": one_of([True])}),
 )
 async def config_visibility(
     call: Call, app_id: AppId, visibility: Visibility, listed: bool | None = None
@@ -244,7 +276,9 @@ async def config_visibility(
             "tamaño máximo de archivo, tipos de archivo, subida"
         )
     ),
-    guard=Guard(widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given}),
+    guard=Guard(
+        changes=_list_changes, widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given}
+    ),
 )
 async def config_storage(
     call: Call,
@@ -287,6 +321,7 @@ async def config_storage(
             "duración de la sesión, caducidad de token"
         )
     ),
+    guard=Guard(changes=_list_changes),
 )
 async def config_jwt(
     call: Call,
@@ -318,7 +353,7 @@ async def config_jwt(
             "permitir mi sitio web, dominio"
         )
     ),
-    guard=Guard(widens={"allowed_origins": whatever_is_given}),
+    guard=Guard(changes=_list_changes, widens={"allowed_origins": whatever_is_given}),
 )
 async def config_cors(
     call: Call, app_id: AppId, allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)]
@@ -347,7 +382,7 @@ async def config_cors(
             "abrir MCP a los usuarios de la aplicación"
         )
     ),
-    guard=Guard(widens={"tools": whatever_is_given}),
+    guard=Guard(changes=_list_changes, widens={"tools": whatever_is_given}),
 )
 async def config_user_tools(
     call: Call, app_id: AppId, tools: Annotated[list[ToolName], Field(max_length=200)]
@@ -385,6 +420,7 @@ async def config_user_tools(
             "pausar, suspender, mantenimiento, reanudar"
         )
     ),
+    guard=Guard(changes=_list_changes),
 )
 async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
     """Pause an app's functions, data and files, or resume them. Sign-in, KV and all settings keep working.

@@ -9,6 +9,7 @@ from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
 from baobab.tools.core.call import Call
+from baobab.tools.core.changes import Change
 from baobab.tools.core.errors import BadRequest, BaobabError
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
@@ -24,6 +25,7 @@ from baobab.tools.data.fields import (
     WRITTEN,
     Prefer,
 )
+from baobab.tools.data.foresight import Foresight
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.row_requests import find_upsert, open_table, read_query, require_filters
@@ -51,7 +53,8 @@ async def _preview_batch(
     def look(rows: Rows, catalogue: Catalogue) -> list[str]:
         return [_describe(rows, catalogue, write) for write in writes]
 
-    return f"It would make {len(writes)} writes together: {'; '.join(await read_rows(call, actor, look))}"[:4000]
+    lines = [f"It would make {len(writes)} writes, all or none of them.", *await read_rows(call, actor, look)]
+    return "\n".join(lines)[:4000]
 
 
 def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
@@ -64,7 +67,33 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
     selection.limit = 5
     shown = json.dumps(rows.select(selection), ensure_ascii=False)[:500]
     to = f" to {json.dumps(write['changes'], ensure_ascii=False)[:500]}" if write["op"] == "update" else ""
-    return f"{write['op']} {count} rows of `{table.name}`{to}, such as {shown}"
+    return f"{write['op']} {count} {'row' if count == 1 else 'rows'} of `{table.name}`{to}, such as {shown}"
+
+
+async def _list_batch_changes(
+    call: Call, app_id: AppId, writes: list[Write], prefer: str, **options: Unpack[WriteOptions]
+) -> list[Change]:
+    """What each write would change of the rows that are there now, whatever those before it do."""
+    del app_id
+    _require_fields(writes)
+
+    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
+        foresight = Foresight(rows, catalogue)
+        return [change for write in writes for change in _foresee(rows, catalogue, foresight, write, prefer)]
+
+    return await read_rows(call, find_actor(call, options), foresee)
+
+
+def _foresee(rows: Rows, catalogue: Catalogue, foresight: Foresight, write: Write, prefer: str) -> list[Change]:
+    table = open_table(catalogue, rows, write["table"], _FIELDS[write["op"]][0])
+    if write["op"] == "insert":
+        values = write["values"] if isinstance(write["values"], list) else [write["values"]]
+        upsert = find_upsert(table, write.get("on_conflict"), read_preferences(prefer))
+        return foresight.foresee_insert(table, values, upsert)
+    require_filters(table, write["where"])
+    if write["op"] == "update":
+        return foresight.foresee_update(table, write["where"], write["changes"])
+    return foresight.foresee_delete(table, write["where"])
 
 
 @data.tool(
@@ -94,7 +123,7 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
             "transacción, varias escrituras a la vez, todo o nada"
         )
     ),
-    guard=Guard(destructive_when="one of the writes deletes rows", preview=_preview_batch),
+    guard=Guard(destructive_when="one of the writes deletes rows", preview=_preview_batch, changes=_list_batch_changes),
 )
 async def data_batch(
     call: Call,

@@ -4,6 +4,7 @@ import json
 from typing import Annotated, Any, Unpack
 
 from baobab.tools.core.call import Call, GraphName
+from baobab.tools.core.changes import Change
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.access import ACCESS, find_actor
@@ -25,6 +26,7 @@ from baobab.tools.data.fields import (
     RowId,
     TableName,
 )
+from baobab.tools.data.foresight import Foresight
 from baobab.tools.data.preferences import read_preferences
 from baobab.tools.data.row_reader import key_condition
 from baobab.tools.data.row_requests import (
@@ -61,7 +63,39 @@ async def _preview_insert(
     (await find_catalogue(call)).table(table)
     rows = values if isinstance(values, list) else [values]
     conflict = ", or update those that are there" if on_conflict else ""
-    return f"It would insert {len(rows)} rows into `{table}`{conflict}: {json.dumps(rows, ensure_ascii=False)}"[:4000]
+    return f"It would insert {_count(rows)} into `{table}`{conflict}.\n{json.dumps(rows, ensure_ascii=False)}"[:4000]
+
+
+async def _list_insertions(
+    call: Call,
+    app_id: AppId,
+    table: str,
+    values: OneOrMore,
+    on_conflict: str | None,
+    columns: str | None,
+    **options: Unpack[AnswerOptions],
+) -> list[Change]:
+    del app_id
+    given = _pick_named(values if isinstance(values, list) else [values], columns)
+
+    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
+        opened = open_table(catalogue, rows, table, "INSERT")
+        upsert = find_upsert(opened, on_conflict, read_preferences(options["prefer"]))
+        return Foresight(rows, catalogue).foresee_insert(opened, given, upsert)
+
+    return await read_rows(call, find_actor(call, options), foresee)
+
+
+def _pick_named(given: list[Row], columns: str | None) -> list[Row]:
+    """The rows with only those of their keys that `columns` names; all where it is left out."""
+    if columns is None:
+        return given
+    named = {name.strip().strip('"') for name in columns.split(",")}
+    return [{name: value for name, value in row.items() if name in named} for row in given]
+
+
+def _count(rows: list[Row]) -> str:
+    return "1 row" if len(rows) == 1 else f"{len(rows)} rows"
 
 
 @data.tool(
@@ -87,7 +121,7 @@ async def _preview_insert(
         ),
         graph_names=(GraphName("insert_row", for_users=False),),
     ),
-    guard=Guard(preview=_preview_insert),
+    guard=Guard(preview=_preview_insert, changes=_list_insertions),
 )
 async def data_insert(
     call: Call,
@@ -107,10 +141,7 @@ async def data_insert(
     """
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
-    given = values if isinstance(values, list) else [values]
-    if columns is not None:
-        named = {name.strip().strip('"') for name in columns.split(",")}
-        given = [{name: value for name, value in row.items() if name in named} for row in given]
+    given = _pick_named(values if isinstance(values, list) else [values], columns)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "INSERT")
@@ -134,6 +165,25 @@ async def _preview_update(
     return _describe_changes(table, [row], changes)
 
 
+async def _list_update(
+    call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **options: Unpack[WriteOptions]
+) -> list[Change]:
+    del app_id
+    return await _foresee(call, options, table, row_id, changes)
+
+
+async def _foresee(
+    call: Call, options: WriteOptions | AnswerOptions, table: str, row_id: str, changes: Row | None
+) -> list[Change]:
+    """What a write of one row would change: the row is deleted where it has no values."""
+
+    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
+        opened = open_table(catalogue, rows, table, "DELETE" if changes is None else "UPDATE")
+        return Foresight(rows, catalogue).foresee_row(opened, row_id, changes)
+
+    return await read_rows(call, find_actor(call, options), foresee)
+
+
 def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
     """The columns that change, as they are and as they would be, of the first rows."""
     shown = []
@@ -141,7 +191,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         changed = {name: [row[name], value] for name, value in changes.items() if name in row and row[name] != value}
         key = next(iter(row.items()), ("", ""))
         shown.append(f"{key[0]} {key[1]}: {json.dumps(changed, ensure_ascii=False)[:500]}")
-    return f"It would change {len(rows)} rows of `{table}`, from and to: {'; '.join(shown)}"[:4000]
+    return f"It would change {_count(rows)} of `{table}`, from and to:\n{'; '.join(shown)}"[:4000]
 
 
 @data.tool(
@@ -161,7 +211,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila"),
         graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),),
     ),
-    guard=Guard(preview=_preview_update),
+    guard=Guard(preview=_preview_update, changes=_list_update),
 )
 async def data_update(
     call: Call,
@@ -207,6 +257,19 @@ async def _preview_update_many(
     return _describe_changes(table, await read_rows(call, actor, read), changes)
 
 
+async def _list_updates(
+    call: Call, app_id: AppId, table: str, changes: Row, where: Any, **options: Unpack[AnswerOptions]
+) -> list[Change]:
+    del app_id
+
+    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
+        opened = open_table(catalogue, rows, table, "UPDATE")
+        require_filters(opened, where)
+        return Foresight(rows, catalogue).foresee_update(opened, where, changes)
+
+    return await read_rows(call, find_actor(call, options), foresee)
+
+
 @data.tool(
     "PATCH /{table}",
     access=ACCESS,
@@ -226,7 +289,7 @@ async def _preview_update_many(
     mcp=Mcp(
         keywords=("update many rows, bulk change, set a column where; viele Zeilen ändern; modificar varias filas")
     ),
-    guard=Guard(preview=_preview_update_many),
+    guard=Guard(preview=_preview_update_many, changes=_list_updates),
 )
 async def data_update_many(
     call: Call,
@@ -260,7 +323,14 @@ async def data_update_many(
 
 async def _preview_delete(call: Call, app_id: AppId, table: str, row_id: str, **options: Unpack[WriteOptions]) -> str:
     row = await data_get(call, app_id, table, row_id, None, as_role=options["as_role"], as_user=options["as_user"])
-    return f"It would delete this row of `{table}`: {str(row)[:1000]}"
+    return f"It would delete this row of `{table}`:\n{str(row)[:1000]}"
+
+
+async def _list_deletion(
+    call: Call, app_id: AppId, table: str, row_id: str, **options: Unpack[WriteOptions]
+) -> list[Change]:
+    del app_id
+    return await _foresee(call, options, table, row_id, None)
 
 
 @data.tool(
@@ -274,7 +344,7 @@ async def _preview_delete(call: Call, app_id: AppId, table: str, row_id: str, **
         from_headers={**AS_HEADERS, **KEY_HEADER},
         also=("/data/{table}/{row_id}",),
     ),
-    guard=Guard(preview=_preview_delete),
+    guard=Guard(preview=_preview_delete, changes=_list_deletion),
     mcp=Mcp(
         keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila"),
         graph_names=(GraphName("delete_row", {"row_id": "id"}, for_users=False),),
@@ -312,14 +382,27 @@ async def _preview_delete_many(
         require_filters(opened, where)
         return rows.count(read_query(catalogue, opened, None, where))
 
-    return f"It would delete up to {await read_rows(call, actor, count)} rows of `{table}`: {where}"[:1000]
+    return f"It would delete up to {await read_rows(call, actor, count)} rows of `{table}`.\n{where}"[:1000]
+
+
+async def _list_deletions(
+    call: Call, app_id: AppId, table: str, where: Any, **options: Unpack[AnswerOptions]
+) -> list[Change]:
+    del app_id
+
+    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
+        opened = open_table(catalogue, rows, table, "DELETE")
+        require_filters(opened, where)
+        return Foresight(rows, catalogue).foresee_delete(opened, where)
+
+    return await read_rows(call, find_actor(call, options), foresee)
 
 
 @data.tool(
     "DELETE /{table}",
     access=ACCESS,
     effect="destructive",
-    guard=Guard(preview=_preview_delete_many),
+    guard=Guard(preview=_preview_delete_many, changes=_list_deletions),
     raises=(*WRITE_ERRORS, SingleRowExpected),
     audit=WRITTEN,
     rest=Rest(

@@ -8,12 +8,14 @@ from sqlalchemy import select
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, GraphName
+from baobab.tools.core.changes import Change
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.files.access import OF_RUNNING_APP, is_readable
 from baobab.tools.files.errors import ContentInvalid, FileNotFound, StoreFailed
+from baobab.tools.files.foresight import list_replacement
 from baobab.tools.files.schemas import (
     LONGEST_INLINE,
     MOST_NAMED,
@@ -35,6 +37,13 @@ FileKey = Annotated[Filename, NotSecret("the name that the caller gave a file")]
 Base64 = Annotated[str, Text(LONGEST_INLINE), Field(description="The bytes as base64, up to 1 MiB of them.")]
 
 
+async def _list_changes(
+    call: Call, app_id: AppId, key: FileKey, content_base64: Base64, content_type: ContentType
+) -> list[Change]:
+    del content_type
+    return await list_replacement(call, app_id, key, content_base64, "base64")
+
+
 @files.tool(
     "PUT /named/{key:path}",
     access=OF_RUNNING_APP,
@@ -52,6 +61,7 @@ Base64 = Annotated[str, Text(LONGEST_INLINE), Field(description="The bytes as ba
         ),
         graph_names=(GraphName("write_storage", for_users=False),),
     ),
+    guard=Guard(changes=_list_changes),
 )
 async def files_write_named(
     call: Call,

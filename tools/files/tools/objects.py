@@ -15,6 +15,7 @@ from baobab.tools.core.widening import one_of
 from baobab.tools.files import quota
 from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable
 from baobab.tools.files.errors import ContentTypeRefused, FileNotFound, FileTooLarge, QuotaExceeded, TooManyUploads
+from baobab.tools.files.foresight import list_deletion
 from baobab.tools.files.schemas import (
     ContentType,
     Download,
@@ -225,7 +226,7 @@ async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
     raises=(FileNotFound,),
     audit=Audit("storage.delete", category="storage", action="delete", resource="file"),
     rest=Rest(status=204, also=("/objects/{object_id}", "/uploads/{object_id}"), headers=TUS),
-    guard=Guard(preview=_preview_deletion),
+    guard=Guard(preview=_preview_deletion, changes=list_deletion),
     mcp=Mcp(keywords="remove, erase a file, free space; Datei löschen, entfernen; borrar, eliminar archivo"),
 )
 async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:

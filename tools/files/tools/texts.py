@@ -1,17 +1,19 @@
 """/storage/{app_id}/texts: small files as a part of the call, for models and for scripts."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.changes import Change
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of
 from baobab.tools.files.access import OF_RUNNING_APP, is_readable
 from baobab.tools.files.errors import ContentInvalid, FileNotFound, NotText, StoreFailed
+from baobab.tools.files.foresight import list_addition
 from baobab.tools.files.schemas import (
     LONGEST_INLINE,
     MOST_READ,
@@ -34,6 +36,13 @@ from baobab.tools.files.toolset import files
 Content = Annotated[str, Text(LONGEST_INLINE), Field(description="The content: text, or bytes as base64.")]
 
 
+async def _list_changes(
+    call: Call, app_id: AppId, filename: Filename, content: Content, encoding: Encoding, **_given: Any
+) -> list[Change]:
+    del call, app_id
+    return list_addition(filename, content, encoding)
+
+
 @files.tool(
     "POST /objects",
     access=OF_RUNNING_APP,
@@ -45,7 +54,7 @@ Content = Annotated[str, Text(LONGEST_INLINE), Field(description="The content: t
         max_body=2 * LONGEST_INLINE,
         examples={"filename": "notes/today.md", "contentType": "text/markdown", "content": "# Today"},
     ),
-    guard=Guard(widens={"public": one_of([True])}),
+    guard=Guard(widens={"public": one_of([True])}, changes=_list_changes),
     mcp=Mcp(
         keywords=(
             "write, create, save a small file, text, note, markdown, CSV, JSON, report, export; "

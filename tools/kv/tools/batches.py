@@ -54,10 +54,9 @@ async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
         else:
             refused.append(item)
     counts = ", ".join(f"{len(names)} {name}" for name, names in keys.items() if names)
-    lines = [f"{len(ops)} operations: {counts or 'none that can be made'}."]
+    first = f"{len(ops)} operations: {counts or 'none that can be made'}"
+    lines = [f"{first}; {len(refused)} would be refused." if refused else f"{first}."]
     lines += [f"{name} {escape_text(key)}" for name, names in keys.items() for key in names]
-    if refused:
-        lines.append(f"{len(refused)} would be refused; they are among the arguments.")
     return "\n".join(lines)
 
 

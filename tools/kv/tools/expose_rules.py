@@ -13,9 +13,10 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
+from baobab.tools.kv.keys import Key
 from baobab.tools.kv.patterns import Pattern, names_owner
-from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook
-from baobab.tools.kv.schemas import ExposeRules, NewRule, RuleDeleted
+from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook, Verb
+from baobab.tools.kv.schemas import ExposeRules, KeyAccess, NewRule, RuleDeleted
 from baobab.tools.kv.tables import rules_table
 from baobab.tools.kv.toolset import kv
 
@@ -37,8 +38,11 @@ _REPLACE_BODY = 2**20
         )
     ),
 )
-async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
-    """List the rules that expose keys to end users, in the order of their declaration."""
+async def kv_expose_list(call: Call, app_id: AppId, key: Key | None = None) -> ExposeRules:
+    """List the rules that expose keys to end users, in the order of their declaration.
+
+    key: also tell who may read and write this key, and by which rule.
+    """
     query = select(rules_table).where(rules_table.c.app_id == app_id).order_by(rules_table.c.position)
     rows = (await call.execute(query)).all()
     answer: ExposeRules = {
@@ -50,7 +54,16 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
         f"{'anybody' if other.level(verb) == 'public' else 'every user'}: close them with a rule at `deny`."
         for rule, verb, other in book.find_open_beside_owners()
     ]
-    return {**answer, "warnings": warnings} if warnings else answer
+    if warnings:
+        answer["warnings"] = warnings
+    if key is not None:
+        answer["access"] = {"read": _explain(book, key, "read"), "write": _explain(book, key, "write")}
+    return answer
+
+
+def _explain(book: RuleBook, key: str, verb: Verb) -> KeyAccess:
+    access = book.explain(key, verb)
+    return {"level": access.level, "rule": access.rule, "owner_rule": access.owner_rule}
 
 
 @kv.tool(

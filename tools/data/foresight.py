@@ -1,0 +1,94 @@
+"""What writes would change of an app's rows, for the person who decides: each row as it is now and as it would be."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from baobab.tools.core.changes import NOTHING, Change, describe_change
+from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
+from baobab.tools.data.expressions import allowed_rows, both
+from baobab.tools.data.fields import MOST_ROWS
+from baobab.tools.data.row_reader import key_condition
+from baobab.tools.data.row_requests import read_query
+from baobab.tools.data.rows import Rows, Upsert
+from baobab.tools.data.schemas import Row
+
+MOST_SHOWN = 100
+"""Rows of one write that are shown one by one; how many more there are is said."""
+
+
+class Foresight:
+    """Foresees writes on the rows that the caller sees now. It writes nothing."""
+
+    def __init__(self, rows: Rows, catalogue: Catalogue) -> None:
+        self._rows = rows
+        self._catalogue = catalogue
+
+    def foresee_insert(
+        self, table: TableInfo, given: Sequence[Mapping[str, Any]], upsert: Upsert | None
+    ) -> list[Change]:
+        changes: list[Change] = []
+        for row in given[:MOST_SHOWN]:
+            values = {name: value for name, value in row.items() if name in table.columns}
+            present = self._find_conflict(table, values, upsert)
+            if present is None:
+                changes.append(describe_change(f"{table.name}: new row", NOTHING, values))
+            elif upsert is not None and upsert.merge:
+                changes += _compare(table, [present], values)
+        return changes + _say_more(table, len(given), "inserted")
+
+    def foresee_update(self, table: TableInfo, where: Mapping[str, Any], values: Mapping[str, Any]) -> list[Change]:
+        found = self._find(table, "UPDATE", where)
+        return _compare(table, found[:MOST_SHOWN], values) + _say_more(table, len(found), "changed")
+
+    def foresee_delete(self, table: TableInfo, where: Mapping[str, Any]) -> list[Change]:
+        found = self._find(table, "DELETE", where)
+        changes = [describe_change(_name_row(table, row), row, NOTHING) for row in found[:MOST_SHOWN]]
+        return changes + _say_more(table, len(found), "deleted")
+
+    def foresee_row(self, table: TableInfo, row_id: str, values: Mapping[str, Any] | None) -> list[Change]:
+        """values: what an update sets; None for a deletion."""
+        found = self._find(table, "DELETE" if values is None else "UPDATE", {}, key_condition(table, row_id))
+        if values is None:
+            return [describe_change(_name_row(table, row), row, NOTHING) for row in found]
+        return _compare(table, found, values)
+
+    def _find(self, table: TableInfo, command: Command, where: Mapping[str, Any], *further: Expression) -> list[Row]:
+        """The rows that fulfil filters and that the actor may write, as many as one call can."""
+        selection = read_query(self._catalogue, table, None, where)
+        selection.limit = MOST_ROWS
+        return self._rows.select(selection, key=both(*further, allowed_rows(table, command, self._rows.actor)))
+
+    def _find_conflict(self, table: TableInfo, values: Mapping[str, Any], upsert: Upsert | None) -> Row | None:
+        """The row that is there already with the values of the columns which an upsert goes by."""
+        if upsert is None or any(values.get(name) is None for name in upsert.columns):
+            return None
+        columns = [table.column(name) for name in upsert.columns]
+        equal: list[Expression] = [
+            ["=", ["column", "", one.name], ["value", one.type.name, one.type.clean(values[one.name], one.name)]]
+            for one in columns
+        ]
+        found = self._find(table, "SELECT", {}, *equal)
+        return found[0] if found else None
+
+
+def _compare(table: TableInfo, rows: Iterable[Row], values: Mapping[str, Any]) -> list[Change]:
+    """The columns of each row that would have another value."""
+    changes: list[Change] = []
+    for row in rows:
+        after = {name: value for name, value in values.items() if name in row and row[name] != value}
+        if after:
+            before = {name: row[name] for name in after}
+            changes.append(describe_change(_name_row(table, row), before, after))
+    return changes
+
+
+def _name_row(table: TableInfo, row: Row) -> str:
+    key = ", ".join(f"{name} {row[name]}" for name in table.key if name in row)
+    return f"{table.name}: {key}" if key else table.name
+
+
+def _say_more(table: TableInfo, count: int, verb: str) -> list[Change]:
+    further = count - MOST_SHOWN
+    if further <= 0:
+        return []
+    return [describe_change(f"{table.name}: {further} more rows", "as they are", f"{verb} in the same way")]
