@@ -111,11 +111,14 @@ async def test_a_hostile_value_is_inert_in_the_form_of_it(visitor: Runner) -> No
 
 
 async def test_usage_is_shown_of_all_apps_or_of_one(visitor: Runner) -> None:
+    assert "Nobody has called a model" in (await visitor.open("/console/usage")).text
+    call = {"model": "baobab/echo", "messages": [{"role": "user", "content": "Hello"}]}
+    path, owner = f"/v1/{visitor.app_id}/chat/completions", visitor.baobab.owner
+    assert (await visitor.baobab.client.post(path, json=call, headers=owner)).status_code == 200
     for query, bars in {"": 30, "?days=7": 7, "?days=1000": 30, f"?days=90&app={visitor.app_id}": 90}.items():
         page = await visitor.open(f"/console/usage{query}")
         # Two charts: of the costs and of the calls.
         assert page.text.count("<rect") == 2 * bars
-    assert "Nobody has called a model" in page.text
 
 
 async def test_the_audit_log_is_filtered_and_paged(visitor: Runner) -> None:
