@@ -77,7 +77,7 @@ def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
     server.export_environment(settings)
     with tempfile.TemporaryDirectory(prefix="baobab-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        click.echo(_welcome(settings, asgi_server), err=True)
+        click.echo(render_welcome(settings, asgi_server), err=True)
         config = uvicorn.Config(
             app="baobab.server:create",
             factory=True,
@@ -107,7 +107,7 @@ class _SingleProcessServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            click.echo(_welcome(self._settings, self._asgi_server), err=True)
+            click.echo(render_welcome(self._settings, self._asgi_server), err=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -131,7 +131,7 @@ def render_link(settings: Settings, secret: str, lifetime: timedelta) -> str:
     return f"{settings.address}/console/sign-in?link={secret}   (once, within {minutes} minutes)"
 
 
-def _welcome(settings: Settings, asgi_server: "server.Server") -> str:
+def render_welcome(settings: Settings, asgi_server: "server.Server") -> str:
     """Renders what the operator reads at the start: the key, the addresses and the first steps."""
     address, key = settings.address, asgi_server.first_key
     link = "`baobab sign-in-link` prints a link that signs you in"

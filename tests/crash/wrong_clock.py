@@ -36,7 +36,7 @@ async def serve(ahead: float, port: int, data: Path) -> None:
     async with server.open():
         rest_app: Any = server.rest_app
         config = uvicorn.Config(rest_app, port=port, http=GuardedProtocol, lifespan="off", log_config=None)
-        sys.stderr.write(render_welcome(settings, server.first_key))
+        sys.stderr.write(render_welcome(settings, server))
         await uvicorn.Server(config).serve()
 
 
