@@ -6,14 +6,21 @@ pytest --backend pgbouncer    and with a pooler of transactions before it
 """
 
 import asyncio
+import atexit
+import functools
 import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
-from baobab.storage.databases import database_at
+from baobab import region_stores
+from baobab.storage.database import Database
+from baobab.storage.databases import SQLITE, database_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.migrate import migrate
 from tests.servers import PostgresServer
@@ -40,16 +47,8 @@ END $$
 
 
 class SqliteBackend:
-    """A file with the schema and nothing else is copied for each installation: migrating costs more than most tests."""
-
-    def __init__(self, folder: Path) -> None:
-        self._template = folder / "baobab.db"
-        asyncio.run(_migrate_database(f"sqlite:///{self._template}"))
-
     def prepare(self, data: Path) -> dict[str, str]:
-        data.mkdir(parents=True, exist_ok=True)
-        if not (data / "baobab.db").exists():
-            shutil.copyfile(self._template, data / "baobab.db")
+        copy_migrated_file(data / "baobab.db")
         return {}
 
     def release(self, data: Path) -> None:
@@ -111,6 +110,24 @@ ACTIVE_BACKEND: list[Backend] = []
 """The column of this run, once the session has begun."""
 
 
+def copy_migrated_file(path: Path) -> None:
+    """Make a SQLite database with the schema and nothing else, if there is none: migrating one takes a second."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_migrate_file(), path)
+
+
+def migrate_by_copying(patch: pytest.MonkeyPatch) -> None:
+    """Let each installation in this process find its new SQLite databases, those of further regions too, migrated."""
+
+    def copy_and_find(url: str, notices_url: str = "") -> Database:
+        if url.startswith(SQLITE):
+            copy_migrated_file(Path(url.removeprefix(SQLITE)))
+        return database_at(url, notices_url)
+
+    patch.setattr(region_stores, "database_at", copy_and_find)
+
+
 def prepare_data(data: Path) -> dict[str, str]:
     """Prepare a data folder that needs no migration; the environment of an installation on it."""
     return ACTIVE_BACKEND[0].prepare(data)
@@ -118,7 +135,7 @@ def prepare_data(data: Path) -> dict[str, str]:
 
 def database_url(data: Path) -> str:
     """The database of an installation on a data folder."""
-    return prepare_data(data).get("BAOBAB_DATABASE_URL", f"sqlite:///{data / 'baobab.db'}")
+    return prepare_data(data).get("BAOBAB_DATABASE_URL", f"{SQLITE}{data / 'baobab.db'}")
 
 
 def release_data(data: Path) -> None:
@@ -135,6 +152,17 @@ def _list_tables(connection: psycopg.Connection[Any]) -> list[sql.Identifier]:
     tables = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'kv')"
     found = connection.execute(tables + " AND tablename NOT IN ('alembic_version', 'version')")
     return [sql.Identifier(*names) for names in found]
+
+
+@functools.cache
+def _migrate_file() -> Path:
+    """A migrated database that is copied, for as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix="baobab-migrated-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # In a thread, for whoever asks first may have an event loop that is running.
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(_migrate_database(f"{SQLITE}{folder / 'baobab.db'}"))).result()
+    return folder / "baobab.db"
 
 
 async def _create_kv_tables(url: str) -> None:

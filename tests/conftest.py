@@ -20,7 +20,15 @@ from baobab.runtime import passwords
 from baobab.server import Server
 from baobab.settings import load_settings
 from tests import cheap_secrets, memory
-from tests.backends import ACTIVE_BACKEND, Backend, PostgresBackend, SqliteBackend, prepare_data, release_data
+from tests.backends import (
+    ACTIVE_BACKEND,
+    Backend,
+    PostgresBackend,
+    SqliteBackend,
+    migrate_by_copying,
+    prepare_data,
+    release_data,
+)
 from tests.one_connection import hold_one_connection_at_a_time
 from tests.servers import BEHIND_POOLER, start_postgres
 from tests.users import mint_user_token
@@ -111,7 +119,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session", autouse=True)
-def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     with contextlib.ExitStack() as stack:
         if request.config.getoption("backend") == "pgbouncer":
             BEHIND_POOLER.append(True)
@@ -119,9 +127,16 @@ def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if request.config.getoption("backend") != "sqlite":
             ACTIVE_BACKEND.append(PostgresBackend(stack.enter_context(start_postgres())))
         else:
-            ACTIVE_BACKEND.append(SqliteBackend(tmp_path_factory.mktemp("migrated")))
+            ACTIVE_BACKEND.append(SqliteBackend())
         yield ACTIVE_BACKEND[0]
         ACTIVE_BACKEND.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrated_by_copying() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        migrate_by_copying(patch)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ from tests.installation import open_installation
 
 folder = Path(sys.argv[1])
 (folder / "migrated").mkdir()
-ACTIVE_BACKEND.append(SqliteBackend(folder / "migrated"))
+ACTIVE_BACKEND.append(SqliteBackend())
 
 def list_loaded():
     return [name for name in sys.modules if name == "jinja2" or name.startswith(("jinja2.", "baobab.http.console."))]
