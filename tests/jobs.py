@@ -1,10 +1,12 @@
 """Durable jobs of a house under test."""
 
 import asyncio
+import itertools
 from typing import Any, Protocol
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import bindparam, func, or_, select
 
+from baobab.runtime.jobs import DurableJobs
 from baobab.storage.database import Database
 from baobab.storage.tables import metadata
 from baobab.tools.core.services import Services
@@ -33,16 +35,24 @@ async def run_job(application: HasServices, kind: str) -> None:
 async def run_due_jobs(application: HasServices, database: Database | None = None) -> None:
     """Return when every job that is due by the house's clock has been made."""
     services: Any = application.services
+    # Anew each time, for what one job asks for is due after the look before; and in one look, for a job that ends may
+    # have asked for another.
+    left = or_(jobs.c.held_by.is_not(None), jobs.c.due_at <= bindparam("now", type_=jobs.c.due_at.type))
+    unfinished = select(func.count()).where(jobs.c.finished_at.is_(None), left)
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while True:
-            services.jobs.wake()
-            # Anew each time, for what one job asks for is due after the look before; and in one look, for a job that
-            # ends may have asked for another.
-            left = or_(jobs.c.held_by.is_not(None), jobs.c.due_at <= services.clock.now())
-            async with (database or services.database).reading() as connection:
-                if not await connection.scalar(select(func.count()).where(jobs.c.finished_at.is_(None), left)):
-                    return
+        for turn in itertools.count():
+            # While one is running there is nothing to learn, and looking takes time from it; but it may wait for
+            # another one, which the clock has made due.
+            if turn % 20 == 0 or not _is_running_jobs(services.jobs):
+                services.jobs.wake()
+                async with (database or services.database).reading() as connection:
+                    if not await connection.scalar(unfinished, {"now": services.clock.now()}):
+                        return
             await asyncio.sleep(0.005)
+
+
+def _is_running_jobs(durable_jobs: DurableJobs) -> bool:
+    return any(runner._running for runner in durable_jobs._runners.values())
 
 
 async def list_unfinished_jobs(application: HasServices, database: Database | None = None) -> list[Any]:

@@ -70,12 +70,12 @@ class ApprovalsClient:
         return await self.wait_for_outcome(approval_id)
 
     async def wait_for_outcome(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
-        for _ in range(400):
-            approval: dict[str, Any] = (await self.get_approval(approval_id, by))["approval"]
-            if approval["status"] not in ("pending", "approved"):
-                return approval
-            await asyncio.sleep(0.01)
-        raise AssertionError(f"{approval_id} is not executed")
+        async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
+            while True:
+                approval: dict[str, Any] = (await self.get_approval(approval_id, by))["approval"]
+                if approval["status"] not in ("pending", "approved"):
+                    return approval
+                await asyncio.sleep(0.01)
 
     async def expire_lease(self) -> None:
         """Let so much time pass that nobody holds on to what a dead server had begun, and what is due be made."""

@@ -62,13 +62,13 @@ async def drain_until(baobab: Baobab, clock: FixedClock, cell: str, words: str) 
 async def test_the_apps_of_a_drained_cell_move_to_another_with_all_that_they_have(
     baobab: Baobab, clock: FixedClock
 ) -> None:
-    apps = [await create_filled_app(baobab, region="eu-1") for _ in range(20)]
+    apps = [await create_filled_app(baobab, region="eu-1") for _ in range(6)]
     before = await read_contents(baobab, apps[0])
     lines = await drain_cell(baobab.application.services, "eu-1")
     # Some may be on their way already.
     assert any(line.startswith("eu-1: geography eu, apps ") and ", drained since " in line for line in lines)
     line = await drain_until(baobab, clock, "eu-1", "empty since")
-    assert line.startswith("eu-1: geography eu, apps 0, copies that moves left behind 20, drained since")
+    assert line.startswith("eu-1: geography eu, apps 0, copies that moves left behind 6, drained since")
     assert await find_regions(baobab, apps) == {"eu-2", "eu-3"}
     assert (await read_line(baobab, "eu-3")).startswith("eu-3: geography eu, apps 1 of 1")
     after = await read_contents(baobab, apps[0])
