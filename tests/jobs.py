@@ -11,7 +11,7 @@ from baobab.storage.database import Database
 from baobab.storage.tables import metadata
 from baobab.tools.core.services import Services
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 180.0
 jobs = metadata.tables["jobs"]
 events = metadata.tables["events"]
 

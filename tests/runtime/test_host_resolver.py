@@ -13,7 +13,7 @@ from baobab.runtime.egress import Egress, EgressTimeout, EgressUnavailable
 from baobab.runtime.host_resolver import HostResolver
 from baobab.tools.core.tenancy import set_tenant
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 120
 
 
 class NameServer(asyncio.DatagramProtocol):

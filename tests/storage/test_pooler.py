@@ -156,7 +156,7 @@ async def test_a_statement_ends_after_the_time_that_is_set_for_it(server: Postgr
         for call in (engine.get("app", "key"), engine.put("app", "key", b"1", None, Tier.DURABLE, _FREE)):
             with pytest.raises(Exception, match="statement timeout"):
                 await call
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
     await engine.close()
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.backends import ACTIVE_BACKEND, SqliteBackend
 from tests.conftest import Baobab
 from tests.tools.access import CALLERS, KV_UNEXPOSED, World, find_domain, load_policies, load_policy, open_world
 
@@ -22,6 +23,17 @@ def settings(settings: dict[str, str]) -> dict[str, str]:
 async def world(baobab: Baobab) -> AsyncIterator[World]:
     async with open_world(baobab) as made:
         yield made
+
+
+def choose_callers(row: str) -> dict[str, str]:
+    """The callers to ask, with the word of each. Postgres need not see all of them, for who may call a tool is decided
+    before it reads or writes a row: the first who gets an answer of each kind is enough there.
+    """
+    words = dict(zip(CALLERS, row.split(), strict=True))
+    if isinstance(ACTIVE_BACKEND[0], SqliteBackend):
+        return words
+    first = {word: name for name, word in reversed(words.items())}
+    return {name: word for name, word in words.items() if first[word] == name}
 
 
 def test_every_tool_has_a_row_beside_the_tests_of_its_domain_and_every_row_a_tool(baobab: Baobab) -> None:
@@ -47,7 +59,7 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world: Any, dom
     for tool, row in _POLICIES[domain].items():
         # A quick machine asks more of one app in a minute than an app may be asked; that is not what this is about.
         world.baobab.application.services.limits._windows.clear()
-        for name, wanted in zip(CALLERS, row.split(), strict=True):
+        for name, wanted in choose_callers(row).items():
             found = await world.call_tool(tool, world.callers[name])
             if found != wanted:
                 wrong.append(f"{tool} for {name}: {found}, not {wanted}")

@@ -133,7 +133,7 @@ async def test_a_server_that_stops_answering_is_given_up_in_time() -> None:
         for late in (first, second):
             with pytest.raises(ValkeyUnavailable, match=r"within 0\.2 s"):
                 await late
-        assert 0.15 < time.monotonic() - started < 5
+        assert 0.15 < time.monotonic() - started < 30
         await pipeline.close()
 
 

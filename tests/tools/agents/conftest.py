@@ -11,7 +11,7 @@ from baobab.tools.core.errors import BaobabError
 from tests.jobs import run_due_jobs, run_job
 from tests.tools.conftest import ToolHarness
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 180.0
 
 
 def build_graph(nodes: dict[str, Any], *edges: tuple[str, str], **rest: Any) -> dict[str, Any]:

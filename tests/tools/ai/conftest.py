@@ -32,7 +32,7 @@ from tests.runtime.gateway.upstream import Upstream, start_upstream
 VENDOR_KEY = "sk-vendor-0123456789"
 LAB_KEY = "lab-key-0123456789"
 OTHER_KEY = "sk-ant-0123456789"
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 MINI = "openai/gpt-4o-mini"
 HELLO: list[Any] = [{"role": "user", "content": "Hello!"}]
 TEXT = "Hello from the upstream, Grüße!"

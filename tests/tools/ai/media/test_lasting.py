@@ -16,7 +16,7 @@ from tests.conftest import KEY
 from tests.tools.ai.media.conftest import BUILT_IN, IMAGE, VIDEO, Kind, MediaBaobab, open_media
 from tests.tools.ai.media.studio import PNG, Studio
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 120.0
 KINDS: tuple[Kind, ...] = ("image", "video")
 
 

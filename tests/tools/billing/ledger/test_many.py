@@ -19,7 +19,7 @@ from baobab.tools.core.money import USD
 from tests.clock import FixedClock
 from tests.tools.billing.ledger.conftest import USAGE, Bank
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 180.0
 
 
 class TickingClock(FixedClock):
