@@ -123,7 +123,8 @@ def test_every_worker_refuses_a_key_that_one_has_revoked(tmp_path: Path) -> None
         doomed = {"authorization": f"Bearer {made['key']}"}
         # Every request has a connection of its own, so that each worker has seen the key.
         assert fetch_statuses(server, doomed) == {200}
-        httpx.delete(f"{server.address}/api-keys/{made['key_id']}", headers=owner).raise_for_status()
+        revoked = f"{server.address}/api-keys/{made['key_id']}"
+        httpx.delete(revoked, headers=owner, timeout=TIMEOUT_SECONDS).raise_for_status()
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while fetch_statuses(server, doomed) != {401}:
             assert time.monotonic() < deadline, "a worker has not heard that the key is revoked"

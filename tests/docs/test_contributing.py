@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from baobab.storage.migrate import list_revisions
-from tests.cli.server_process import ServerProcess, run_server
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 from tests.docs.blocks import find_blocks
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,8 @@ def server(copied_package: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.address, headers={"Authorization": f"Bearer {server.key}"}) as client:
+    by = {"Authorization": f"Bearer {server.key}"}
+    with httpx.Client(base_url=server.address, headers=by, timeout=TIMEOUT_SECONDS) as client:
         yield client
 
 
@@ -117,7 +118,12 @@ async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_wi
 
 
 def test_a_page_of_the_console_takes_one_new_file(server: ServerProcess) -> None:
-    with httpx.Client(base_url=server.address, follow_redirects=True, headers={"origin": server.address}) as browser:
+    with httpx.Client(
+        base_url=server.address,
+        follow_redirects=True,
+        headers={"origin": server.address},
+        timeout=TIMEOUT_SECONDS,
+    ) as browser:
         inbox = browser.post("/console/sign-in", data={"key": server.key})
         assert '<a href="/console/cost">Cost</a>' in inbox.text
         assert "No key has called a model" in browser.get("/console/cost").text

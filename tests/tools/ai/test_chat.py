@@ -10,7 +10,7 @@ from baobab.tools.accounts.first_account import first_account
 from baobab.tools.core.auth.callers import ScopedKey
 from baobab.tools.core.context import RequestContext
 from tests.people import create_key, get_first_organisation
-from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TIMEOUT_SECONDS, TOOL, VENDOR_KEY, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,7 +20,7 @@ SENT = {"host", "content-type", "content-length", "accept", "accept-encoding", "
 
 async def test_an_answer_is_the_providers_own(world: Installation) -> None:
     answer = await world.chat(temperature=0)
-    async with httpx.AsyncClient() as direct:
+    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as direct:
         theirs = await direct.post(f"{world.fake.url}/v1/chat/completions", content=world.fake.requests[-1].body)
     assert answer.status_code == 200
     assert answer.json() == theirs.json()

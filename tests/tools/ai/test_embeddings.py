@@ -149,7 +149,7 @@ async def test_nothing_is_done_any_more_for_whoever_has_gone(world: Installation
 
 
 async def test_a_large_body_without_a_credential_is_refused_while_it_is_being_sent(world: Installation) -> None:
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
         for _ in range(2):
             answer = await client.post(f"{world.address}/v1/embeddings", json={"input": "x" * 4_000_000})
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "missing_credentials")

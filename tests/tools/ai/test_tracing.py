@@ -17,7 +17,17 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from tests.people import get_first_organisation
 from tests.runtime.gateway.upstream import start_upstream
 from tests.test_observing import start_collector
-from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation, open_installation
+from tests.tools.ai.conftest import (
+    HELLO,
+    LAB_KEY,
+    MINI,
+    TEXT,
+    TIMEOUT_SECONDS,
+    TOOL,
+    VENDOR_KEY,
+    Installation,
+    open_installation,
+)
 
 SECRET = "what nobody else may read"
 ASKED: Any = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SECRET}]}
@@ -172,7 +182,7 @@ async def test_a_call_whose_caller_has_left_is_a_span_that_says_so(tmp_path: Pat
     async with open_traced(tmp_path) as made:
         world = made.world
         body = {"model": world.add_model("slow-tokens:0.1"), "stream": True, **ASKED}
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as http:
             url = f"{world.address}/v1/chat/completions"
             async with http.stream("POST", url, json=body, headers=world.owner) as answer:
                 await anext(answer.aiter_lines())
