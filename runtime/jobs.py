@@ -123,7 +123,7 @@ class DurableJobs:
     ) -> str:
         event_id = self._ids.uuid()
         row = {"id": event_id, "type": type_, "at": self._clock.now(), "app_id": app_id, "data": dict(data or {})}
-        await unit.execute(_INSERT_EVENT, row)
+        await unit.write(_INSERT_EVENT, row)
         for kind in self._consumers.get(type_, ()):
             arguments = {"event_id": event_id}
             job_id = f"{kind.name}:{event_id}"

@@ -51,6 +51,10 @@ class DatabaseConnection(Protocol):
 
     async def scalar(self, statement: Executable, rows: Any = None, /) -> Any: ...
 
+    async def write(self, statement: Executable, rows: Any = None, /) -> None:
+        """Runs a statement whose result nobody needs: before the next one or the commit, which raises its error."""
+        ...
+
     async def exec_driver_sql(self, statement: str, /) -> CursorResult[*tuple[Any, ...]]: ...
 
     async def run_sync(self, work: Callable[[Connection], T], /) -> T:
@@ -90,6 +94,10 @@ class StatementTimeout(DatabaseUnavailable):
     """A statement took longer than it may, and was stopped."""
 
 
+class LockTimeout(DatabaseUnavailable):
+    """A statement waited too long for a lock that somebody else holds."""
+
+
 INSTALLATION = "*"
 """The lock of what belongs to no tenant: the schema, the first account, a transfer."""
 
@@ -126,8 +134,9 @@ class Database(ABC):
     ) -> AbstractAsyncContextManager[DatabaseConnection]:
         """Opens a transaction that commits when the block ends and rolls back when it raises.
 
-        lock: the tenant whose lock it holds, by the id of an app, or else of an organisation or account. None for
-        statements that are correct whoever writes at the same time (docs/decisions/0025-tenant-locks.md).
+        lock: the tenant whose lock it holds from its first statement on, by the id of an app, or else of an
+        organisation or account. None for statements that are correct whoever writes at the same time
+        (docs/decisions/0025-tenant-locks.md).
 
         bulk: True for statements that may take longer than a few milliseconds, such as those that change thousands of
         rows: they must not run on the event loop.
@@ -236,6 +245,14 @@ class Unit:
         with ErrorTranslator(self.database):
             return await connection.execute(statement, rows)
 
+    async def write(self, statement: Executable, rows: Any = None) -> None:
+        """Runs a statement whose result nobody needs, such as an insert that meets no other row. Where the database is
+        a server, it is sent with the next statement or with the commit, and that raises its error.
+        """
+        connection = await self._begin()
+        with ErrorTranslator(self.database):
+            await connection.write(statement, rows)
+
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Calls a function that runs several statements and waits for nothing else. An IntegrityError passes
         through.
@@ -343,6 +360,8 @@ class ErrorTranslator:
             if getattr(cause, "sqlite_errorname", "").startswith(_DAMAGE):
                 self._database.damage = reason
                 raise DatabaseDamaged(type(cause).__name__, reason) from error
+            if getattr(cause, "sqlstate", None) == "55P03":
+                raise LockTimeout(type(cause).__name__, reason) from error
             if _is_timeout(cause):
                 raise StatementTimeout(type(cause).__name__, reason) from error
             # The lower byte of a code of SQLite is the primary error.

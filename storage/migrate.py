@@ -1,11 +1,14 @@
 """Migrates a database to the schema of this version. Alembic is imported only if there is something to apply."""
 
+import contextlib
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from baobab.storage.database import INSTALLATION, Database
+from baobab.storage.database import INSTALLATION, Database, LockTimeout
 
+_ATTEMPTS = 6
+"""Of ten seconds each, which is as long as Postgres lets a statement wait for a lock."""
 _FOLDER = Path(__file__).parent / "migrations"
 
 
@@ -29,8 +32,15 @@ async def read_revision(database: Database) -> str | None:
 
 async def migrate(database: Database) -> list[str]:
     """Applies the missing migrations in one transaction, and returns their revisions. Several processes may call it at
-    once.
+    once: each waits a minute for another one's.
     """
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(LockTimeout):
+            return await _migrate(database)
+    return await _migrate(database)
+
+
+async def _migrate(database: Database) -> list[str]:
     before = await read_revision(database)
     known = list_revisions()
     if before == known[-1]:

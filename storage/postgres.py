@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import false, text
 from sqlalchemy.dialects.postgresql import insert
 
 from baobab.storage.cancellation import run_to_completion
@@ -29,8 +29,11 @@ POOL = 4
 
 # Any number works that nobody else uses in the database.
 _LOCK_INSTALLATION = text("SELECT pg_advisory_xact_lock(7243392001)")
-_LOCK_TENANT = select(tenant_locks.c.tenant).where(tenant_locks.c.tenant == bindparam("tenant")).with_for_update()
-_ADD_TENANT = insert(tenant_locks).on_conflict_do_nothing()
+_INSERT_TENANT = insert(tenant_locks)
+# The row is locked, whether it was there or not, and never changed.
+_LOCK_TENANT = _INSERT_TENANT.on_conflict_do_update(
+    index_elements=["tenant"], set_={"tenant": _INSERT_TENANT.excluded.tenant}, where=false()
+)
 _NOTIFY = text("SELECT pg_notify(:channel, :me)")
 _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
@@ -106,16 +109,16 @@ class PostgresDatabase(Database):
             return
         # Whoever waits for a tenant in this process waits without a connection, which others may need.
         async with self._turns.acquire_slot(lock), self._open_transaction(_WRITING) as connection:
-            await self.take_lock(connection, lock)
+            if lock == INSTALLATION:
+                # There may be no table yet. Whoever holds it also reads what is not in the database: it is taken now.
+                await connection.execute(_LOCK_INSTALLATION)
+            else:
+                # Sent with the first statement, which the server runs when it has the lock.
+                await connection.write(_LOCK_TENANT, {"tenant": lock})
             yield connection
 
     async def take_lock(self, connection: PostgresConnection, lock: str) -> None:
-        if lock == INSTALLATION:
-            # There may be no table yet.
-            await connection.execute(_LOCK_INSTALLATION)
-            return
-        while (await connection.execute(_LOCK_TENANT, {"tenant": lock})).first() is None:
-            await connection.execute(_ADD_TENANT, {"tenant": lock})
+        await connection.execute(_LOCK_TENANT, {"tenant": lock})
 
     @asynccontextmanager
     async def _open_transaction(self, begin: tuple[bytes, ...]) -> AsyncIterator[PostgresConnection]:
@@ -160,14 +163,14 @@ class PostgresDatabase(Database):
                 watch.cancel()
 
     async def announce_at_commit(self, unit: Unit) -> None:
-        await unit.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
+        await unit.write(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
 
     async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
         async def run() -> T:
             async with self._open_transaction(_WRITING if durable else _RELAXED) as connection:
                 result = await connection.run_statements(work)
                 if announce:
-                    await connection.execute(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
+                    await connection.write(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
                 return result
 
         return await run_to_completion(run())

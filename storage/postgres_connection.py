@@ -23,11 +23,11 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from baobab.storage.database import RowStream
-from baobab.storage.postgres_session import Column, PostgresSession, Row, StatementResult
+from baobab.storage.postgres_session import Before, Column, PostgresSession, Queued, Row, StatementResult
 from baobab.storage.statements import ByteBudget, Statements
 
 T = TypeVar("T")
-_Use = Callable[[PostgresSession, Sequence[bytes]], Awaitable[T]]
+_Use = Callable[[PostgresSession, Before], Awaitable[T]]
 
 
 class _Dialect(PGDialect_psycopg):
@@ -81,12 +81,19 @@ class _Cursor:
         self.rowcount = -1
 
     def execute(self, query: str, values: Sequence[Any] = ()) -> None:
+        if self._connection.is_queueing:
+            self._connection.queue(query, values)
+            return
         result: StatementResult = await_only(self._connection.run(query, values))
         self._rows = deque(result.rows)
         self.description, self.rowcount = result.columns, result.row_count
 
     def executemany(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
-        self.rowcount = await_only(self._connection.run_many(query, rows))
+        if self._connection.is_queueing:
+            for values in rows:
+                self._connection.queue(query, values)
+        else:
+            self.rowcount = await_only(self._connection.run_many(query, rows))
 
     def fetchone(self) -> Row | None:
         return self._rows.popleft() if self._rows else None
@@ -149,6 +156,8 @@ class PostgresConnection:
         self._sync: Connection | None = None
         self._begin: Sequence[bytes] = ()
         self._has_begun = False
+        self._queued: list[Queued] = []
+        self.is_queueing = False
 
     @property
     def dialect(self) -> Dialect:
@@ -159,10 +168,12 @@ class PostgresConnection:
         self._begin, self._has_begun = statements, False
 
     async def commit(self) -> None:
-        if not self._has_begun:
-            return
         try:
-            await self._require_session().commit()
+            if not self._has_begun:
+                if not self._queued:
+                    return
+                await self._use_session(PostgresSession.send)
+            await self._require_session().commit(self._queued)
         except psycopg.Error as exc:
             raise _wrap("COMMIT", exc) from exc
 
@@ -170,11 +181,26 @@ class PostgresConnection:
         """Rolls back what was not committed."""
         if self._has_begun and self._session is not None:
             self._session.roll_back()
-        self._begin, self._has_begun = (), False
+        self._begin, self._has_begun, self._queued = (), False, []
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement; its rows can be read at any time afterwards."""
         return await self._call(Connection.execute, statement, rows)
+
+    async def write(self, statement: Executable, rows: Any = None) -> None:
+        self.is_queueing = True
+        try:
+            if self._sync is None or self._sync.invalidated:
+                await self._call(Connection.execute, statement, rows)
+            else:
+                # It waits for nothing, so it needs no greenlet.
+                self._sync.execute(statement, rows)
+        finally:
+            self.is_queueing = False
+
+    def queue(self, query: str, values: Sequence[Any]) -> None:
+        """Has a statement sent with the next one or with the commit. Nobody learns its result."""
+        self._queued.append((query.encode(), values))
 
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()
@@ -198,14 +224,14 @@ class PostgresConnection:
     async def run(self, query: str, values: Sequence[Any]) -> StatementResult:
         """Runs a statement as text. Raises psycopg.Error."""
 
-        async def run(session: PostgresSession, begin: Sequence[bytes]) -> StatementResult:
-            return await session.execute(query, values, begin)
+        async def run(session: PostgresSession, before: Before) -> StatementResult:
+            return await session.execute(query, values, before)
 
         return await self._use_session(run)
 
     async def run_many(self, query: str, rows: Sequence[Sequence[Any]]) -> int:
-        async def run(session: PostgresSession, begin: Sequence[bytes]) -> int:
-            return await session.execute_many(query, rows, begin)
+        async def run(session: PostgresSession, before: Before) -> int:
+            return await session.execute_many(query, rows, before)
 
         return await self._use_session(run)
 
@@ -216,9 +242,9 @@ class PostgresConnection:
         stopped. At most `batch` rows more are in memory.
         """
 
-        async def run(session: PostgresSession, begin: Sequence[bytes]) -> list[Row]:
+        async def run(session: PostgresSession, before: Before) -> list[Row]:
             found = []
-            async with aclosing(session.stream(query, values, batch, begin)) as rows:
+            async with aclosing(session.stream(query, values, batch, before)) as rows:
                 async for row in rows:
                     take(row)
                     found.append(row)
@@ -251,7 +277,7 @@ class PostgresConnection:
 
     async def _use_session(self, run: _Use[T]) -> T:
         if self._has_begun:
-            return await run(self._require_session(), ())
+            return await self._run_after_queued(run, self._require_session(), ())
         is_used = self._session is not None and self._session.lost is None
         try:
             return await self._begin_with(run)
@@ -264,10 +290,16 @@ class PostgresConnection:
     async def _begin_with(self, run: _Use[T]) -> T:
         session = await self._connect()
         try:
-            return await run(session, self._begin)
+            return await self._run_after_queued(run, session, self._begin)
         finally:
             # A statement may be refused before anything is sent.
             self._has_begun = session.is_in_transaction
+
+    async def _run_after_queued(self, run: _Use[T], session: PostgresSession, begin: Sequence[bytes]) -> T:
+        result = await run(session, Before(begin, self._queued))
+        # If a value was refused before anything was sent, they wait for the next statement.
+        self._queued = []
+        return result
 
     async def _connect(self) -> PostgresSession:
         if self._session is not None and self._session.lost is not None:

@@ -53,6 +53,24 @@ Column = tuple[str, int, None, None, None, None, None]
 _Key = tuple[bytes, tuple[int, ...]]
 
 
+Queued = tuple[bytes, Sequence[Any]]
+
+
+class Before(NamedTuple):
+    """What is sent together with a statement, ahead of it, and costs no round trip of its own."""
+
+    begin: Sequence[bytes] = ()
+    """Statements without values that begin the transaction."""
+    queued: Sequence[Queued] = ()
+    """Statements with their values, whose results nobody needs."""
+
+    def __bool__(self) -> bool:
+        return bool(self.begin or self.queued)
+
+
+NOTHING = Before()
+
+
 class StatementResult(NamedTuple):
     rows: list[Row]
     columns: list[Column] | None
@@ -69,6 +87,20 @@ class _Prepared:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.columns: list[Column] | None = None
+
+
+class _Outgoing(NamedTuple):
+    """A statement with its values as they are sent."""
+
+    key: _Key
+    parameters: Sequence[Any]
+    formats: Sequence[Any] | None = None
+    prepared: _Prepared | None = None
+    is_new: bool = False
+    """Whether the server is to keep it from now on."""
+
+
+_COMMIT = _Outgoing((b"COMMIT", ()), ())
 
 
 class PostgresSession:
@@ -121,30 +153,29 @@ class PostgresSession:
     def is_in_transaction(self) -> bool:
         return self.lost is None and self._pgconn.transaction_status != TransactionStatus.IDLE
 
-    async def execute(self, query: str, values: Sequence[Any] = (), begin: Sequence[bytes] = ()) -> StatementResult:
-        """Runs a statement whose values stand for `$1`, `$2` and so on. Raises psycopg.Error.
-
-        begin: statements without values that begin the transaction; they cost no round trip.
+    async def execute(self, query: str, values: Sequence[Any] = (), before: Before = NOTHING) -> StatementResult:
+        """Runs a statement whose values stand for `$1`, `$2` and so on. Raises psycopg.Error, also for a statement
+        that was queued before it.
         """
         async with self._using():
-            return await self._execute(query.encode(), values, begin)
+            return await self._execute(query.encode(), values, before)
 
-    async def execute_many(self, query: str, rows: Sequence[Sequence[Any]], begin: Sequence[bytes] = ()) -> int:
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Any]], before: Before = NOTHING) -> int:
         """Runs a statement for each row of values, and returns how many rows were changed in all."""
         async with self._using():
-            return await self._execute_many(query.encode(), rows, begin)
+            return await self._execute_many(query.encode(), rows, before)
 
     async def stream(
-        self, query: str, values: Sequence[Any], size: int, begin: Sequence[bytes] = ()
+        self, query: str, values: Sequence[Any], size: int, before: Before = NOTHING
     ) -> AsyncGenerator[Row, None]:
         """Yields the rows of a statement, of which at most `size` are in memory. One that is closed early is stopped,
         which may break its transaction.
         """
         async with self._using():
-            if begin:
-                await self._begin(begin)
-            parameters, (text, types) = self._dump(query.encode(), values)
-            self._pgconn.send_query_params(text, parameters, types, self._transformer.formats)
+            if before:
+                await self._send_before(before)
+            (statement,) = self._convert([(query.encode(), values)])
+            self._send(statement._replace(prepared=None))
             self._pgconn.set_chunked_rows_mode(size)
             failed: PGresult | None = None
             while (result := await self._receive_result()) is not None:
@@ -156,9 +187,21 @@ class PostgresSession:
             if failed is not None:
                 raise error_from_result(failed)
 
-    async def commit(self) -> None:
+    async def send(self, before: Before) -> None:
+        """Runs what would go ahead of a statement, without one."""
         async with self._using():
-            await self._run_text(b"COMMIT")
+            await self._send_before(before)
+
+    async def commit(self, queued: Sequence[Queued] = ()) -> None:
+        """Commits. Raises psycopg.Error if nothing was committed, also because a statement had failed before."""
+        async with self._using():
+            if queued:
+                (*_, result) = await self._send_all([*self._convert(queued), _COMMIT], ())
+            else:
+                (result,) = await self._run_text(_COMMIT.key[0])
+            if result.command_status != b"COMMIT":
+                # The server rolls back a transaction in which a statement has failed, and calls that no error.
+                raise psycopg.errors.InFailedSqlTransaction("a statement of the transaction had failed")
 
     def roll_back(self) -> None:
         """Sends the end of the transaction. Whoever uses the session next reads the answer, which nobody needs."""
@@ -200,57 +243,67 @@ class PostgresSession:
                 # Something failed between a statement and its answer.
                 self._lose(psycopg.OperationalError("the connection was given up"))
 
-    async def _execute(self, query: bytes, values: Sequence[Any], begin: Sequence[bytes]) -> StatementResult:
+    async def _execute(self, query: bytes, values: Sequence[Any], before: Before) -> StatementResult:
         if not values and b";" in query:
             # Several statements in one text, which only libpq's simple protocol takes.
-            if begin:
-                await self._begin(begin)
+            if before:
+                await self._send_before(before)
             return self._build_result((await self._run_text(query))[-1], None)
-        parameters, key = self._dump(query, values)
-        prepared = self._find_prepared(key)
-        is_new = prepared is not None and key not in self._prepared
-        if begin or is_new:
-            self._pgconn.enter_pipeline_mode()
-            self._send_begin(begin)
-            if prepared is not None and is_new:
-                self._send_preparation(key, prepared)
-            self._send(key, parameters, self._transformer.formats, prepared)
-            self._pgconn.pipeline_sync()
+        outgoing = self._convert([*before.queued, (query, values)])
+        if len(outgoing) > 1 or before.begin or outgoing[-1].is_new:
+            result = (await self._send_all(outgoing, before.begin))[-1]
         else:
-            self._send(key, parameters, self._transformer.formats, prepared)
-        result = (await self._receive_results())[-1]
-        if prepared is not None and is_new:
-            self._prepared[key] = prepared
-        return self._build_result(result, prepared)
+            self._send(outgoing[-1])
+            result = (await self._receive_results())[-1]
+        return self._build_result(result, outgoing[-1].prepared)
 
-    async def _execute_many(self, query: bytes, rows: Sequence[Sequence[Any]], begin: Sequence[bytes]) -> int:
+    async def _execute_many(self, query: bytes, rows: Sequence[Sequence[Any]], before: Before) -> int:
         count = 0
         for start in range(0, len(rows), _ROWS_AT_ONCE):
-            # All of them are converted before the first is sent: a value may be refused.
-            dumped = [
-                (*self._dump(query, values), self._transformer.formats)
-                for values in rows[start : start + _ROWS_AT_ONCE]
-            ]
-            new: dict[_Key, _Prepared] = {}
-            self._pgconn.enter_pipeline_mode()
-            self._send_begin(begin if start == 0 else ())
-            for parameters, key, formats in dumped:
-                prepared = new.get(key) or self._find_prepared(key)
-                if prepared is not None and key not in self._prepared and key not in new:
-                    self._send_preparation(key, prepared)
-                    new[key] = prepared
-                self._send(key, parameters, formats, prepared)
-            self._pgconn.pipeline_sync()
-            results = await self._receive_results()
-            self._prepared |= new
-            count += sum([result.command_tuples or 0 for result in results])
+            part = rows[start : start + _ROWS_AT_ONCE]
+            ahead = before if start == 0 else NOTHING
+            outgoing = self._convert([*ahead.queued, *[(query, values) for values in part]])
+            results = await self._send_all(outgoing, ahead.begin)
+            count += sum([result.command_tuples or 0 for result in results[-len(part) :]])
         return count
 
-    async def _begin(self, begin: Sequence[bytes]) -> None:
+    async def _send_before(self, before: Before) -> None:
+        await self._send_all(self._convert(before.queued), before.begin)
+
+    def _convert(self, statements: Sequence[Queued]) -> list[_Outgoing]:
+        """Returns what is sent for some statements. All are converted before the first is sent: a value may be
+        refused.
+        """
+        outgoing: list[_Outgoing] = []
+        new: dict[_Key, _Prepared] = {}
+        for query, values in statements:
+            parameters = self._transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
+            key = (query, self._transformer.types or ())
+            prepared, is_new = new.get(key), False
+            if prepared is None:
+                prepared = self._find_prepared(key)
+                if prepared is not None and key not in self._prepared:
+                    new[key], is_new = prepared, True
+            outgoing.append(_Outgoing(key, parameters, self._transformer.formats, prepared, is_new))
+        return outgoing
+
+    async def _send_all(self, outgoing: Sequence[_Outgoing], begin: Sequence[bytes]) -> list[PGresult]:
+        """Sends some statements together, and returns their results."""
         self._pgconn.enter_pipeline_mode()
-        self._send_begin(begin)
+        sent = self._send_begin(begin)
+        places = []
+        for statement in outgoing:
+            if statement.prepared is not None and statement.is_new:
+                sent += self._send_preparation(statement.key, statement.prepared)
+            self._send(statement)
+            places.append(sent)
+            sent += 1
         self._pgconn.pipeline_sync()
-        await self._receive_results()
+        results = await self._receive_results()
+        for statement in outgoing:
+            if statement.prepared is not None and statement.is_new:
+                self._prepared[statement.key] = statement.prepared
+        return [results[place] for place in places]
 
     async def _run_text(self, query: bytes) -> list[PGresult]:
         self._pgconn.send_query(query)
@@ -273,10 +326,6 @@ class PostgresSession:
             self._prepared.clear()
             await self._run_text(b"DEALLOCATE ALL")
 
-    def _dump(self, query: bytes, values: Sequence[Any]) -> tuple[Sequence[Any], _Key]:
-        parameters = self._transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
-        return parameters, (query, self._transformer.types or ())
-
     def _find_prepared(self, key: _Key) -> _Prepared | None:
         """Returns the statement that the server keeps or shall keep; None for one that is seldom used."""
         prepared = self._prepared.get(key)
@@ -293,26 +342,31 @@ class PostgresSession:
         self._names += 1
         return _Prepared(b"baobab_%d" % self._names)
 
-    def _send_preparation(self, key: _Key, prepared: _Prepared) -> None:
+    def _send_preparation(self, key: _Key, prepared: _Prepared) -> int:
+        """Returns how many statements were sent."""
+        sent = 1
         if len(self._prepared) >= _MOST_PREPARED:
             _, oldest = self._prepared.popitem(last=False)
             self._pgconn.send_query_params(b"DEALLOCATE " + oldest.name, None)
+            sent += 1
         self._pgconn.send_prepare(prepared.name, *key)
+        return sent
 
-    def _send(
-        self, key: _Key, parameters: Sequence[Any], formats: Sequence[Any] | None, prepared: _Prepared | None
-    ) -> None:
-        if prepared is None:
-            self._pgconn.send_query_params(key[0], parameters, key[1], formats)
+    def _send(self, statement: _Outgoing) -> None:
+        if statement.prepared is None:
+            text, types = statement.key
+            self._pgconn.send_query_params(text, statement.parameters, types, statement.formats)
         else:
-            self._pgconn.send_query_prepared(prepared.name, parameters, formats)
+            self._pgconn.send_query_prepared(statement.prepared.name, statement.parameters, statement.formats)
 
-    def _send_begin(self, begin: Sequence[bytes]) -> None:
-        for query in begin:
-            self._pgconn.send_query_params(query, None)
+    def _send_begin(self, begin: Sequence[bytes]) -> int:
+        """Returns how many statements were sent."""
+        queries = list(begin)
         if begin and self._is_pooled:
-            for name, value in SETTINGS.items():
-                self._pgconn.send_query_params(f"SET LOCAL {name} = '{value}'".encode(), None)
+            queries += [f"SET LOCAL {name} = '{value}'".encode() for name, value in SETTINGS.items()]
+        for query in queries:
+            self._pgconn.send_query_params(query, None)
+        return len(queries)
 
     async def _receive_results(self) -> list[PGresult]:
         """Returns the results of what was sent. Raises the first error among them."""

@@ -185,6 +185,10 @@ class SqliteConnection:
         stops = self._is_reading or getattr(statement, "is_select", False)
         return await self._call(partial(self._sync.execute, statement, rows), stops=stops, in_thread=many)
 
+    async def write(self, statement: Executable, rows: Any = None) -> None:
+        """Runs it now: nothing is gained by waiting."""
+        await self.execute(statement, rows)
+
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()
 

@@ -254,7 +254,8 @@ async def test_writers_of_one_tenant_wait_for_each_other_and_for_no_other(url: s
     entered: list[str] = []
 
     async def write(database: Database, tenant: str) -> None:
-        async with database.writing(lock=tenant):
+        async with database.writing(lock=tenant) as connection:
+            await connection.execute(text("SELECT 1"))
             entered.append(tenant)
 
     async with databases[0].writing(lock="app_a") as still:
@@ -277,10 +278,11 @@ async def test_those_who_wait_for_one_tenant_leave_connections_to_others(url: st
     await migrate(database)
 
     async def write(tenant: str) -> None:
-        async with database.writing(lock=tenant):
-            pass
+        async with database.writing(lock=tenant) as connection:
+            await connection.execute(text("SELECT 1"))
 
-    async with database.writing(lock="app_a"):
+    async with database.writing(lock="app_a") as still:
+        await still.execute(text("SELECT 1"))
         waiting = [asyncio.create_task(write("app_a")) for _ in range(50)]
         async with asyncio.timeout(5):
             await asyncio.gather(*(write(f"app_{number}") for number in range(20)))
@@ -392,3 +394,45 @@ async def test_many_different_statements_and_many_rows_at_once(database: Databas
     long = "x" * 5_000_000
     async with database.reading() as connection:
         assert await connection.scalar(text("SELECT CAST(:long AS text)"), {"long": long}) == long
+
+
+async def test_writes_whose_results_nobody_needs_are_made_in_order_and_with_the_commit(database: Database) -> None:
+    async with database.writing(lock=None) as connection:
+        await connection.write(text("UPDATE counter SET n = n + 1"))
+        await connection.write(text("UPDATE counter SET n = n * :by"), [{"by": 10}, {"by": 3}])
+        assert await connection.scalar(text("SELECT n FROM counter")) == 30
+        await connection.write(text("UPDATE counter SET n = n + 5"))
+        with pytest.raises(DBAPIError):
+            await connection.execute(text("SELECT CAST(:value AS text)"), {"value": "\0"})
+    assert await read_number(database) == 35
+    async with database.writing(lock=None) as connection:
+        await connection.write(text("UPDATE counter SET n = n + 1"))
+    assert await read_number(database) == 36
+
+
+async def test_a_write_that_fails_later_undoes_the_transaction(database: Database) -> None:
+    async def write(*, goes_on: bool) -> None:
+        async with database.writing(lock=None) as connection:
+            await connection.execute(text("UPDATE counter SET n = n + 1"))
+            await connection.write(text("INSERT INTO nowhere VALUES (1)"))
+            if goes_on:
+                await connection.execute(text("UPDATE counter SET n = n + 1"))
+
+    for goes_on in (False, True):
+        with pytest.raises(DatabaseUnavailable):
+            await write(goes_on=goes_on)
+        assert await read_number(database) == 0
+    await increment(database)
+    assert await read_number(database) == 1
+
+
+async def test_a_transaction_in_which_a_statement_has_failed_is_not_taken_for_committed(database: Database) -> None:
+    async def write() -> None:
+        async with database.writing(lock=None) as connection:
+            await connection.execute(text("UPDATE counter SET n = n + 1"))
+            with contextlib.suppress(DBAPIError):
+                await connection.execute(text("SELECT 1 / 0"))
+
+    with pytest.raises(DatabaseUnavailable):
+        await write()
+    assert await read_number(database) == 0

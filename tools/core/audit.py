@@ -66,7 +66,7 @@ class AuditLog:
     async def record(self, call: Any, arguments: dict[str, Any]) -> None:
         """Adds the row of a call that succeeded, in the call's own transaction."""
         if not call.audit.nothing_done:
-            await call.execute(_INSERT, self._row(call, arguments, None))
+            await call.unit.write(_INSERT, self._row(call, arguments, None))
 
     def tally(self, call: Any, arguments: dict[str, Any], error: BaobabError | None = None) -> None:
         """Counts a call that succeeded, or failed with an error."""
@@ -133,7 +133,7 @@ class AuditLog:
             "success": True,
             "created_at": self._clock.now(),
         }
-        await unit.execute(_INSERT, row)
+        await unit.write(_INSERT, row)
 
     async def flush(self) -> None:
         # Run to its end: the counts have left memory and are not in the database yet.

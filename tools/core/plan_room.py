@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, bindparam, select
 
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.tables import accounts, members, organisations
@@ -23,10 +23,22 @@ class ProjectLimitReached(PlanLimitReached):
     remediation = "Delete an app that is no longer needed, or have the operator give another plan (`baobab plan`)."
 
 
+# Built once: to build a statement takes as long as to run it.
+_HELD = (
+    select(organisations.c.plan).where(organisations.c.id == bindparam("organisation")).with_for_update(key_share=True)
+)
+_FIRST_ACCOUNT = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1).scalar_subquery()
+_OPERATORS_OWN: Select[Any] = (
+    select(organisations.c.id)
+    .join(members, members.c.organisation_id == organisations.c.id)
+    .where(members.c.account_id == _FIRST_ACCOUNT, members.c.role == "owner", organisations.c.personal)
+)
+"""The personal organisation of the first account, which the first start has made."""
+
+
 async def hold_plan(execute: Execute, organisation_id: str) -> Plan:
     """The plan of an organisation. Whoever else adds something to it at once waits here, and counts afterwards."""
-    here = select(organisations.c.plan).where(organisations.c.id == organisation_id)
-    return PLANS[(await execute(here.with_for_update(key_share=True))).scalar_one()]
+    return PLANS[(await execute(_HELD, {"organisation": organisation_id})).scalar_one()]
 
 
 def require_room(
@@ -43,16 +55,6 @@ def require_room(
 
 async def cap_of_apps(execute: Execute, organisation_id: str, plan: Plan) -> int | None:
     """How many apps an organisation may have. Whose server it is may have as many as it holds: none is sold to them."""
-    return None if plan.apps is None or organisation_id == await _operators_own(execute) else plan.apps
-
-
-async def _operators_own(execute: Execute) -> str | None:
-    """The personal organisation of the first account, which the first start has made."""
-    first = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1).scalar_subquery()
-    own: Any = (
-        select(organisations.c.id)
-        .join(members, members.c.organisation_id == organisations.c.id)
-        .where(members.c.account_id == first, members.c.role == "owner", organisations.c.personal)
-    )
-    organisation: str | None = (await execute(own)).scalar()
-    return organisation
+    if plan.apps is None or organisation_id == (await execute(_OPERATORS_OWN)).scalar():
+        return None
+    return plan.apps

@@ -23,10 +23,17 @@ class CrashingUnit(Unit):
     left: int = 0
 
     async def execute(self, statement: Any, rows: Any = None) -> Any:
+        self._count()
+        return await super().execute(statement, rows)
+
+    async def write(self, statement: Any, rows: Any = None) -> None:
+        self._count()
+        await super().write(statement, rows)
+
+    def _count(self) -> None:
         self.left -= 1
         if not self.left:
             raise SimulatedCrash
-        return await super().execute(statement, rows)
 
 
 async def propose_until(substrate: Substrate, statements: int, capability: str, payload: dict[str, Any]) -> bool:

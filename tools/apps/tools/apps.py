@@ -102,7 +102,7 @@ async def apps_init(
     row: Any = (await call.execute(_BY_NAME, {"organisation": organisation, "name": name})).mappings().first()
     created = row is None
     if row is None:
-        await _require_room(call, organisation)
+        owned = await _require_room(call, organisation) + 1
         app_id, now = ids.app(), call.now
         _, function_key = make_function_key(ids, call.services.vault, app_id)
         row = {
@@ -131,7 +131,8 @@ async def apps_init(
     call.audit.nothing_done = not created
     if created:
         await call.emit("app.created", name=name, region=row["region"], organization_id=organisation)
-    owned_apps = (await call.execute(_COUNT, {"organisation": organisation})).scalar_one()
+    else:
+        owned = (await call.execute(_COUNT, {"organisation": organisation})).scalar_one()
     return {
         "app_id": row["id"],
         "name": row["name"],
@@ -147,7 +148,7 @@ async def apps_init(
         "provisioning_status": row["provisioning_status"],
         "created_at": row["created_at"],
         "_meta": {
-            "resource_info": {"apps": owned_apps},
+            "resource_info": {"apps": owned},
             "next_actions": [
                 {"action": "store_value", "description": "Put a value under a key.", "tool": "kv_put"},
                 {"action": "create_key", "description": "Mint an API key for this app.", "tool": "api_keys_create"},
@@ -337,12 +338,13 @@ def _app_row(row: Any) -> AppRow:
     }
 
 
-async def _require_room(call: Call, organisation_id: str) -> None:
-    """Raises ProjectLimitReached if the organisation has as many apps as its plan allows."""
+async def _require_room(call: Call, organisation_id: str) -> int:
+    """Returns how many apps the organisation has. Raises ProjectLimitReached if its plan allows no more."""
     plan = await hold_plan(call.execute, organisation_id)
     cap = await cap_of_apps(call.execute, organisation_id, plan)
-    owned = (await call.execute(_COUNT, {"organisation": organisation_id})).scalar_one()
+    owned: int = (await call.execute(_COUNT, {"organisation": organisation_id})).scalar_one()
     require_room("apps", plan, cap, owned, error=ProjectLimitReached)
+    return owned
 
 
 RESERVED = frozenset((
