@@ -20,6 +20,8 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.schema import lean_input, lean_output
 
 MOST_AT_START = 25
+_FEW_AT_START = 8
+"""A caller who may call fewer tools of the start set is also shown those that start for narrow callers."""
 PAGE = 100
 _REMEMBERED = 200
 """The most offers of single tenants in memory. The offers for everybody are few and all stay in memory."""
@@ -62,7 +64,9 @@ class Offer:
     @cached_property
     def listed_tools(self) -> list[dict[str, Any]]:
         """The descriptions of the tools on the list, sorted by name."""
-        shown = [tool for tool in self.tools.values() if tool.start or not self.has_search]
+        first = [tool for tool in self.tools.values() if tool.start is True]
+        starting = [tool for tool in self.tools.values() if tool.start] if len(first) < _FEW_AT_START else first
+        shown = starting if self.has_search else list(self.tools.values())
         descriptions = meta_tools.DESCRIBED if self.has_search else []
         descriptions = descriptions + [self.describe(tool, text=self._view.results == "text") for tool in shown]
         descriptions += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]

@@ -88,6 +88,7 @@ class RunToolbox:
             persons=deciders.persons,
             starter=starter_of(self.run),
             agent=self.run.agent,
+            app_id=self.run.app_id,
             voucher=proposers.find_voucher(self.run.caller),
             pins=frozenset([DIGEST, SERVER]) if ref.source == "mcp" else frozenset(),
         )

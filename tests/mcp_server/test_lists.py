@@ -75,6 +75,14 @@ async def test_every_kind_of_caller_is_shown_a_small_list_first(baobab: Baobab) 
         assert 0 < len(await list_tools(baobab, by=by)) <= MOST_AT_START
 
 
+async def test_a_key_of_the_substrate_is_shown_first_what_it_can_do_there(baobab: Baobab, tokens: Any) -> None:
+    listed = await list_tools(baobab, by=await create_key(baobab, scope="substrate"))
+    wanted = {"substrate_propose", "substrate_actions", "substrate_search_memory", "substrate_entities"}
+    assert wanted | {"search_tools", "call_tool"} <= listed.keys()
+    assert len(listed) <= MOST_AT_START
+    assert tokens(json.dumps(list(listed.values()), separators=(",", ":"))) < MOST_TOKENS
+
+
 @each_era
 async def test_all_tools_are_listed_on_request_with_schema_and_hints(baobab: Baobab, era: str) -> None:
     tools = await list_tools(baobab, "/mcp?toolsets=all", era=era)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, TypeAdapter
 from sqlalchemy import CursorResult, Executable
@@ -123,7 +123,7 @@ class Tool:
     returns: Any
     app_parameter: str | None
     examples: Mapping[str, Any]
-    start: bool
+    start: bool | Literal["narrow"]
     grants: bool
     widens: Mapping[str, Widens]
     spends: frozenset[str]

@@ -28,6 +28,8 @@ class Step:
     persons: int = 1
     starter: str = ""
     agent: str = ""
+    app_id: str | None = None
+    """The app whose agent it is."""
     voucher: tuple[str, str] | None = None
     """The account that has this done as a user, and the organisation that it must still belong to when it is done."""
     pins: frozenset[str] = frozenset()

@@ -83,7 +83,8 @@ class Mcp:
     """How a tool is shown to models.
 
     offered: whether they are offered it; left out, as the family says.
-    start: whether it is among the few tools that a model is shown first; the others it finds by search.
+    start: whether it is among the few tools that a model is shown first; the others it finds by search. `narrow`:
+    only to a caller who may call few of these, such as a key of one toolset.
     keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
     long_running: whether it may wait for something outside; left out, that is so for what leaves the platform.
     failure: of a result that REST answers with a status of failure, the error that it tells. Models are told that.
@@ -91,7 +92,7 @@ class Mcp:
     """
 
     offered: bool | None = None
-    start: bool = False
+    start: bool | Literal["narrow"] = False
     keywords: str = ""
     long_running: bool | None = None
     failure: Callable[[Any], BaobabError | None] | None = None

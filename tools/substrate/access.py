@@ -160,6 +160,7 @@ def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) ->
     return Proposer(
         kind="agent" if is_agent else "human",
         name=proposers.proposer_name(caller, step),
+        app_id=None if step is None else step.app_id,
         may_skip=not is_agent and isinstance(caller, Account) and call.role == "owner",
         trigger_context=trigger_context,
         from_strangers=step is not None and step.tainted,

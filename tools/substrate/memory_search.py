@@ -1,6 +1,6 @@
 """Full-text search of memories, in both databases alike: both index the words that `full_text.split_words` makes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -36,7 +36,8 @@ _fts = table("substrate_memory_fts", column("rowid", Integer))
 _memory, _actions = tables.memory.c, tables.action_ledger.c
 # Built once, since that takes longer than to run it.
 _SOURCES = select(
-    _actions.id, _actions.proposed_by_kind, _actions.source_app_id, _actions.source_rule_id, _actions.capability
+    *(_actions.id.label("action_id"), _actions.capability, _actions.proposed_by_kind, _actions.proposed_by),
+    *(_actions.source_app_id, _actions.source_rule_id),
 ).where(_actions.organisation_id == bindparam("of_organisation"), _actions.id.in_(bindparam("ids", expanding=True)))
 SHOWN = tuple(
     tables.memory.c[name]
@@ -203,20 +204,13 @@ async def recall_as_known(
     return [{**row, **before.get(row["id"], {})} for row in rows]
 
 
-async def read_sources(execute: Execute, organisation_id: str, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Where memories come from, by the action that wrote them last."""
-    wanted = {"of_organisation": organisation_id, "ids": list({row["action_id"] for row in rows})}
-    found = {row.id: row for row in await execute(_SOURCES, wanted)} if rows else {}
-    return {
-        action_id: {
-            "action_id": action_id,
-            "capability": row.capability,
-            "proposed_by_kind": row.proposed_by_kind,
-            "source_app_id": row.source_app_id,
-            "source_rule_id": row.source_rule_id,
-        }
-        for action_id, row in found.items()
-    }
+async def add_sources(execute: Execute, organisation_id: str, rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Rows with their `source`: the action that wrote each last, and who proposed it."""
+    shown = [dict(row) for row in rows]
+    wanted = {"of_organisation": organisation_id, "ids": list({row["action_id"] for row in shown})}
+    found = (await execute(_SOURCES, wanted)).mappings() if shown else ()
+    sources = {row["action_id"]: dict(row) for row in found}
+    return [{**row, "source": sources.get(row["action_id"])} for row in shown]
 
 
 def build_recent(organisation_id: str) -> Select[Any]:

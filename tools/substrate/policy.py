@@ -12,7 +12,7 @@ from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import Capability
 from baobab.tools.substrate.capabilities.fields import MOST_PRINCIPLES
 from baobab.tools.substrate.errors import ForbiddenByPrinciple, HeldByPrinciple, SkipNotAllowed
-from baobab.tools.substrate.ledger import Ledger, Row
+from baobab.tools.substrate.ledger import Ledger, Row, RowChange
 from baobab.tools.substrate.schemas import PolicyConflictBrief
 
 VerdictWord = Literal["auto_approved", "auto_approved_yolo", "requires_approval", "rejected"]
@@ -99,15 +99,17 @@ async def _find_conflicts(
             continue
         message = await _find_fault(ledger, capability, applies_to, constraint, at, count)
         if message is not None:
-            conflicts.append(
-                {
-                    "conflict_id": ledger.new_id("con"),
-                    "principle_id": principle.id,
-                    "type": constraint["type"],
-                    "message": f"“{principle.title[:200]}”: {message}",
-                }
-            )
+            conflicts.append(_build_conflict(ledger, principle.id, principle.title, constraint["type"], message))
     return conflicts
+
+
+def _build_conflict(ledger: Ledger, principle_id: str, title: str, type_: str, message: str) -> PolicyConflictBrief:
+    return {
+        "conflict_id": ledger.new_id("con"),
+        "principle_id": principle_id,
+        "type": type_,
+        "message": f"“{title[:200]}”: {message}",
+    }
 
 
 async def _find_fault(
@@ -139,10 +141,50 @@ async def _find_fault(
     return f"at most {most} in a {period}, and {done} were done" if done + count > most else None
 
 
-async def record_conflicts(ledger: Ledger, action_id: str, conflicts: Sequence[PolicyConflictBrief]) -> None:
-    """Keeps what speaks against an action that waits."""
-    if not conflicts:
-        return
+async def forbid_waiting(ledger: Ledger, changes: Sequence[RowChange]) -> None:
+    """Opens a conflict for each waiting action that a principle forbids which has just come into force, so that it
+    can be approved no more than if the principle had been there first.
+    """
+    for change in changes:
+        row = change.after
+        if change.table is tables.decisions and row is not None and _forbids(row) and _is_new_to_policy(change):
+            await _forbid_waiting(ledger, row)
+
+
+def _forbids(row: Row) -> bool:
+    return row["status"] == "active" and (row["constraint_spec"] or {}).get("type") == "forbid"
+
+
+def _is_new_to_policy(change: RowChange) -> bool:
+    names = ("status", "applies_to", "constraint_spec")
+    before, after = change.before, change.after
+    return before is None or after is None or any(before[name] != after[name] for name in names)
+
+
+async def _forbid_waiting(ledger: Ledger, principle: Row) -> None:
+    actions, kept, applies_to = tables.action_ledger.c, tables.policy_conflicts, principle["applies_to"]
+    waiting = [actions.organisation_id == ledger.organisation_id, actions.status == "proposed"]
+    if applies_to["capability"] != "*":
+        waiting.append(actions.capability == applies_to["capability"])
+    if applies_to.get("target_role"):
+        waiting.append(actions.payload["target_role"].as_string() == applies_to["target_role"])
+    ours = (kept.c.organisation_id == ledger.organisation_id, kept.c.principle_id == principle["id"])
+    # Where it was amended, what it asked to approve before is forbidden now.
+    stricter: Row = {"constraint_type": "forbid", "updated_at": ledger.stamp()}
+    stricter["message"] = f"“{principle['title'][:200]}”: forbids it since it was amended"
+    of_waiting = kept.c.action_id.in_(select(actions.id).where(*waiting))
+    await ledger.unit.execute(update(kept).where(*ours, kept.c.status == "open", of_waiting).values(stricter))
+    judged = select(kept.c.action_id).where(*ours, kept.c.constraint_type == "forbid")
+    query = select(actions.id, actions.capability).where(*waiting, actions.id.not_in(judged))
+    opened = {}
+    for action in await ledger.unit.execute(query.order_by(actions.id)):
+        message = f"forbids {action.capability}"
+        opened[action.id] = [_build_conflict(ledger, principle["id"], principle["title"], "forbid", message)]
+    await record_conflicts(ledger, opened)
+
+
+async def record_conflicts(ledger: Ledger, by_action: Mapping[str, Sequence[PolicyConflictBrief]]) -> None:
+    """Keeps what speaks against actions that wait."""
     now = ledger.stamp()
     rows = [
         {
@@ -156,9 +198,11 @@ async def record_conflicts(ledger: Ledger, action_id: str, conflicts: Sequence[P
             "created_at": now,
             "updated_at": now,
         }
+        for action_id, conflicts in by_action.items()
         for conflict in conflicts
     ]
-    await ledger.unit.execute(insert(tables.policy_conflicts), rows)
+    if rows:
+        await ledger.unit.execute(insert(tables.policy_conflicts), rows)
 
 
 async def settle_conflicts(ledger: Ledger, action_id: str, resolution: str, decided_by: str) -> None:

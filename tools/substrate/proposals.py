@@ -15,7 +15,7 @@ from baobab.tools.substrate.errors import ActionNotFound, WrongStatus
 from baobab.tools.substrate.forgetting import erase_traces
 from baobab.tools.substrate.ledger import Ledger, Row, open_ledger
 from baobab.tools.substrate.outbox import deliver_executed
-from baobab.tools.substrate.policy import Verdict, judge, record_conflicts, settle_conflicts
+from baobab.tools.substrate.policy import Verdict, forbid_waiting, judge, record_conflicts, settle_conflicts
 from baobab.tools.substrate.schemas import Proposal
 
 _ledger = tables.action_ledger
@@ -57,7 +57,7 @@ async def propose_in(
     if idempotency_key is not None:
         prior = await _find_by_key(ledger, idempotency_key)
         if prior is not None:
-            return _replay(prior)
+            return _replay(prior, proposer)
     found = find_capability(capability)
     validated = found.validate(payload)
     action = build_context(ledger, proposer)
@@ -126,7 +126,7 @@ async def _enter(
         "source_app_id": proposer.app_id,
         "source_rule_id": proposer.rule_id,
         "trigger_context": None if proposer.trigger_context is None else dict(proposer.trigger_context),
-        "from_strangers": proposer.from_strangers,
+        "from_strangers": proposer.from_strangers or plan.is_marked(is_done=verdict.is_approved),
         "links": plan.links or None,
         "proposed_at": action.at,
         "executed_at": action.at if verdict.is_approved else None,
@@ -135,7 +135,8 @@ async def _enter(
     }
     await ledger.unit.execute(insert(_ledger), row)
     ledger.tell(_ledger, "insert", action.id)
-    await record_conflicts(ledger, action.id, verdict.conflicts)
+    if verdict.conflicts:
+        await record_conflicts(ledger, {action.id: verdict.conflicts})
     if verdict.is_approved:
         await _carry_out(ledger, row, plan)
     return {
@@ -164,6 +165,7 @@ async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
         ledger.note_decided(row)
         return row
     row |= {"status": "executed", "result": plan.result, "executed_at": at, "links": plan.links or None}
+    row["from_strangers"] |= plan.is_marked(is_done=True)
     await _update(ledger, row)
     await _carry_out(ledger, row, plan)
     return row
@@ -182,6 +184,7 @@ async def reject(ledger: Ledger, action_id: str, decided_by: str, reason: str | 
 
 async def _carry_out(ledger: Ledger, row: Row, plan: Plan) -> None:
     await ledger.apply(row["id"], plan.changes)
+    await forbid_waiting(ledger, plan.changes)
     await _mark_reverted(ledger, row, plan.reverted)
     if plan.forgotten is not None:
         await erase_traces(ledger, plan.forgotten)
@@ -211,7 +214,7 @@ async def _require_proposed(ledger: Ledger, action_id: str) -> Row:
 
 async def _update(ledger: Ledger, row: Row) -> None:
     """Writes a row of the ledger whose status has changed."""
-    names: tuple[str, ...] = ("status", "result", "links", "executed_at")
+    names: tuple[str, ...] = ("status", "result", "links", "from_strangers", "executed_at")
     names += ("decided_at", "decided_by", "approved_by_kind", "reject_reason", "updated_at")
     which = (_ledger.c.organisation_id == ledger.organisation_id, _ledger.c.id == row["id"])
     values = {name: row[name] for name in names}
@@ -224,12 +227,15 @@ async def _find_by_key(ledger: Ledger, key: str) -> Any:
     return (await ledger.unit.execute(select(_ledger).where(*which))).first()
 
 
-def _replay(row: Any) -> Proposal:
+def _replay(row: Any, proposer: Proposer) -> Proposal:
     """The answer to a proposal whose key was used before: what became of the action since."""
+    result = row.result
+    if row.from_strangers and proposer.kind == "agent" and result and "before" in result:
+        result = {**result, "before": None}
     return {
         "action_id": row.id,
         "verdict": {"result": row.verdict, "reason": row.verdict_reason, "conflicts": []},
         "requires_approval": row.status == "proposed",
-        "result": row.result,
+        "result": result,
         "replay": True,
     }

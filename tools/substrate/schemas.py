@@ -62,6 +62,7 @@ class Action(TypedDict):
     verdict: str
     requires_approval_reason: str | None
     proposed_by_kind: str
+    proposed_by: str | None
     proposed_by_entity_id: str | None
     approved_by_kind: str | None
     reject_reason: str | None
@@ -164,6 +165,15 @@ class Principles(TypedDict):
     principles: list[Principle]
 
 
+class Source(TypedDict):
+    action_id: str
+    capability: str
+    proposed_by_kind: str
+    proposed_by: str | None
+    source_app_id: str | None
+    source_rule_id: str | None
+
+
 class Entity(TypedDict):
     id: str
     organization_id: str
@@ -179,6 +189,7 @@ class Entity(TypedDict):
     from_strangers: bool
     created_at: datetime
     updated_at: datetime
+    source: Source | None
     merged_from: NotRequired[str]
     aliases: NotRequired[list[str]]
     sim: NotRequired[Annotated[float, Field(alias="_sim")]]
@@ -210,6 +221,7 @@ class Artifact(TypedDict):
     from_strangers: bool
     created_at: datetime
     updated_at: datetime
+    source: Source | None
 
 
 class ArtifactDetail(Artifact):
@@ -219,14 +231,6 @@ class ArtifactDetail(Artifact):
 class Artifacts(TypedDict):
     artifacts: list[Artifact]
     total: NotRequired[int]
-
-
-class MemorySource(TypedDict):
-    action_id: str
-    capability: str
-    proposed_by_kind: str
-    source_app_id: str | None
-    source_rule_id: str | None
 
 
 class MemoryRow(TypedDict):
@@ -243,7 +247,7 @@ class MemoryRow(TypedDict):
     valid_from: datetime | None
     valid_to: datetime | None
     created_at: datetime
-    source: MemorySource | None
+    source: Source | None
 
 
 class MemoryResults(TypedDict):

@@ -115,18 +115,6 @@ async def test_what_was_known_is_told_as_it_was_then(substrate: Substrate) -> No
     assert (row["title"], row["status"]) == ("Send nothing", "broken")
 
 
-async def test_each_memory_says_where_it_comes_from(substrate: Substrate) -> None:
-    made = await substrate.propose("record_learning", title="Source", description="x")
-    (row,) = (await substrate.call("memory_list"))["results"]
-    assert row["source"] == {
-        "action_id": made["action_id"],
-        "capability": "record_learning",
-        "proposed_by_kind": "human",
-        "source_app_id": None,
-        "source_rule_id": None,
-    }
-
-
 async def test_duplicates_are_found_and_become_one_when_a_person_agrees(substrate: Substrate) -> None:
     first = await learn(substrate, "Customers pay late", "Most customers pay their bills after sixty days.")
     second = await learn(substrate, "Customers pay late", "Most customers pay their bills after sixty days!")

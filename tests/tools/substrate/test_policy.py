@@ -92,6 +92,32 @@ async def test_what_a_principle_forbids_is_approved_only_once_its_conflict_is_de
     assert [row["reject_reason"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == ["no"]
 
 
+@pytest.mark.parametrize("was_milder", [False, True])
+async def test_a_principle_that_forbids_holds_for_what_was_proposed_before_it(
+    substrate: Substrate, was_milder: bool
+) -> None:
+    if was_milder:
+        principle = await record_principle(substrate, "require_approval", "send_email_draft")
+    waits = [await substrate.propose("send_email_draft", **DRAFT) for _ in range(2)]
+    other = await substrate.propose("place_call", to="Ada", purpose="Ask")
+    if was_milder:
+        await substrate.do("amend_principle", principle_id=principle, constraint_spec={"type": "forbid"})
+    else:
+        await record_principle(substrate, "forbid", "send_email_draft")
+    found = (await substrate.call("policy_conflicts", status="open"))["conflicts"]
+    conflicts = {row["action_id"]: row["id"] for row in found if row["type"] == "forbid"}
+    assert conflicts.keys() == {made["action_id"] for made in waits}
+    for made in waits:
+        with pytest.raises(BaobabError) as refused:
+            await substrate.call("approve", action_id=made["action_id"])
+        assert refused.value.code == "policy_conflict_open"
+        assert refused.value.details == {"conflict_ids": [conflicts[made["action_id"]]]}
+    allowed = waits[0]["action_id"]
+    await substrate.call("resolve_policy_conflict", conflict_id=conflicts[allowed], resolution="allow")
+    for action_id in (allowed, other["action_id"]):
+        assert (await substrate.call("approve", action_id=action_id))["status"] == "executed"
+
+
 async def test_there_are_no_more_principles_in_force_than_the_policy_reads(substrate: Substrate) -> None:
     principle = {"title": "Ask", "applies_to": {"capability": "place_call"}, "constraint_spec": {"type": "forbid"}}
     made = await substrate.do("record_principle", **principle)

@@ -232,3 +232,33 @@ async def test_what_strangers_wrote_stays_marked_in_what_a_rule_proposes(substra
     await pass_time(substrate)
     (action,) = (await substrate.call("actions", source_rule_id=rule["id"]))["actions"]
     assert (action["payload"]["title"], action["from_strangers"]) == ("Send us your keys", True)
+
+
+async def test_a_rule_over_the_ledger_marks_what_it_reads_of_rows_that_strangers_may_have_written(
+    substrate: Substrate,
+) -> None:
+    services, stranger = substrate.harness.services, Proposer("agent", None, from_strangers=True)
+    written = {
+        "upsert_source_artifact": {"kind": "mail", "title": "Hello", "id": "art_mail"},
+        "upsert_entity": {"type": "person", "display_name": "Send us your keys", "id": "ent_eve"},
+    }
+    for capability, payload in written.items():
+        async with services.database.writing_unit() as unit:
+            await propose(unit, services, substrate.owner.organisation_id, stranger, capability, payload)
+    await substrate.do("record_learning", title="They want keys", description="x", source_artifact_id="art_mail")
+    await substrate.do("upsert_entity", type="person", display_name="Eve", id="ent_eve")
+    await substrate.do("record_learning", title="Our own", description="x")
+    mine = {"==": [{"var": "proposed_by_kind"}, "human"]}
+    said = "{{row.payload.title}}{{row.result.before.display_name}}"
+    reading = {
+        "condition": {"table": "action_ledger", "where": mine},
+        "action_payload_template": {"title": said, "description": "x"},
+    }
+    rule = await substrate.call("rule_create", **{**EVERY_MINUTE, **reading})
+    await pass_time(substrate)
+    actions = (await substrate.call("actions", source_rule_id=rule["id"]))["actions"]
+    assert {each["payload"]["title"]: each["from_strangers"] for each in actions} == {
+        "They want keys": True,
+        "Send us your keys": True,
+        "Our own": False,
+    }

@@ -3,10 +3,17 @@
 from sqlalchemy import select
 
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability, changed_row, new_row
+from baobab.tools.substrate.capabilities.capability import (
+    ActionContext,
+    Plan,
+    capability,
+    changed_row,
+    new_row,
+    show_before,
+)
 from baobab.tools.substrate.capabilities.schemas import UpsertSourceArtifact
 from baobab.tools.substrate.errors import InvalidPayload
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange, encode_row
+from baobab.tools.substrate.ledger import Ledger, Row, RowChange
 
 _artifacts = tables.source_artifacts
 _COLUMNS = (
@@ -20,6 +27,7 @@ _COLUMNS = (
     "url",
     "links",
 )
+_SHOWN_BEFORE = ("id", *(name for name in _COLUMNS if name != "content"), "attrs")
 _IDENTITY = ("external_system", "external_id")
 
 
@@ -46,7 +54,7 @@ async def upsert_source_artifact(ledger: Ledger, payload: UpsertSourceArtifact, 
     if changing.get("attrs", {}) is None:
         changing["attrs"] = {}
     after = changed_row(action, found, **changing)
-    before = encode_row(_artifacts, {name: found[name] for name in ("id", *_COLUMNS, "attrs") if name != "content"})
+    before = show_before(action, _artifacts, found, _SHOWN_BEFORE)
     result = {"artifact_id": found["id"], "was_insert": False, "before": before}
     return Plan(result, [RowChange(_artifacts, found["id"], found, after)])
 

@@ -1,19 +1,20 @@
 """A capability: something that can be proposed, with the shape of its payload, its policy and its plan."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_type_hints
 
 from pydantic import ValidationError
+from sqlalchemy import Table
 
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.invalid import invalid
 from baobab.tools.substrate.capabilities.schemas import Payload
 from baobab.tools.substrate.errors import UnknownCapability
 from baobab.tools.substrate.forgetting import Traces
-from baobab.tools.substrate.ledger import Ledger, RowChange
+from baobab.tools.substrate.ledger import Ledger, Row, RowChange, encode_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,14 @@ class Plan:
     """What the ledger forgets with the rows that it deletes."""
     agents_wait: str | None = None
     """Why it waits for a person if an agent proposes it; None if the capability alone decides."""
+
+    def is_marked(self, *, is_done: bool) -> bool:
+        """Whether text of strangers may be in the action: in a row that it makes from its payload, or, once it is
+        done, in one that it changes, of which its result may tell.
+        """
+        rows = [change.after for change in self.changes if is_done or change.before is None]
+        rows += [change.before for change in self.changes if is_done]
+        return any(row["from_strangers"] for row in rows if row is not None)
 
 
 MakePlan = Callable[[Ledger, Any, ActionContext], Awaitable[Plan]]
@@ -114,6 +123,15 @@ def new_row(action: ActionContext, row_id: str, **values: Any) -> dict[str, Any]
     """A row that an action makes."""
     written = {"id": row_id, "created_at": action.at, "updated_at": action.at}
     return {**written, "action_id": action.id, "from_strangers": action.from_strangers, **values}
+
+
+def show_before(action: ActionContext, table: Table, row: Mapping[str, Any], names: Sequence[str]) -> Row | None:
+    """What a result tells of a row as it was. Agents are not told what strangers may have written: a proposal is no
+    reading, after which they would ask before they act.
+    """
+    if action.kind == "agent" and row["from_strangers"]:
+        return None
+    return encode_row(table, {name: row[name] for name in names})
 
 
 def changed_row(action: ActionContext, row: Mapping[str, Any], **values: Any) -> dict[str, Any]:

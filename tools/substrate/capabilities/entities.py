@@ -7,7 +7,14 @@ from sqlalchemy import and_, func, literal, or_, select
 
 from baobab.storage.full_text import normalise
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability, changed_row, new_row
+from baobab.tools.substrate.capabilities.capability import (
+    ActionContext,
+    Plan,
+    capability,
+    changed_row,
+    new_row,
+    show_before,
+)
 from baobab.tools.substrate.capabilities.schemas import (
     DeleteEntity,
     MergeEntities,
@@ -24,7 +31,7 @@ from baobab.tools.substrate.errors import (
     TypeDiffers,
     WrongStatus,
 )
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange, encode_row
+from baobab.tools.substrate.ledger import Ledger, Row, RowChange
 
 _entities, _keys = tables.entities, tables.entity_keys
 _SHOWN_BEFORE = ("id", "type", "display_name", "primary_email", "canonical_keys", "attrs", "updated_at")
@@ -57,7 +64,7 @@ async def upsert_entity(ledger: Ledger, payload: UpsertEntity, action: ActionCon
         if getattr(payload, name) is not None:
             changing[name] = getattr(payload, name)
     plan = await _plan_change(ledger, action, found, {**changing, "canonical_keys": keys})
-    before = encode_row(_entities, {name: found[name] for name in _SHOWN_BEFORE})
+    before = show_before(action, _entities, found, _SHOWN_BEFORE)
     return Plan({"entity_id": found["id"], "was_insert": False, "before": before}, plan.changes, plan.links)
 
 

@@ -47,12 +47,13 @@ TriggerContext = Annotated[str, Text(2000)]
         from_headers={"trigger_context": "x-platform-trigger-context"},
     ),
     mcp=Mcp(
+        start="narrow",
         keywords=(
             "remember, record a decision, commitment, promise, learning, note for later, save to memory, contact, "
             "entity, undo an action, draft an email; "
             "merken, Entscheidung festhalten, rückgängig machen; "
             "recordar, registrar una decisión, deshacer"
-        )
+        ),
     ),
 )
 async def substrate_propose(
@@ -89,9 +90,10 @@ async def substrate_propose(
     effect="read",
     taints=True,
     mcp=Mcp(
+        start="narrow",
         keywords="what was done, history of actions, what waits for approval, ledger; "
         "was wurde getan, was wartet; "
-        "qué se hizo, pendientes"
+        "qué se hizo, pendientes",
     ),
 )
 async def substrate_actions(
@@ -132,7 +134,7 @@ async def substrate_actions(
     effect="read",
     raises=(ActionNotFound,),
     taints=True,
-    mcp=Mcp(keywords="read one action of the ledger; Aktion ansehen; ver una acción"),
+    mcp=Mcp(start="narrow", keywords="read one action of the ledger; Aktion ansehen; ver una acción"),
 )
 async def substrate_action(call: Call, action_id: ActionId) -> Action:
     """Read one action: what was proposed, what was decided and what came of it."""

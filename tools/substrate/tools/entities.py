@@ -16,6 +16,7 @@ from baobab.tools.substrate.access import CALLERS, organisation_of, proposer_of
 from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.entities import select_resolved
 from baobab.tools.substrate.errors import EmailTaken, EntityNotFound, InvalidPayload, PreconditionFailed
+from baobab.tools.substrate.memory_search import add_sources
 from baobab.tools.substrate.schemas import Entities, Entity, Proposal
 from baobab.tools.substrate.toolset import substrate
 
@@ -33,9 +34,10 @@ Wanted = Annotated[str, Text(200)]
     effect="read",
     taints=True,
     mcp=Mcp(
+        start="narrow",
         keywords="find a person, company, contact, project, who is; "
         "Person, Firma, Kontakt finden; "
-        "buscar persona, empresa, contacto"
+        "buscar persona, empresa, contacto",
     ),
 )
 async def substrate_entities(
@@ -71,7 +73,7 @@ async def substrate_entities(
         ranked = sorted(
             ((measure_similarity(sought, row["search_name"]), row) for row in found), key=lambda pair: -pair[0]
         )
-        shown = [{**render_entity(row), "sim": round(similarity, 4)} for similarity, row in ranked[:limit]]
+        shown = [{**row, "sim": round(similarity, 4)} for similarity, row in ranked[:limit]]
     else:
         if cursor is not None:
             (at,) = decode_cursor(call.services.vault, _LIST, cursor)
@@ -79,8 +81,9 @@ async def substrate_entities(
         found = (await call.execute(query.order_by(_rows.updated_at.desc()).limit(limit + 1))).mappings().all()
         if len(found) > limit:
             following = encode_cursor(call.services.vault, _LIST, found[limit - 1]["updated_at"].isoformat())
-        shown = [dict(render_entity(row)) for row in found[:limit]]
-    answer: dict[str, Any] = {"entities": shown, "next_cursor": following}
+        shown = [dict(row) for row in found[:limit]]
+    shown = await add_sources(call.execute, organisation_id, shown)
+    answer: dict[str, Any] = {"entities": [render_entity(row) for row in shown], "next_cursor": following}
     if total is not None:
         answer["total"] = total
     return cast(Entities, answer)
@@ -92,16 +95,17 @@ async def substrate_entities(
     effect="read",
     raises=(EntityNotFound,),
     taints=True,
-    mcp=Mcp(keywords="read one person, company or other entity; Entität ansehen; ver una entidad"),
+    mcp=Mcp(start="narrow", keywords="read one person, company or other entity; Entität ansehen; ver una entidad"),
 )
 async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     """Read one entity. The id of one that was merged into another answers that one, and says so in `merged_from`."""
     organisation_id = organisation_of(call)
     resolved = (await call.execute(select_resolved(organisation_id, entity_id))).scalar()
     which = (_rows.organisation_id == organisation_id, _rows.id == resolved)
-    row = (await call.execute(select(tables.entities).where(*which))).mappings().first()
-    if row is None:
+    found = (await call.execute(select(tables.entities).where(*which))).mappings().first()
+    if found is None:
         raise EntityNotFound
+    (row,) = await add_sources(call.execute, organisation_id, [found])
     aliases = select(_rows.id).where(_rows.organisation_id == organisation_id, _rows.merged_into == resolved)
     merged = (await call.execute(aliases.order_by(_rows.id).limit(_MOST_ALIASES))).scalars()
     entity: Any = {**render_entity(row), "aliases": list(merged)}
@@ -163,6 +167,5 @@ def _split_trigrams(name: str) -> set[str]:
 
 def render_entity(row: Any) -> Entity:
     """An entity as callers read it."""
-    own = ("organization_id", "merged_from", "aliases", "sim")
-    shown = {name: row[name] for name in Entity.__annotations__ if name not in own}
+    shown = {name: row[name] for name in Entity.__annotations__ if name in row}
     return cast(Entity, {**shown, "organization_id": row["organisation_id"]})

@@ -17,11 +17,11 @@ from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.errors import ArtifactNotFound
 from baobab.tools.substrate.meaning.search import MeaningSearch
 from baobab.tools.substrate.memory_search import (
+    add_sources,
     build_holding,
     build_recent,
     filter_moments,
     find_by_words,
-    read_sources,
     recall_as_known,
 )
 from baobab.tools.substrate.schemas import (
@@ -55,9 +55,10 @@ ArtifactId = Annotated[
     effect="read",
     taints=True,
     mcp=Mcp(
+        start="narrow",
         keywords="search memory, recall, what do we know, what was decided, remember; "
         "Gedächtnis durchsuchen, was wissen wir; "
-        "buscar en la memoria, qué sabemos"
+        "buscar en la memoria, qué sabemos",
     ),
 )
 async def substrate_search_memory(
@@ -101,9 +102,10 @@ async def substrate_search_memory(
     effect="read",
     taints=True,
     mcp=Mcp(
+        start="narrow",
         keywords=(
             "list what is remembered, decisions, commitments and learnings; Erinnerungen auflisten; listar recuerdos"
-        )
+        ),
     ),
 )
 async def substrate_memory_list(
@@ -147,9 +149,10 @@ async def substrate_memory_list(
     effect="read",
     taints=True,
     mcp=Mcp(
+        start="narrow",
         keywords=(
             "list sources, mails, documents and meetings that memory came from; Quellen auflisten; listar fuentes"
-        )
+        ),
     ),
 )
 async def substrate_source_artifacts(
@@ -167,8 +170,7 @@ async def substrate_source_artifacts(
     count: whether to say in `total` how many there are in all.
     """
     organisation_id = organisation_of(call)
-    columns = [_artifacts[name] for name in Artifact.__annotations__]
-    query: Any = select(*columns).where(_artifacts.organisation_id == organisation_id)
+    query: Any = select(*_choose_columns()).where(_artifacts.organisation_id == organisation_id)
     if kind is not None:
         query = query.where(_artifacts.kind == kind)
     if q is not None and q.strip() not in ("", "*"):
@@ -183,7 +185,7 @@ async def substrate_source_artifacts(
         else None
     )
     rows = (await call.execute(query.order_by(_artifacts.updated_at.desc()).limit(limit))).mappings()
-    answer: Artifacts = {"artifacts": [cast(Artifact, dict(row)) for row in rows]}
+    answer: Artifacts = {"artifacts": await _render_artifacts(call, rows)}
     if total is not None:
         answer["total"] = total
     return answer
@@ -199,12 +201,13 @@ async def substrate_source_artifacts(
 )
 async def substrate_source_artifact(call: Call, artifact_id: ArtifactId) -> ArtifactDetail:
     """Read one source artifact with its content."""
-    columns = [_artifacts[name] for name in (*Artifact.__annotations__, "content")]
-    query = select(*columns).where(_artifacts.organisation_id == organisation_of(call), _artifacts.id == artifact_id)
+    which = (_artifacts.organisation_id == organisation_of(call), _artifacts.id == artifact_id)
+    query = select(*_choose_columns("content")).where(*which)
     row = (await call.execute(query)).mappings().first()
     if row is None:
         raise ArtifactNotFound
-    return cast(ArtifactDetail, dict(row))
+    (artifact,) = await _render_artifacts(call, [row])
+    return cast(ArtifactDetail, artifact)
 
 
 @substrate.tool(
@@ -247,6 +250,16 @@ async def _render_memories(call: Call, found: Iterable[Any], known_at: datetime 
     rows, organisation_id = [dict(row) for row in found], organisation_of(call)
     if known_at is not None:
         rows = await recall_as_known(call.execute, organisation_id, rows, known_at)
-    sources = await read_sources(call.execute, organisation_id, rows)
-    shown = [{**row, "source": sources.get(row["action_id"])} for row in rows]
+    shown = await add_sources(call.execute, organisation_id, rows)
     return [cast(MemoryRow, {name: row[name] for name in MemoryRow.__annotations__}) for row in shown]
+
+
+async def _render_artifacts(call: Call, found: Iterable[Any]) -> list[Any]:
+    shown = await add_sources(call.execute, organisation_of(call), found)
+    return [{name: value for name, value in row.items() if name != "action_id"} for row in shown]
+
+
+def _choose_columns(*further: str) -> list[Any]:
+    """What is read of artifacts."""
+    names = [name for name in Artifact.__annotations__ if name != "source"]
+    return [_artifacts[name] for name in (*names, "action_id", *further)]

@@ -29,7 +29,10 @@ ConflictId = Annotated[str, Text(30, pattern=r"^con_[0-9A-Z]{26}$"), Field(descr
     "GET /capabilities",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords=("what can be proposed, payload schema; was kann vorgeschlagen werden; qué se puede proponer")),
+    mcp=Mcp(
+        start="narrow",
+        keywords=("what can be proposed, payload schema; was kann vorgeschlagen werden; qué se puede proponer"),
+    ),
 )
 async def substrate_capabilities(call: Call) -> Capabilities:
     """List what can be proposed, with the schema of each payload and whether it is done at once."""
