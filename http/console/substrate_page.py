@@ -30,3 +30,20 @@ def lead_to(visit: Visit, path: str, **query: str) -> str:
     """The path of a page for the organisation that a form named."""
     of = visit.form.get("of", "")
     return f"{path}?{urlencode({'of': of, **query}, quote_via=quote)}"
+
+
+_PROPOSERS = {
+    "run": "the run of an agent",
+    "rule": "a rule",
+    "app": "an app whose users are mirrored",
+    "job": "the daily search for duplicates",
+}
+
+
+def name_proposer(source: Any) -> str | None:
+    """Who wrote a memory, in words; None where that is not known."""
+    if source is None:
+        return None
+    kind = (source["proposed_by"] or "").partition(":")[0]
+    is_agent = source["proposed_by_kind"] == "agent"
+    return _PROPOSERS.get(kind) or ("an agent with a key" if is_agent else "a key" if kind == "key" else "a person")

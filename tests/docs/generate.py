@@ -58,6 +58,7 @@ _CAPS = {
     "API keys": "api_keys",
     "Model servers": "model_servers",
     "Rows of the audit log": "audit_rows",
+    "Bytes of memory (its substrate)": "memory_bytes",
     "Requests a minute, for each app": "requests_per_minute",
     "KV operations a second, for each app": "kv_ops_per_second",
     "KV bytes, for each app": "kv_bytes",

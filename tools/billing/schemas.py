@@ -52,6 +52,7 @@ class Caps(TypedDict):
     maxApiKeys: int | None
     maxModelServers: int | None
     maxAuditRows: int | None
+    memoryBytes: int | None
 
 
 class PlanLimits(Caps):

@@ -9,8 +9,8 @@ class Plan:
 
     monthly_users: users of an app who join or sign in within a month.
     file_bytes: of the files of all apps of one organisation in a region. table_bytes: of the rows of an app's tables.
-    apps, api_keys, model_servers and audit_rows: of one organisation. The others are for each app; agent_bytes are
-    those of its agents' graphs.
+    apps, api_keys, model_servers, audit_rows, and memory_bytes of its substrate: of one organisation. The others are
+    for each app; agent_bytes are those of its agents' graphs.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Plan:
     api_keys: int | None = None
     model_servers: int | None = None
     audit_rows: int | None = None
+    memory_bytes: int | None = None
 
 
 MB, GB = 2**20, 2**30
@@ -51,6 +52,7 @@ PLANS = {
             api_keys=100,
             model_servers=10,
             audit_rows=10_000,
+            memory_bytes=100 * MB,
         ),
         Plan(
             "launch",
@@ -68,6 +70,7 @@ PLANS = {
             api_keys=500,
             model_servers=20,
             audit_rows=100_000,
+            memory_bytes=2 * GB,
         ),
         Plan(
             "certified",
@@ -85,6 +88,7 @@ PLANS = {
             api_keys=1000,
             model_servers=50,
             audit_rows=300_000,
+            memory_bytes=4 * GB,
         ),
         Plan("enterprise", None, None, None, None),
     )

@@ -1,6 +1,7 @@
 """The errors of the substrate."""
 
 from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
+from baobab.tools.core.plan_room import PlanLimitReached
 
 
 class UnknownCapability(BadRequest):
@@ -154,7 +155,16 @@ class AgentsDoNotDecide(Forbidden):
     remediation = "Ask a person to do it: signed in over REST or in the console, or with a key that has no limits."
 
 
+class MemoryFull(PlanLimitReached):
+    summary = "The organisation's plan has no room for more memory."
+    remediation = (
+        "Erase what is no longer needed with the capability `forget` of op:substrate_propose, or have the operator "
+        "give another plan (`baobab plan`)."
+    )
+
+
 OF_CAPABILITIES = (
+    MemoryFull,
     ActionNotFound,
     EntityNotFound,
     DecisionNotFound,

@@ -11,6 +11,7 @@ from sqlalchemy import String, cast, func, or_, select, update
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import Ledger
 from baobab.tools.substrate.meaning.index import FORGOTTEN
+from baobab.tools.substrate.quota import measure, measure_action
 
 ERASED = {"erased": True}
 """What stands where something was forgotten."""
@@ -81,15 +82,21 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
     unit, now = ledger.unit, ledger.services.clock.now()
     ledger.scrub(traces.ids, ERASED)
     for start in range(0, len(traces.changes), _AT_ONCE):
-        which = _changes.seq.in_(traces.changes[start : start + _AT_ONCE])
-        ours = _changes.organisation_id == ledger.organisation_id
-        await unit.execute(
-            update(tables.changes).where(ours, which, _changes.before.is_not(None)).values(before=ERASED)
+        kept = (
+            _changes.organisation_id == ledger.organisation_id,
+            _changes.seq.in_(traces.changes[start : start + _AT_ONCE]),
+            _changes.before.is_not(None),
         )
+        images = (await unit.execute(select(_changes.before).where(*kept))).scalars().all()
+        ledger.count(sum(measure(ERASED) - measure(image) for image in images))
+        await unit.execute(update(tables.changes).where(*kept).values(before=ERASED))
     gone: dict[str, Any] = {"payload": ERASED, "links": None, "trigger_context": None, "reversible": False}
     for start in range(0, len(traces.actions), _AT_ONCE):
         some = traces.actions[start : start + _AT_ONCE]
         ours = _actions.organisation_id == ledger.organisation_id
+        for row in (await ledger.load(tables.action_ledger, some)).values():
+            erased = {**row, **gone, "result": None if row["result"] is None else ERASED}
+            ledger.count(measure_action(erased) - measure_action(row))
         statement = update(tables.action_ledger).where(ours, _actions.id.in_(some))
         await unit.execute(statement.values(gone))
         await unit.execute(statement.where(_actions.result.is_not(None)).values(result=ERASED))

@@ -18,8 +18,9 @@ from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan
 from baobab.tools.substrate.capabilities.principles import require_room
 from baobab.tools.substrate.errors import InvalidImport
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.ledger import Ledger, RowChange
 from baobab.tools.substrate.policy import require_allowed
+from baobab.tools.substrate.rows import Row
 from baobab.tools.substrate.transfer import TABLES, Parcel
 
 CAPABILITY = "import_memories"

@@ -12,17 +12,18 @@ from typing import Any, Literal
 from sqlalchemy import Table, bindparam, delete, exists, insert, select, update
 
 from baobab.storage.database import Unit
-from baobab.storage.tables import Instant
+from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
+from baobab.tools.substrate.quota import measure, recount, require_room
 from baobab.tools.substrate.receipts import FIRST, write_receipts
+from baobab.tools.substrate.rows import Row, encode_row
 from baobab.tools.substrate.search_index import index_rows
 from baobab.tools.substrate.tables import PREFIX
 
 NOTICE = "substrate"
 """The topic of the notice that rows of a substrate have changed; its subject is the organisation."""
 
-Row = dict[str, Any]
 Operation = Literal["insert", "update", "delete"]
 _TICK = timedelta(microseconds=1)
 # Built once, since that takes longer than to run them.
@@ -39,8 +40,16 @@ _SETTINGS = select(
     )
     .label("has_principles"),
     exists().where(_targets.organisation_id == tables.settings.c.organisation_id).label("has_targets"),
+    select(organisations.c.plan)
+    .where(organisations.c.id == tables.settings.c.organisation_id)
+    .scalar_subquery()
+    .label("plan"),
 ).where(_OURS)
-_ADVANCE = update(tables.settings).where(_OURS).values(last_seq=bindparam("to_seq"), last_at=bindparam("to_at"))
+_ADVANCE = (
+    update(tables.settings)
+    .where(_OURS)
+    .values(last_seq=bindparam("to_seq"), last_at=bindparam("to_at"), used_bytes=bindparam("to_used"))
+)
 _ADVANCE_WITH_RECEIPTS = _ADVANCE.values(
     last_receipt=bindparam("to_receipt"), last_receipt_digest=bindparam("to_digest")
 )
@@ -76,6 +85,7 @@ class Ledger:
     organisation_id: str
     settings: Any
     _last_at: datetime
+    _used: int = 0
     _told: list[Row] = field(default_factory=list)
     _decided: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -106,6 +116,14 @@ class Ledger:
         """Has a receipt signed for an action that was executed, rejected or has failed; its row as it now is."""
         self._decided.append(action)
 
+    def require_room(self, more: int) -> None:
+        """Raises MemoryFull if the organisation's plan has no room for so many bytes more."""
+        require_room(self.settings.plan, self._used, more)
+
+    def count(self, more: int) -> None:
+        """Counts bytes that are written or, if negative, erased by other means than `apply`."""
+        self._used += more
+
     async def get(self, table: Table, row_id: str) -> Row | None:
         """A row by its id."""
         found = await self.load(table, [row_id])
@@ -134,6 +152,8 @@ class Ledger:
             await self._write(table, of_table)
         for change in changes:
             before = None if change.before is None else encode_row(change.table, change.before)
+            after = None if change.after is None else encode_row(change.table, change.after)
+            self._used += measure(after) - measure(before)
             self._tell(change.table, change.operation, change.id, action_id, before)
 
     async def _write(self, table: Table, changes: Sequence[RowChange]) -> None:
@@ -165,12 +185,14 @@ class Ledger:
         if not self._told:
             return
         now, last = self._last_at, self.settings.last_seq
+        self._used += sum(measure(told["before"]) for told in self._told)
         rows = [
             {**told, "organisation_id": self.organisation_id, "seq": last + number, "created_at": now}
             for number, told in enumerate(self._told, 1)
         ]
         await self.unit.execute(insert(tables.changes), rows)
         advanced = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
+        advanced["to_used"] = self._used
         if self._decided:
             receipt, digest = await write_receipts(self.unit, self.services.vault, self.settings, self._decided)
             advanced |= {"to_receipt": receipt, "to_digest": digest}
@@ -192,7 +214,9 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
     if is_new:
         await _provision(unit, services, organisation_id)
         settings = (await unit.execute(_SETTINGS, of_organisation)).one()
-    ledger = Ledger(unit, services, organisation_id, settings, settings.last_at)
+    # It is not known yet for a new substrate, nor for one of an earlier version.
+    used = await recount(unit.execute, organisation_id) if settings.used_bytes is None else settings.used_bytes
+    ledger = Ledger(unit, services, organisation_id, settings, settings.last_at, used)
     if is_new:
         ledger.tell(tables.entities, "insert", settings.self_entity_id)
     yield ledger
@@ -216,20 +240,3 @@ async def _provision(unit: Unit, services: Services, organisation_id: str) -> No
     entity: Row = {"id": self_id, "organisation_id": organisation_id, "type": "self", "display_name": None}
     entity |= {"search_name": "", "canonical_keys": {}, "attrs": {}, "action_id": "", "from_strangers": False}
     await unit.execute(insert(tables.entities), {**entity, "created_at": now, "updated_at": now})
-
-
-def encode_row(table: Table, row: Mapping[str, Any]) -> Row:
-    """A row as JSON; `decode_row` is the way back."""
-    encoded = {name: value for name, value in row.items() if name != "organisation_id"}
-    for column in table.columns:
-        if isinstance(column.type, Instant) and isinstance(encoded.get(column.name), datetime):
-            encoded[column.name] = encoded[column.name].isoformat()
-    return encoded
-
-
-def decode_row(table: Table, encoded: Mapping[str, Any]) -> Row:
-    row = {column.name: None for column in table.columns if column.name != "organisation_id"} | dict(encoded)
-    for column in table.columns:
-        if isinstance(column.type, Instant) and isinstance(row.get(column.name), str):
-            row[column.name] = datetime.fromisoformat(row[column.name])
-    return row

@@ -25,7 +25,7 @@ from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.rare_words import part_words
 from baobab.storage.tables import metadata
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.ledger import decode_row
+from baobab.tools.substrate.rows import decode_row
 from baobab.tools.substrate.search_index import remember
 
 Match = Literal["and", "or", "phrase"]

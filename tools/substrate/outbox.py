@@ -16,7 +16,8 @@ from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.ledger import Ledger, Row
+from baobab.tools.substrate.ledger import Ledger
+from baobab.tools.substrate.rows import Row
 
 PAUSES = tuple(60.0 * minutes for minutes in (1, 2, 4, 8, 16, 32, 60))
 """Seconds from a try that failed to the next; after the last of them, the delivery is given up. Eight tries have seven

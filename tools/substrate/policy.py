@@ -12,7 +12,8 @@ from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import Capability
 from baobab.tools.substrate.capabilities.fields import MOST_PRINCIPLES
 from baobab.tools.substrate.errors import ForbiddenByPrinciple, HeldByPrinciple, SkipNotAllowed
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.ledger import Ledger, RowChange
+from baobab.tools.substrate.rows import Row
 from baobab.tools.substrate.schemas import PolicyConflictBrief
 
 VerdictWord = Literal["auto_approved", "auto_approved_yolo", "requires_approval", "rejected"]

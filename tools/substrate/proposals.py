@@ -13,9 +13,11 @@ from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, find_capability
 from baobab.tools.substrate.errors import ActionNotFound, WrongStatus
 from baobab.tools.substrate.forgetting import erase_traces
-from baobab.tools.substrate.ledger import Ledger, Row, open_ledger
+from baobab.tools.substrate.ledger import Ledger, open_ledger
 from baobab.tools.substrate.outbox import deliver_executed
 from baobab.tools.substrate.policy import Verdict, forbid_waiting, judge, record_conflicts, settle_conflicts
+from baobab.tools.substrate.quota import measure_action
+from baobab.tools.substrate.rows import Row
 from baobab.tools.substrate.schemas import Proposal
 
 _ledger = tables.action_ledger
@@ -133,7 +135,10 @@ async def _enter(
         "created_at": action.at,
         "updated_at": action.at,
     }
+    if not plan.frees:
+        ledger.require_room(measure_action(row) + (plan.measure() if verdict.is_approved else 0))
     await ledger.unit.execute(insert(_ledger), row)
+    ledger.count(measure_action(row))
     ledger.tell(_ledger, "insert", action.id)
     if verdict.conflicts:
         await record_conflicts(ledger, {action.id: verdict.conflicts})
@@ -152,7 +157,7 @@ async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
     row = await _require_proposed(ledger, action_id)
     await settle_conflicts(ledger, action_id, "approved", decided_by)
     found = find_capability(row["capability"])
-    at = ledger.stamp()
+    at, size = ledger.stamp(), measure_action(row)
     proposer = (row["proposed_by_kind"], row["source_app_id"], row["proposed_by_entity_id"], row["from_strangers"])
     action = ActionContext(action_id, at, *proposer)
     row |= {"decided_at": at, "decided_by": decided_by, "approved_by_kind": "human", "updated_at": at}
@@ -161,11 +166,16 @@ async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
         plan = await found.plan(ledger, found.validate(row["payload"]), action)
     except BaobabError as error:
         row |= {"status": "failed", "result": {"error": {"code": error.code, "message": error.message}}}
+        ledger.count(measure_action(row) - size)
         await _update(ledger, row)
         ledger.note_decided(row)
         return row
+    if not plan.frees:
+        # Not as a failure: it still waits, and can be approved once there is room.
+        ledger.require_room(plan.measure())
     row |= {"status": "executed", "result": plan.result, "executed_at": at, "links": plan.links or None}
     row["from_strangers"] |= plan.is_marked(is_done=True)
+    ledger.count(measure_action(row) - size)
     await _update(ledger, row)
     await _carry_out(ledger, row, plan)
     return row

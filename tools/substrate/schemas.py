@@ -18,6 +18,8 @@ class Settings(TypedDict):
     self_entity_id: str | None
     provisioned_at: datetime | None
     updated_at: datetime | None
+    used_bytes: int
+    limit_bytes: int | None
 
 
 class PolicyConflictBrief(TypedDict):

@@ -89,6 +89,8 @@ settings = Table(
     # the one before, so that a page that ends at a moment leaves nothing out.
     Column("last_seq", BigInteger, nullable=False),
     Column("last_at", Instant, nullable=False),
+    # The bytes that count against the plan (quota.py); null until they are counted.
+    Column("used_bytes", BigInteger),
     # What signs receipts, made at the first; the number of the last one and its digest, which the next one names.
     Column("receipt_key", Sealed),
     Column("last_receipt", BigInteger, nullable=False),

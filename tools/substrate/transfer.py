@@ -14,8 +14,8 @@ from sqlalchemy import select
 from baobab.storage.database import Database
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import InvalidImport, ProvenanceForged
-from baobab.tools.substrate.ledger import encode_row
 from baobab.tools.substrate.receipts import decode_public_key, encode_public_key, sign
+from baobab.tools.substrate.rows import encode_row
 
 FORMAT = "baobab-substrate/1"
 MOST_LINES = 5000

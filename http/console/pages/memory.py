@@ -1,7 +1,7 @@
 """/console/substrate: memory, searched by words and meaning."""
 
 from baobab.http.console.page import Context, Page
-from baobab.http.console.substrate_page import ask, read_substrate
+from baobab.http.console.substrate_page import ask, name_proposer, read_substrate
 from baobab.http.console.visit import Visit
 
 _SHOWN = 50
@@ -12,7 +12,10 @@ async def show_memory(visit: Visit) -> Context:
     values = await read_substrate(visit, "/substrate")
     q, way = visit.query.get("q", "")[:1000], visit.query.get("by", "both")
     found = await ask(visit, "substrate_search_memory", q=q, search_by=way if way in _WAYS else "both", limit=_SHOWN)
-    return {**values, "rows": found["results"], "q": q, "way": way, "ways": _WAYS}
+    rows = [{**row, "by": name_proposer(row["source"])} for row in found["results"]]
+    settings = await ask(visit, "substrate_settings")
+    room = {"used": settings["used_bytes"], "limit": settings["limit_bytes"]}
+    return {**values, "rows": rows, "room": room, "q": q, "way": way, "ways": _WAYS}
 
 
 PAGES = (Page("/substrate", "Memory", "memory.html", show_memory, menu="Memory", rank=40),)

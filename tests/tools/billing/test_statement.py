@@ -46,6 +46,7 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
         "maxApiKeys": 500,
         "maxModelServers": 20,
         "maxAuditRows": 100_000,
+        "memoryBytes": 2 * 2**30,
     }
     assert told["credits"] == {
         "monthly_allowance_usd": 5.0,

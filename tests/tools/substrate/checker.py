@@ -9,6 +9,7 @@ from baobab.storage.database import Database
 from baobab.storage.full_text import split_words, tag_words
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.reverts import UNDOING
+from baobab.tools.substrate.quota import recount
 
 UNDOABLE = {
     "entities": tables.entities,
@@ -42,7 +43,10 @@ async def find_faults(database: Database, organisation_id: str) -> list[str]:
         memories = {row["id"]: row for row in await load(tables.memory)}
         keys = {(row["entity_id"], row["name"], row["value"], row["type"]) for row in await load(tables.entity_keys)}
         (settings,) = await load(tables.settings)
+        used = await recount(connection.execute, organisation_id)
     faults = [*_check_changes(changes, settings), *_check_actions(actions, changes)]
+    if settings["used_bytes"] not in (None, used):
+        faults.append(f"{settings['used_bytes']} bytes are counted, and {used} are there")
     faults += [*_check_rows(rows, actions, changes), *_check_indexes(rows, memories, keys)]
     return faults + _check_entities(rows["entities"]) + _check_references(rows)
 

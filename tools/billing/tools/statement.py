@@ -108,6 +108,7 @@ def _caps(plan: str) -> Caps:
         "maxApiKeys": caps.api_keys,
         "maxModelServers": caps.model_servers,
         "maxAuditRows": caps.audit_rows,
+        "memoryBytes": caps.memory_bytes,
     }
 
 

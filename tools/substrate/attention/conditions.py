@@ -12,7 +12,7 @@ from baobab.runtime.json_logic.rule import Rule
 from baobab.storage.database import Execute
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import InvalidRule
-from baobab.tools.substrate.ledger import encode_row
+from baobab.tools.substrate.rows import encode_row
 from baobab.tools.substrate.schemas import ConditionMode
 
 MAX_BINDINGS = 100

@@ -19,8 +19,9 @@ from baobab.tools.substrate.attention.conditions import (
     parse_condition,
 )
 from baobab.tools.substrate.attention.templates import Renderer, TemplateTooLarge
-from baobab.tools.substrate.ledger import Ledger, Row, open_ledger
+from baobab.tools.substrate.ledger import Ledger, open_ledger
 from baobab.tools.substrate.proposals import propose_in
+from baobab.tools.substrate.rows import Row
 
 _LATE = timedelta(minutes=10)
 """A tick that is later than this is missed, and not made up for."""

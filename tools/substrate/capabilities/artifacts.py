@@ -13,7 +13,8 @@ from baobab.tools.substrate.capabilities.capability import (
 )
 from baobab.tools.substrate.capabilities.schemas import UpsertSourceArtifact
 from baobab.tools.substrate.errors import InvalidPayload
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.ledger import Ledger, RowChange
+from baobab.tools.substrate.rows import Row
 
 _artifacts = tables.source_artifacts
 _COLUMNS = (

@@ -21,7 +21,8 @@ from baobab.tools.substrate.errors import (
     LearningNotFound,
     WrongStatus,
 )
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.ledger import Ledger, RowChange
+from baobab.tools.substrate.rows import Row
 
 
 @capability(reversible=True)

@@ -31,7 +31,8 @@ from baobab.tools.substrate.errors import (
     TypeDiffers,
     WrongStatus,
 )
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.ledger import Ledger, RowChange
+from baobab.tools.substrate.rows import Row
 
 _entities, _keys = tables.entities, tables.entity_keys
 _SHOWN_BEFORE = ("id", "type", "display_name", "primary_email", "canonical_keys", "attrs", "updated_at")

@@ -14,7 +14,8 @@ from baobab.tools.substrate.capabilities.decisions import build_decision
 from baobab.tools.substrate.capabilities.fields import MOST_PRINCIPLES
 from baobab.tools.substrate.capabilities.schemas import AmendPrinciple, AppliesTo, RecordPrinciple, RetirePrinciple
 from baobab.tools.substrate.errors import InvalidPayload, PrincipleNotFound, UnknownCapability
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange
+from baobab.tools.substrate.ledger import Ledger, RowChange
+from baobab.tools.substrate.rows import Row
 
 _decisions = tables.decisions
 

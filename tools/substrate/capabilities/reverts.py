@@ -19,7 +19,8 @@ from baobab.tools.substrate.errors import (
     NotReversible,
     WrongStatus,
 )
-from baobab.tools.substrate.ledger import Ledger, Row, RowChange, decode_row
+from baobab.tools.substrate.ledger import Ledger, RowChange
+from baobab.tools.substrate.rows import Row, decode_row
 from baobab.tools.substrate.tables import PREFIX
 
 UNDOING = frozenset(("revert_action", "bulk_revert_actions"))

@@ -19,6 +19,7 @@ from baobab.tools.substrate.errors import (
     ActionNotFound,
     AgentsDoNotDecide,
     InvalidPayload,
+    MemoryFull,
     SkipNotAllowed,
     UnknownCapability,
     WrongStatus,
@@ -149,7 +150,7 @@ async def substrate_action(call: Call, action_id: ActionId) -> Action:
     "POST /actions/{action_id}/approve",
     access=DECIDERS,
     effect="write",
-    raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide),
+    raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide, MemoryFull),
     mcp=Mcp(keywords=("agree to a proposed action, let it happen; Aktion genehmigen; aprobar una acción")),
 )
 async def substrate_approve(call: Call, action_id: ActionId) -> Action:

@@ -12,7 +12,7 @@ from baobab.tools.core.toolset import Mcp
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.errors import ActionNotFound, SnapshotNotFound
-from baobab.tools.substrate.ledger import encode_row
+from baobab.tools.substrate.rows import encode_row
 from baobab.tools.substrate.schemas import ActionChanges, RestorePreview
 from baobab.tools.substrate.tools.actions import ActionId
 from baobab.tools.substrate.toolset import substrate

@@ -15,7 +15,7 @@ from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import CALLERS, organisation_of, proposer_of
 from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.entities import select_resolved
-from baobab.tools.substrate.errors import EmailTaken, EntityNotFound, InvalidPayload, PreconditionFailed
+from baobab.tools.substrate.errors import EmailTaken, EntityNotFound, InvalidPayload, MemoryFull, PreconditionFailed
 from baobab.tools.substrate.memory_search import add_sources
 from baobab.tools.substrate.schemas import Entities, Entity, Proposal
 from baobab.tools.substrate.toolset import substrate
@@ -118,7 +118,7 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     "PATCH /entities/{entity_id}",
     access=CALLERS,
     effect="write",
-    raises=(EntityNotFound, PreconditionFailed, EmailTaken, InvalidPayload),
+    raises=(EntityNotFound, PreconditionFailed, EmailTaken, InvalidPayload, MemoryFull),
     mcp=Mcp(keywords=("change a person, company or other entity in memory; Entität ändern; modificar una entidad")),
 )
 async def substrate_update_entity(

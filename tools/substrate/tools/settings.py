@@ -4,7 +4,9 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.call import Call
+from baobab.tools.core.plans import PLANS
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.substrate import tables
@@ -22,7 +24,7 @@ from baobab.tools.substrate.toolset import substrate
     mcp=Mcp(keywords="yolo mode, auto approve; automatisch genehmigen; aprobar automáticamente"),
 )
 async def substrate_settings(call: Call) -> Settings:
-    """Read the settings of the substrate, such as yolo mode."""
+    """Read the settings of the substrate, such as yolo mode, and the bytes that it uses of those of the plan."""
     return await _read_settings(call)
 
 
@@ -30,6 +32,7 @@ async def _read_settings(call: Call) -> Settings:
     organisation_id = organisation_of(call)
     query = select(tables.settings).where(tables.settings.c.organisation_id == organisation_id)
     row = (await call.execute(query)).first()
+    plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation_id))).scalar_one()
     return {
         "yolo_mode": False if row is None else row.yolo_mode,
         "propose_consolidations": True if row is None else row.propose_consolidations,
@@ -37,6 +40,8 @@ async def _read_settings(call: Call) -> Settings:
         "self_entity_id": None if row is None else row.self_entity_id,
         "provisioned_at": None if row is None else row.provisioned_at,
         "updated_at": None if row is None else row.updated_at,
+        "used_bytes": 0 if row is None else row.used_bytes or 0,
+        "limit_bytes": PLANS[plan].memory_bytes,
     }
 
 

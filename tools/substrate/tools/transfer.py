@@ -9,7 +9,14 @@ from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.substrate import proposals
 from baobab.tools.substrate.access import DECIDERS, organisation_of, proposer_of, require_person
-from baobab.tools.substrate.errors import AgentsDoNotDecide, HeldByPrinciple, InvalidImport, NotLines, ProvenanceForged
+from baobab.tools.substrate.errors import (
+    AgentsDoNotDecide,
+    HeldByPrinciple,
+    InvalidImport,
+    MemoryFull,
+    NotLines,
+    ProvenanceForged,
+)
 from baobab.tools.substrate.importing import CAPABILITY, plan_import
 from baobab.tools.substrate.ledger import open_ledger
 from baobab.tools.substrate.receipts import encode_public_key, require_key
@@ -41,7 +48,7 @@ async def substrate_export(call: Call) -> str:
     "POST /import",
     access=DECIDERS,
     effect="write",
-    raises=(AgentsDoNotDecide, HeldByPrinciple, InvalidImport, NotLines, ProvenanceForged),
+    raises=(AgentsDoNotDecide, HeldByPrinciple, InvalidImport, MemoryFull, NotLines, ProvenanceForged),
     rest=Rest(raw_body="lines", query=("trusted_key",), max_body=MOST_BYTES),
     mcp=Mcp(offered=False),
 )

@@ -1,0 +1,140 @@
+"""What a plan lets a substrate keep: counted exactly, whatever is done and however many do it at once."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.plans import PLANS
+from baobab.tools.substrate import tables
+from tests.jobs import run_due_jobs, run_job
+from tests.tools.substrate.access_policy import RULE
+from tests.tools.substrate.checker import find_faults
+from tests.tools.substrate.conftest import Substrate
+
+TEXT = "x" * 5000
+
+
+async def read_used(substrate: Substrate) -> int:
+    settings = await substrate.call("settings")
+    used: int = settings["used_bytes"]
+    return used
+
+
+async def leave_room(substrate: Substrate, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Give the organisation's plan so many bytes more than it uses."""
+    limit = await read_used(substrate) + room
+    for name, plan in PLANS.items():
+        monkeypatch.setitem(PLANS, name, replace(plan, memory_bytes=limit))
+    assert (await substrate.call("settings"))["limit_bytes"] == limit
+
+
+async def learn(substrate: Substrate, title: str) -> str:
+    made = await substrate.do("record_learning", title=title, description=TEXT)
+    learning_id: str = made["learning_id"]
+    return learning_id
+
+
+async def check(substrate: Substrate) -> None:
+    assert await find_faults(substrate.harness.services.database, substrate.owner.organisation_id) == []
+
+
+async def test_all_that_is_kept_is_counted_and_forgetting_gives_it_back(substrate: Substrate) -> None:
+    await substrate.do("upsert_entity", type="person", display_name="Ada", id="ent_ada")
+    await substrate.do(
+        "upsert_entity", type="person", display_name="Eve", id="ent_eve", attrs={"n": 1.5e300, "é": "東"}
+    )
+    await substrate.do("merge_entities", loser_id="ent_eve", winner_id="ent_ada", reason="Same.")
+    await substrate.do("unmerge_entities", entity_id="ent_eve", reason="Not the same.")
+    empty = await read_used(substrate)
+    first, second = await learn(substrate, "One"), await learn(substrate, "Two")
+    await substrate.do("consolidate_memories", kept_id=first, duplicate_ids=[second], reason="Same.", text="y" * 5000)
+    waits = await substrate.propose("place_call", to="Ada", purpose=f"Ask about {first}")
+    old = {"old_decision_id": (await substrate.do("record_decision", title="a", kind="vision"))["decision_id"]}
+    failing = await substrate.propose("supersede_decision", **old, new_title="b", kind="vision")
+    for _ in range(2):
+        row = {"table": "learnings", "row": {"id": f"lrn_{1:026}", "title": "file", "description": TEXT}}
+        imported = await substrate.import_lines(json.dumps(row).encode())
+    assert imported["result"]["skipped"] == 1
+    await substrate.do("supersede_decision", **old, new_title="c", kind="vision")
+    assert (await substrate.call("approve", action_id=failing["action_id"]))["status"] == "failed"
+    await check(substrate)
+    # Two memories twice, as payload and as row, the words that replaced one, and the row before.
+    assert await read_used(substrate) - empty > 8 * 5000
+    before = await read_used(substrate)
+    await substrate.do("forget", ids=[first, f"lrn_{1:026}"], reason="They asked us to.")
+    assert (await substrate.call("action", action_id=waits["action_id"]))["status"] == "rejected"
+    await check(substrate)
+    assert before - await read_used(substrate) > 6 * 5000
+
+
+async def test_a_full_memory_refuses_and_says_how_to_make_room(
+    substrate: Substrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await substrate.propose("record_learning", title="Old", description=TEXT)
+    one, other = [await learn(substrate, title) for title in ("One", "Other")]
+    better = {"kept_id": one, "duplicate_ids": [other], "reason": "Same.", "text": TEXT}
+    waits = await substrate.propose("consolidate_memories", **better)
+    await leave_room(substrate, monkeypatch, 4000)
+    row = {"table": "learnings", "row": {"id": f"lrn_{1:026}", "title": "file", "description": TEXT}}
+    for write in (
+        learn(substrate, "More"),
+        substrate.import_lines(json.dumps(row).encode()),
+        substrate.call("approve", action_id=waits["action_id"]),
+    ):
+        with pytest.raises(BaobabError) as refused:
+            await write
+        assert (refused.value.status, refused.value.code) == (403, "plan_limit_exceeded")
+        assert "`forget`" in refused.value.remediation
+    assert (await substrate.call("action", action_id=waits["action_id"]))["status"] == "proposed"
+    await substrate.do("revert_action", action_id=old["action_id"])
+    await leave_room(substrate, monkeypatch, 0)
+    asked = await substrate.propose("forget", ids=[old["result"]["learning_id"]], reason="No room.")
+    await substrate.call("approve", action_id=asked["action_id"])
+    assert (await substrate.call("approve", action_id=waits["action_id"]))["status"] == "executed"
+    await check(substrate)
+
+
+async def test_callers_who_come_at_once_do_not_pass_the_limit_together(
+    substrate: Substrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await read_used(substrate)
+    await learn(substrate, "first")
+    size = await read_used(substrate) - before
+    await leave_room(substrate, monkeypatch, 3 * size)
+    asked = [substrate.propose("record_learning", title=f"no. {n}", description=TEXT) for n in range(8)]
+    answers: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [answer.code for answer in answers if isinstance(answer, BaobabError)]
+    assert refused == ["plan_limit_exceeded"] * 5
+    await check(substrate)
+
+
+async def test_what_a_rule_proposes_into_a_full_memory_is_an_error_of_its_tick(
+    substrate: Substrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await substrate.do("record_decision", title="ship", kind="vision")
+    payload = {"title": "{{row.title}}", "description": TEXT}
+    rule = await substrate.call(
+        "rule_create", **{**RULE, "trigger_cron": "* * * * *", "action_payload_template": payload}
+    )
+    await leave_room(substrate, monkeypatch, 100)
+    substrate.harness.clock.advance(60)
+    await run_job(substrate.harness, "substrate_tick")
+    await run_due_jobs(substrate.harness)
+    (firing,) = (await substrate.call("rule_firings", rule_id=rule["id"]))["firings"]
+    assert firing["status"] == "error"
+    assert "plan_limit_exceeded" in firing["skip_reason"]
+
+
+async def test_the_memory_of_an_earlier_version_is_counted_at_the_next_action(substrate: Substrate) -> None:
+    await learn(substrate, "before")
+    before = await read_used(substrate)
+    async with substrate.harness.services.database.writing(lock=substrate.owner.organisation_id) as connection:
+        await connection.execute(update(tables.settings).values(used_bytes=None))
+    await learn(substrate, "beyond")
+    assert await read_used(substrate) > before
+    await check(substrate)
