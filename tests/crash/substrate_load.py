@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from sqlalchemy import select, update
 from baobab.storage.clock import SystemClock
 from baobab.storage.database import Database
 from baobab.tools.substrate import tables
+from baobab.tools.substrate.forgetting import ERASED
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess
 from tests.tools.substrate.checker import find_faults
 
@@ -52,6 +54,7 @@ class SubstrateLoad:
     undone: set[str] = field(default_factory=set)
     keys: dict[str, str] = field(default_factory=dict)
     """By key of idempotency, the action."""
+    forgotten: set[str] = field(default_factory=set)
     number: int = 0
     _callers: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -132,28 +135,75 @@ class SubstrateLoad:
     async def _act(self, server: ServerProcess, dice: random.Random) -> None:
         self.number += 1
         kind, number = dice.random(), self.number
-        if kind < 0.3:
+        if kind < 0.25:
             payload = {"title": f"Decision {number}", "kind": "operational"}
             await self.propose(server, "record_decision", payload, f"key-{number - number % 2}")
-        elif kind < 0.55:
+        elif kind < 0.45:
             # Two callers at one entity, which both of them change in part.
             changing: Any = {"id": dice.choice(_SHARED), "attrs_patch": {f"n{number % 7}": number}}
             await self.propose(server, "patch_entity", changing)
-        elif kind < 0.7:
+        elif kind < 0.55:
             payload = {"kind": "note", "title": f"Note {number}", "external_system": "crm"}
             await self.propose(server, "upsert_source_artifact", {**payload, "external_id": str(number % 9)})
-        elif kind < 0.85 and self.acknowledged:
+        elif kind < 0.65 and self.acknowledged:
             undoing = {"action_id": dice.choice(sorted(self.acknowledged)), "cascade": dice.random() < 0.5}
             await self.propose(server, "revert_action", undoing)
-        elif kind < 0.92:
+        elif kind < 0.72:
             await self.propose(server, "place_call", {"to": "Ada", "purpose": f"Ask {number}"})
+        elif kind < 0.8:
+            await self._merge(server, dice)
+        elif kind < 0.87:
+            await self._forget(server, number)
+        elif kind < 0.93:
+            await self._import(server, number)
         elif self.waiting:
-            word = dice.choice(("approve", "reject"))
-            action_id = dice.choice(sorted(self.waiting))
-            status, told = await self.ask(server, "POST", f"/v1/me/substrate/actions/{action_id}/{word}", {})
-            assert status in _EXPECTED, told
-            if status in (200, 409):
-                self.waiting.discard(action_id)
+            await self._decide(server, dice.choice(sorted(self.waiting)), dice.choice(("approve", "reject")))
+
+    async def _decide(self, server: ServerProcess, action_id: str, word: str) -> Any:
+        """What became of a waiting action; None if somebody else has decided or a limit was reached."""
+        status, told = await self.ask(server, "POST", f"/v1/me/substrate/actions/{action_id}/{word}", {})
+        assert status in _EXPECTED, told
+        if status in (200, 409):
+            self.waiting.discard(action_id)
+        return told if status == 200 else None
+
+    async def _do(self, server: ServerProcess, capability: str, payload: Any) -> Any:
+        """The action of a capability that waits, approved at once; None where it cannot be done now."""
+        body = {"capability": capability, "payload": payload}
+        status, told = await self.ask(server, "POST", "/v1/me/substrate/actions/propose", body)
+        assert status in _EXPECTED | {400, 404}, told
+        return await self._decide(server, told["action_id"], "approve") if status == 200 else None
+
+    async def _merge(self, server: ServerProcess, dice: random.Random) -> None:
+        """Merges one of a few entities into another that everybody changes, or takes that back."""
+        entity_id = f"ent_pair-{dice.randrange(3)}"
+        if dice.random() < 0.5:
+            await self.propose(server, "upsert_entity", {"type": "person", "display_name": "Pair", "id": entity_id})
+            merging = {"loser_id": entity_id, "winner_id": dice.choice(_SHARED), "reason": "Same."}
+            await self._do(server, "merge_entities", merging)
+        else:
+            await self._do(server, "unmerge_entities", {"entity_id": entity_id, "reason": "Not the same."})
+
+    async def _forget(self, server: ServerProcess, number: int) -> None:
+        """Learns something from a file, and forgets it."""
+        learning_id = f"lrn_{number:026}"
+        await self._import(server, number, table="learnings", row_id=learning_id)
+        done = await self._do(server, "forget", {"ids": [learning_id], "reason": "They asked us to."})
+        if done is not None and done["status"] == "executed":
+            self.forgotten.add(learning_id)
+
+    async def _import(
+        self, server: ServerProcess, number: int, table: str = "decisions", row_id: str | None = None
+    ) -> None:
+        row = {"id": row_id or f"dec_{number:026}", "title": f"From a file {number}"}
+        row |= {"kind": "vision"} if table == "decisions" else {"description": "x"}
+        headers = {**self.headers, "content-type": "application/x-ndjson"}
+        url, line = f"{server.address}/v1/me/substrate/import", json.dumps({"table": table, "row": row})
+        async with self.session.post(url, data=line, headers=headers) as answer:
+            told = await answer.json()
+        assert answer.status in _EXPECTED, told
+        if answer.status == 200:
+            self.acknowledged[told["action_id"]] = "import_memories"
 
     async def verify(self, database: Database) -> None:
         """The ledger is consistent, and has everything that was acknowledged."""
@@ -166,6 +216,15 @@ class SubstrateLoad:
         assert lost == [], "acknowledged actions are lost"
         assert [each for each in self.undone if found[each] != "reverted"] == [], "an undo is lost"
         assert self.waiting <= found.keys()
+        learnings, changes = tables.learnings.c, tables.changes.c
+        here = (learnings.organisation_id == self.organisation_id, learnings.id.in_(self.forgotten))
+        kept = (changes.organisation_id == self.organisation_id, changes.row_id.in_(self.forgotten))
+        async with database.reading() as connection:
+            assert (await connection.execute(select(learnings.id).where(*here))).all() == [], (
+                "what was forgotten is back"
+            )
+            images = (await connection.execute(select(changes.before).where(*kept))).scalars().all()
+        assert all(image in (None, ERASED) for image in images), "what was forgotten is kept"
 
     async def make_rules_due(self, database: Database) -> None:
         rules = tables.attention_rules
