@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -55,6 +56,8 @@ class SubstrateLoad:
     keys: dict[str, str] = field(default_factory=dict)
     """By key of idempotency, the action."""
     forgotten: set[str] = field(default_factory=set)
+    approved: Counter[str] = field(default_factory=Counter)
+    """How many actions of a capability were approved right after they were proposed."""
     number: int = 0
     _callers: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -172,7 +175,9 @@ class SubstrateLoad:
         body = {"capability": capability, "payload": payload}
         status, told = await self.ask(server, "POST", "/v1/me/substrate/actions/propose", body)
         assert status in _EXPECTED | {400, 404}, told
-        return await self._decide(server, told["action_id"], "approve") if status == 200 else None
+        done = await self._decide(server, told["action_id"], "approve") if status == 200 else None
+        self.approved[capability] += done is not None and done["status"] == "executed"
+        return done
 
     async def _merge(self, server: ServerProcess, dice: random.Random) -> None:
         """Merges one of a few entities into another that everybody changes, or takes that back."""
@@ -220,10 +225,9 @@ class SubstrateLoad:
         here = (learnings.organisation_id == self.organisation_id, learnings.id.in_(self.forgotten))
         kept = (changes.organisation_id == self.organisation_id, changes.row_id.in_(self.forgotten))
         async with database.reading() as connection:
-            assert (await connection.execute(select(learnings.id).where(*here))).all() == [], (
-                "what was forgotten is back"
-            )
+            back = (await connection.execute(select(learnings.id).where(*here))).all()
             images = (await connection.execute(select(changes.before).where(*kept))).scalars().all()
+        assert back == [], "what was forgotten is back"
         assert all(image in (None, ERASED) for image in images), "what was forgotten is kept"
 
     async def make_rules_due(self, database: Database) -> None:

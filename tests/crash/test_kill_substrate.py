@@ -1,4 +1,4 @@
-"""kill -9 under actions, undoing, decisions, ticks of rules and deliveries: the ledger is consistent after each."""
+"""kill -9 under actions, merging, forgetting, imports, ticks of rules and deliveries: the ledger stays consistent."""
 
 import asyncio
 import random
@@ -45,6 +45,8 @@ async def test_a_killed_server_leaves_a_consistent_ledger_and_loses_nothing_ackn
                 assert await load.count_firings(database) > 0
             finally:
                 await database.close()
+    assert load.approved["forget"], "nothing was forgotten"
+    assert load.approved["merge_entities"], "nothing was merged"
     decisions = {each for each, capability in load.acknowledged.items() if capability == "record_decision"}
     assert decisions <= set(delivered.values()), "an executed action was not told"
     assert len(set(delivered.values())) == len(delivered), "an action was told as two"
