@@ -134,7 +134,7 @@ class BuiltUpon(Conflict):
 class ForbiddenByPrinciple(Conflict):
     code = "policy_conflict_open"
     summary = "A principle forbids this action."
-    remediation = "Decide about the conflict in details.conflict_ids first (op:substrate_resolve_policy_conflict)."
+    remediation = "Resolve the conflict in details.conflict_ids first, with op:substrate_resolve_policy_conflict."
 
 
 class HeldByPrinciple(Conflict):

@@ -1,11 +1,16 @@
 """/console/substrate/actions: the ledger, each action with what it changed, and undo."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from baobab.http.console.page import Context, Form, Page
-from baobab.http.console.substrate_page import ask, lead_to, read_substrate
+from baobab.http.console.substrate_page import ask, lead_to, name_proposer, read_substrate
 from baobab.http.console.visit import Visit
 
 PATH = "/substrate/actions"
 _SHOWN = 50
+_SAYING = ("title", "new_title", "display_name", "subject", "purpose", "description", "reason", "id", "action_id")
+_LONGEST = 120
 _STATUSES = ("proposed", "executed", "rejected", "failed", "reverted")
 
 
@@ -16,14 +21,30 @@ async def show_ledger(visit: Visit) -> Context:
     if visit.query.get("before"):
         asked["before"] = visit.query["before"]
     found = await ask(visit, "substrate_actions", limit=_SHOWN, **asked)
-    return {**values, "rows": found["actions"], "before": found["next_before"], "status": status, "statuses": _STATUSES}
+    rows = [{**row, "by": name_proposer(row), "says": _summarise(row["payload"])} for row in found["actions"]]
+    return {**values, "rows": rows, "before": found["next_before"], "status": status, "statuses": _STATUSES}
 
 
 async def show_action(visit: Visit) -> Context:
     values, action_id = await read_substrate(visit, PATH), visit.parts["action"]
     action = await ask(visit, "substrate_action", action_id=action_id)
     changes = (await ask(visit, "substrate_action_changes", action_id=action_id))["changes"]
-    return {**values, "title": action["capability"], "action": action, "changes": changes}
+    conflicts = (await ask(visit, "substrate_policy_conflicts", action_id=action_id))["conflicts"]
+    action["by"] = name_proposer(action)
+    forbidding = [one for one in conflicts if one["status"] == "open" and one["type"] == "forbid"]
+    return {
+        **values,
+        "title": action["capability"],
+        "action": action,
+        "changes": changes,
+        "conflicts": conflicts,
+        "is_forbidden": bool(forbidding),
+    }
+
+
+def _summarise(payload: Mapping[str, Any]) -> str | None:
+    """What an action is about, as far as its payload says that in one line."""
+    return next((str(payload[name])[:_LONGEST] for name in _SAYING if payload.get(name)), None)
 
 
 async def approve(visit: Visit) -> str:
@@ -34,6 +55,14 @@ async def approve(visit: Visit) -> str:
 async def reject(visit: Visit) -> str:
     reason = visit.form.get("reason", "").strip() or None
     await ask(visit, "substrate_reject", action_id=visit.parts["action"], reason=reason)
+    return lead_to(visit, f"{PATH}/{visit.parts['action']}")
+
+
+async def allow(visit: Visit) -> str:
+    """Allows this once what a principle forbids; the action can then be approved."""
+    conflict_id, reason = visit.form.get("conflict", ""), visit.form.get("reason", "").strip() or None
+    asked = {"conflict_id": conflict_id, "resolution": "allow", "reason": reason}
+    await ask(visit, "substrate_resolve_policy_conflict", **asked)
     return lead_to(visit, f"{PATH}/{visit.parts['action']}")
 
 
@@ -50,5 +79,6 @@ PAGES = (
 FORMS = (
     Form(PATH + "/{action}/approve", approve),
     Form(PATH + "/{action}/reject", reject),
+    Form(PATH + "/{action}/allow", allow),
     Form(PATH + "/{action}/undo", undo),
 )

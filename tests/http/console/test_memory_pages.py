@@ -54,6 +54,24 @@ async def test_what_waits_in_the_substrate_stands_in_the_inbox_and_is_decided(vi
     assert again.status_code == 409
 
 
+async def test_what_a_principle_forbids_is_allowed_once_and_then_approved(visitor: Runner) -> None:
+    waits = await propose(visitor, "place_call", to="Ada", purpose=HOSTILE)
+    rule = {"applies_to": {"capability": "place_call"}, "constraint_spec": {"type": "forbid"}}
+    principle = await propose(visitor, "record_principle", title="Call nobody", **rule)
+    await call(visitor, "approve", action_id=principle["action_id"])
+    path = f"/console/substrate/actions/{waits['action_id']}"
+    page = await visitor.open(path)
+    assert ("Call nobody" in page.text, f"{path}/approve" in page.text) == (True, False)
+    (of,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
+    (conflict,) = re.findall(r'name="conflict" value="([^"]+)"', page.text)
+    assert (await visitor.send(f"{path}/allow", page, of=of, conflict=conflict)).status_code == 303
+    page = await visitor.open(path)
+    assert (await visitor.send(f"{path}/approve", page, of=of)).status_code == 303
+    listed = await visitor.open("/console/substrate/actions?status=executed")
+    assert ("Call nobody" in listed.text, "by a person" in listed.text) == (True, True)
+    assert "<script>alert" not in listed.text
+
+
 async def test_an_action_shows_before_and_after_and_is_undone(visitor: Runner) -> None:
     entity = (await propose(visitor, "upsert_entity", type="person", display_name="Ada"))["result"]["entity_id"]
     made = await propose(visitor, "update_entity", id=entity, display_name="Ada Lovelace")

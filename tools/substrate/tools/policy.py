@@ -22,6 +22,7 @@ from baobab.tools.substrate.toolset import substrate
 
 _decisions, _conflicts = tables.decisions.c, tables.policy_conflicts.c
 PrincipleId = Annotated[fields.DecisionId, Field(description="The principle, which is a decision.")]
+ActionId = Annotated[fields.ActionId, Field(description="An action.")]
 ConflictId = Annotated[str, Text(30, pattern=r"^con_[0-9A-Z]{26}$"), Field(description="The policy conflict.")]
 
 
@@ -105,16 +106,20 @@ async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principl
 async def substrate_policy_conflicts(
     call: Call,
     status: Literal["open", "resolved"] | None = None,
+    action_id: ActionId | None = None,
     limit: Annotated[int, Field(ge=1, le=500)] = 100,
 ) -> PolicyConflicts:
     """List actions that wait because a principle speaks against them, the latest first.
 
     status: `open` for those that nobody has decided.
+    action_id: only those of this action.
     limit: how many at most.
     """
     query = select(tables.policy_conflicts).where(_conflicts.organisation_id == organisation_of(call))
     if status is not None:
         query = query.where(_conflicts.status == status)
+    if action_id is not None:
+        query = query.where(_conflicts.action_id == action_id)
     rows = (await call.execute(query.order_by(_conflicts.id.desc()).limit(limit))).mappings()
     return {"conflicts": [_render_conflict(row) for row in rows]}
 
