@@ -38,6 +38,7 @@ from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers
 from baobab.tools.core.failures import Failures
+from baobab.tools.core.proposals import Decisions, Proposals
 from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Options, Services
@@ -131,6 +132,7 @@ async def open_application(
         stack.push_async_callback(media.close)
         # The usage of streams that are still open at the stop is recorded before the ledger closes.
         stack.push_async_callback(wait_for_endings)
+        approvals = ApprovalService(database, clock, ids, secret_vault, audit_log, jobs, own_notices, settings.address)
         services = Services(
             options=options,
             clock=clock,
@@ -145,12 +147,14 @@ async def open_application(
             credentials=Credentials(directory, signers, SessionCheck(directory, regions, clock), clock, own_notices),
             audit_log=audit_log,
             failures=Failures(regions, options.cells, clock),
-            approvals=ApprovalService(database, clock, ids, secret_vault, audit_log, jobs, settings.address),
+            approvals=approvals,
             jobs=jobs,
             credits=credits_,
             http_client=http_client,
             mailer=OutboxMailer(build_postbox(settings), directory, secret_vault, jobs, clock, ids),
             parts={
+                Proposals: approvals.proposals,
+                Decisions: approvals.decisions,
                 Credits: credits_,
                 Gateway: gateway,
                 Media: media,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from baobab.replay_command import replay
+from baobab.cli.work.replays import replay
 from baobab.runtime.agents.checkpoint_json import loads
 from baobab.runtime.agents.tables import checkpoints, pieces, writes
 from tests.tools.agents.conftest import Agency, build_graph

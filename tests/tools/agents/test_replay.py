@@ -6,7 +6,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from baobab.cli import main
-from baobab.replay_command import replay
+from baobab.cli.work.replays import replay
 from baobab.tools.core.errors import BaobabError
 from tests.backends import prepare_data
 from tests.tools.agents.conftest import Agency, build_graph

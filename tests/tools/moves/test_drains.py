@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from baobab.cell_commands import admit_to_cell, drain_cell, show_cells
+from baobab.cli.work.cells import admit_to_cell, drain_cell, show_cells
 from baobab.tools.moves.errors import CellUnknown, NotDrainable
 from tests import jobs
 from tests.clock import FixedClock

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from baobab import tools
 from baobab.addresses import KvPlace
+from baobab.cli.work.transfer import open_entries, require_finished, translate_errors
 from baobab.regions import Region
 from baobab.settings import Settings
 from baobab.storage.database import Database
@@ -25,7 +26,6 @@ from baobab.storage.transfer.source import build_source
 from baobab.storage.transfer.survey import Survey
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.tools.moves.tables import moves_table
-from baobab.transfer_command import open_entries, require_finished, translate_errors
 
 
 async def transfer_kv(settings: Settings, to: KvPlace, *, dry_run: bool, print_line: Callable[[str], None]) -> None:

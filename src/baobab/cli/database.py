@@ -1,0 +1,104 @@
+"""`baobab migrate`, `forget-store` and `transfer`: the stores of an installation, and where they are."""
+
+from pathlib import Path
+
+import click
+
+from baobab.addresses import KvPlace
+from baobab.cli.errors import CommandError, run_work
+from baobab.cli.installation import data_option, load_installed_settings, load_settings
+
+
+@click.command()
+@data_option
+def migrate(data: Path | None) -> None:
+    """Update the database to the schema of this version.
+
+    `baobab serve` does this by itself. Run this command first if you want to see what it applies.
+    """
+    from baobab.storage.databases import database_at
+    from baobab.storage.migrate import migrate as apply
+
+    async def work() -> list[str]:
+        settings = load_settings(data=data)
+        settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database = database_at(settings.rows_url)
+        await database.open()
+        try:
+            return await apply(database)
+        finally:
+            await database.close()
+
+    applied = run_work(work())
+    click.echo(f"Applied {', '.join(applied)}." if applied else "The database is up to date.")
+
+
+@click.command("forget-store")
+@click.argument("store")
+@data_option
+def forget_store(store: str, data: Path | None) -> None:
+    """Accept that the data of a store is lost, and start again with an empty one.
+
+    STORE is the name in the error of the start, such as `kv:local` or `objects:local`. If you have a backup, restore it
+    instead.
+    """
+    from baobab.storage.databases import database_at
+    from baobab.storage.identity import forget_store as forget
+
+    async def work() -> bool:
+        database = database_at(load_installed_settings(data).rows_url)
+        await database.open()
+        try:
+            return await forget(database, store)
+        finally:
+            await database.close()
+
+    if not run_work(work()):
+        raise CommandError(f"there is no store {store}; use the name that the error of the start gives")
+    click.echo(f"The next start creates an empty {store}.")
+
+
+@click.command()
+@click.option("--to", help="Where the rows go: an empty database, postgresql://..., or a new folder.")
+@click.option("--kv", type=click.Choice(["database", "valkey"]), help="Where the key-value store goes [database].")
+@click.option("--valkey", help="With --to: the Valkey or Redis of the new installation, redis://...")
+@click.option("--objects", help="Where the files go: an empty s3://BUCKET/PREFIX.")
+@click.option("--data", type=Path, help="Folder of the installation [BAOBAB_DATA, data].")
+@click.option("--dry-run", is_flag=True, help="Check both sides and change nothing.")
+def transfer(
+    to: str | None,
+    kv: KvPlace | None,
+    valkey: str | None,
+    objects: str | None,
+    data: Path | None,
+    *,
+    dry_run: bool,
+) -> None:
+    """Move an installation from files to Postgres, or from Postgres to files; or only its key-value store.
+
+    --to postgresql://... copies the rows, the keys and, with --objects, the files of the installation that the settings
+    name. --to FOLDER copies all of it into a new folder.
+
+    Stop its servers and workers first; none can start while this runs. The source is only read. The target must be
+    empty, and cannot be used until everything has arrived and has been compared. If the command is interrupted, run it
+    again: it continues. You can leave a password to PGPASSWORD or ~/.pgpass.
+
+    --kv without --to moves the key-value store of each region with a Valkey: into Valkey or into the region's
+    database, with the keys that earlier versions kept in Valkey. What was moved is deleted where it was.
+    """
+    from baobab.cli.work.kv_transfer import transfer_kv
+    from baobab.cli.work.transfer import target_settings
+    from baobab.cli.work.transfer import transfer as carry
+
+    if to is None and (kv is None or valkey or objects):
+        raise click.UsageError("Give --to, or --kv alone.")
+
+    async def work() -> None:
+        source = load_installed_settings(data)
+        if to is not None:
+            target = target_settings(source, to, kv=kv or "database", valkey_url=valkey, objects_url=objects)
+            await carry(source, target, dry_run=dry_run, print_line=click.echo)
+        elif kv is not None:
+            await transfer_kv(source, kv, dry_run=dry_run, print_line=click.echo)
+
+    run_work(work())
