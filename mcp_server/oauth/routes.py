@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from baobab.http.consent_page import consent_routes
 from baobab.http.hosts import Addresses
+from baobab.http.static_page import CSS, HTML, SCRIPT, build_page_route
 from baobab.mcp_server.oauth.endpoint import Answer, OAuthEndpoint, authorize, register, revoke, token
 from baobab.mcp_server.oauth.provider import Provider
 from baobab.mcp_server.oauth.user_routes import answer_app_resource, user_routes
@@ -63,8 +63,18 @@ def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
         endpoint("/oauth/token", token, "POST"),
         endpoint("/oauth/revoke", revoke, "POST"),
         endpoint("/oauth/register", register, "POST"),
-        *consent_routes(),
+        *_consent_routes(),
         *user_routes(registry, base_url),
+    ]
+
+
+def _consent_routes() -> list[Route]:
+    """Builds the routes of the page on which a person allows an MCP client a key; its script calls the REST API."""
+    return [
+        build_page_route("/oauth/consent", "consent.html", HTML),
+        build_page_route("/oauth/consent/consent.css", "consent.css", CSS),
+        build_page_route("/oauth/consent/consent.js", "consent.js", SCRIPT),
+        build_page_route("/oauth/consent/signin.js", "signin.js", SCRIPT),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from baobab.tools.agents import gauges, jobs
 from baobab.tools.agents.tools import agents as agents_tools
-from baobab.tools.agents.tools import deletion, forks, interrupts, public, runs, tool_servers, webhooks
+from baobab.tools.agents.tools import deletion, forks, interrupts, public, runs, tool_servers, validation, webhooks
 from baobab.tools.agents.toolset import agents
 
 TOOLSETS = (agents,)
@@ -11,6 +11,7 @@ MODULES = (
     gauges,
     jobs,
     agents_tools,
+    validation,
     deletion,
     forks,
     interrupts,

@@ -15,7 +15,7 @@ async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
     """Lists the child runs of a run that have not ended, the nearest first. run: its row."""
     below = await list_descendant_runs(call, run)
     asked: dict[str, list[Decision]] = {}
-    for row in await call.services.approvals.list_pending_of_runs(call, [row.id for row in below]):
+    for row in await call.services.approvals.list_pending_of_runs(call.execute, [row.id for row in below]):
         approvers = PendingDecision.of_approval(row).approvers.as_json
         decision: Decision = {
             "approval_id": row.id,

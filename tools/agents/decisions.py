@@ -16,6 +16,7 @@ from baobab.tools.agents.tokens import find_matching_row
 from baobab.tools.core.auth.deciders import Decider, NotYoursToDecide, PendingDecision, person, starter_of
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating
+from baobab.tools.core.proposals import Decisions
 
 
 async def get_cancellable_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
@@ -74,7 +75,7 @@ async def resume_run(
     call.audit.data |= {"approval_id": row.id, "tool": row.tool, "approved": approved}
     decider.require(PendingDecision.of_approval(row))
     edit = None if arguments is None else await edit_call(call, row, decider, arguments)
-    outcome = await call.services.approvals.decide(
+    outcome = await call.services.part(Decisions).decide(
         call, row.id, decider, "approved" if approved else "rejected", reason, edit
     )
     if outcome == "lost":
@@ -94,7 +95,7 @@ async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
     if run is None:
         return []
     run_ids = [run_id, *(below.id for below in await list_descendant_runs(call, run))]
-    return list(await call.services.approvals.list_pending_of_runs(call, run_ids))
+    return list(await call.services.approvals.list_pending_of_runs(call.execute, run_ids))
 
 
 async def _continue_run(call: Call, run_id: str) -> None:

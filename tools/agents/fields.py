@@ -29,7 +29,7 @@ IdempotencyKey = Annotated[
     str,
     Text(128, min_length=1),
     NotSecret("a name of the caller's own"),
-    Field(description="names the run instead of its input."),
+    Field(description="identifies the run by this key."),
 ]
 ThreadId = Annotated[
     str,
@@ -48,7 +48,7 @@ WebhookUrl = Annotated[
     str,
     Text(2000),
     StringConstraints(pattern=r"^https?://"),
-    Field(description="told when the run has ended."),
+    Field(description="called when the run ends."),
 ]
 ApprovalToken = Annotated[
     str,
@@ -57,8 +57,8 @@ ApprovalToken = Annotated[
     Field(description="The approval_token of the run_paused event.", examples=["appr_0a1b2c3d"]),
 ]
 Reason = Annotated[str, Text(1000), Field(description="why it is refused; the run is told.")]
-Seq = Annotated[int, Field(ge=0, le=2**31 - 1, description="only what came after this one.")]
-PageSize = Annotated[int, Field(ge=1, le=2**31 - 1, description=f"{PAGE} at most; more is taken for that.")]
+Seq = Annotated[int, Field(ge=0, le=2**31 - 1, description="only events after this one.")]
+PageSize = Annotated[int, Field(ge=1, le=2**31 - 1, description=f"at most {PAGE}; more counts as {PAGE}.")]
 LastEventId = Annotated[
     str,
     Text(20),

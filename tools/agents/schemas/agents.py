@@ -13,7 +13,7 @@ from baobab.tools.agents.redaction import is_outsider, redact_failure
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.money import dollars, usd
-from baobab.tools.core.types import Json, JsonObject, Text
+from baobab.tools.core.types import Json, JsonObject, NameText, Text
 
 Name = Annotated[
     str,
@@ -38,6 +38,11 @@ Graph = Annotated[JsonObject, _GraphSchema(), Field(description=_GRAPH)]
 # The same for tools that report themselves what is wrong with any JSON value.
 AnyGraph = Annotated[Json, _GraphSchema(), Field(description=_GRAPH)]
 Hourly = Annotated[int, Field(ge=1, le=1_000_000)]
+ModelName = Annotated[str, Text(200, min_length=1)]
+DisplayName = Annotated[str, NameText(200)]
+DedupeWindow = Annotated[int, Field(ge=0, le=3600)]
+Days = Annotated[int, Field(ge=1, le=3650)]
+Concurrent = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class Agent(TypedDict):

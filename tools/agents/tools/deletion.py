@@ -6,13 +6,13 @@ from sqlalchemy import func, select
 
 from baobab.runtime.agents.erasure import UNUSED, erase_in, erase_threads
 from baobab.runtime.agents.tables import ENDED, runs
+from baobab.tools.agents.agent_rows import get_agent_row
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId, ThreadId, UserId
 from baobab.tools.agents.jobs import _deletion_filter
 from baobab.tools.agents.run_ownership import conversation_owner, get_run_row, visitor_owner
 from baobab.tools.agents.schemas.agents import Erasing, Name
-from baobab.tools.agents.tools.agents import get_agent_row
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
@@ -99,7 +99,7 @@ async def agents_threads_delete(
 ) -> Erasing:
     """Erase a conversation and the runs in it. Those under way are cancelled first.
 
-    user_id: of the user, or the `visitor_id` of the visitor, whose conversation it is; left out, the caller's own.
+    user_id: the user whose conversation it is, or a visitor's `visitor_id`; by default, the caller's own.
     """
     agent = await get_agent_row(call, app_id, name)
     call.audit.data |= {"agent": name}
@@ -126,11 +126,11 @@ async def _preview_erase_user(call: Call, app_id: AppId, user_id: UserId) -> str
     guard=Guard(preview=_preview_erase_user),
 )
 async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:
-    """Erase all that the app's agents have of one person: threads, and runs with their events, checkpoints, approvals.
+    """Erase all that the app's agents keep of one person: threads, and runs with events, checkpoints and approvals.
 
     Runs under way are cancelled first.
 
-    user_id: of the app's user, or the `visitor_id` of a visitor.
+    user_id: the app's user, or the `visitor_id` of a visitor.
     """
     return await _erase(call, _resolve_person(call, user_id), None, None)
 

@@ -9,12 +9,12 @@ from sqlalchemy import select
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.langgraph_import import load_graph_library
 from baobab.runtime.agents.tables import events, runs
+from baobab.tools.agents.agent_rows import get_agent_row
 from baobab.tools.agents.errors import NotYourRun, RunNotFound, StepNotFound
 from baobab.tools.agents.fields import IdempotencyKey, Input, RunId, ShallowObject, WebhookUrl
 from baobab.tools.agents.run_creation import ForkOrigin, RunRequest, start_run
 from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import Name, Started
-from baobab.tools.agents.tools.agents import get_agent_row
 from baobab.tools.agents.tools.runs import STARTING
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import OF_APP
@@ -62,16 +62,15 @@ async def agents_runs_fork(
     idempotency_key: IdempotencyKey | None = None,
     webhook_url: WebhookUrl | None = None,
 ) -> Started:
-    """Start a run that goes on from a step of an earlier one, with the graph of that run and its state.
+    """Start a run that continues an earlier one from a step, with that run's graph and state.
 
-    What the earlier run had done by then is not done again; what follows waits for approvals of its own. With another
-    `input` or `state`, the edge that is taken from there is decided anew.
+    Earlier steps are not run again; later calls wait for approvals of their own. With another `input` or `state`, the
+    edge to follow from there is chosen again.
 
-    step: the step after which it continues, as in `node_start`; 0 is the beginning; left out, the last step is made
-      again.
+    step: the step after which it continues, as in `node_start`; 0 is the start. By default, the last step runs again.
     input: what the graph calls `input` from there on, for those who run the app.
-    state: values of keys that nodes of the graph write, in place of theirs; for those who run the app.
-    idempotency_key: the same one twice is one run.
+    state: replaces values of keys that the graph's nodes write; for those who run the app.
+    idempotency_key: the same key twice is one run.
     """
     run, agent = await get_run_row(call, app_id, id, name), await get_agent_row(call, app_id, name)
     point = await (await load_graph_library()).find_fork_point(call.stores.database, run, step)

@@ -9,6 +9,7 @@ from baobab.runtime.agents.tables import runs, stream_tokens
 from baobab.storage.secrets import digest_token
 from baobab.tools.agents import run_ownership
 from baobab.tools.agents.access import PUBLIC
+from baobab.tools.agents.agent_rows import agent_meaning, get_agent_row
 from baobab.tools.agents.awaited_runs import list_awaited_runs
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.decisions import cancel_run, resume_run
@@ -38,7 +39,6 @@ from baobab.tools.agents.schemas.agents import (
     StartedPublicly,
     run_of,
 )
-from baobab.tools.agents.tools.agents import agent_meaning, get_agent_row
 from baobab.tools.agents.tools.runs import CANCELLING, RESUMING, STARTING
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import EVERYBODY

@@ -8,6 +8,7 @@ from sqlalchemy import select, tuple_
 
 from baobab.runtime.agents.tables import model_calls
 from baobab.runtime.agents.tables import runs as rows
+from baobab.tools.agents.agent_rows import agent_meaning, get_agent_row
 from baobab.tools.agents.awaited_runs import list_awaited_runs
 from baobab.tools.agents.decisions import cancel_run, get_cancellable_run, resume_run
 from baobab.tools.agents.errors import (
@@ -36,6 +37,7 @@ from baobab.tools.agents.fields import (
     UserId,
     WebhookUrl,
 )
+from baobab.tools.agents.graphs import describe_agent
 from baobab.tools.agents.redaction import is_outsider
 from baobab.tools.agents.run_creation import RunRequest, start_run
 from baobab.tools.agents.run_events import list_events, stream_events
@@ -53,7 +55,6 @@ from baobab.tools.agents.schemas.agents import (
     model_call_of,
     run_of,
 )
-from baobab.tools.agents.tools.agents import agent_meaning, describe_agent, get_agent_row
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.approvals import EditsTakeOne
 from baobab.tools.core.auth.access import OF_APP, AppOwner
@@ -326,7 +327,7 @@ async def agents_runs_model_calls(
 ) -> ModelCalls:
     """Read what a run asked its models and what they answered, with tokens, cost and time, oldest first.
 
-    Kept are the newest 200 steps, for as long as the run; users of the app do not see them.
+    The newest 200 steps are kept, as long as the run; users of the app do not see them.
 
     after_step: only calls of later steps.
     limit: how many runs at most.
@@ -335,8 +336,8 @@ async def agents_runs_model_calls(
     table = model_calls.c
     query = select(model_calls).where(table.app_id == app_id, table.run_id == run.id, table.step > after_step)
     async with call.reading() as execute:
-        found = (await execute(query.order_by(table.step).limit(limit))).all()
-    return {"model_calls": [model_call_of(row) for row in found]}
+        call_rows = (await execute(query.order_by(table.step).limit(limit))).all()
+    return {"model_calls": [model_call_of(row) for row in call_rows]}
 
 
 @agents.tool(

@@ -108,17 +108,17 @@ async def mcp_servers_create(
 ) -> OneMcpServer:
     """Register an MCP server; its tools can then be named in graphs as `{source: mcp, server_id, name}`.
 
-    It is asked for its tools at once, and what it answers is accepted: look at it. What it says otherwise later is
-    not called before you accept that too. A server that does not answer is registered all the same.
+    Its tools are listed and accepted at once: look at them. Tools that change later are not called until you accept
+    them again. A server that does not answer is registered, too.
 
     name: the name that graphs and people use for it.
     url: its MCP endpoint. Private addresses are refused unless the operator allows them.
-    transport: `streamable_http`, which `http` means too; or `sse`, of servers from before 2025.
-    auth: what it is shown: `{type: bearer, token}`, or `{type: oauth, client_id, client_secret, token_url, scope?}`.
+    transport: `streamable_http` (or `http`); or `sse`, for servers from before 2025.
+    auth: its credential: `{type: bearer, token}`, or `{type: oauth, client_id, client_secret, token_url, scope?}`.
       Sealed, never shown again, and sent to this server alone.
-    auth_header: instead of `auth`, all of what it is sent as `Authorization`.
-    tool_acl: by tool, `mode` and `exposed_to`. A tool is `read_only` where its server says so and this does not say
-      `read_write`; it is for users of the app only where this says `end_user`.
+    auth_header: instead of `auth`, the whole `Authorization` header.
+    tool_acl: by tool, `mode` and `exposed_to`. A tool is `read_only` if its server says so and `mode` is not
+      `read_write`; users of the app have it only if `exposed_to` is `end_user`.
     """
     if auth is not None and auth_header is not None:
         raise BadRequest("Give `auth` or `auth_header`, not both.")
@@ -223,8 +223,8 @@ async def mcp_servers_probe(
 ) -> Probe:
     """Ask a tool server for its tools and check that it works; accept its tools as they are now.
 
-    accept: true accepts its tools as they were last shown to you, and nothing that it changed meanwhile; a list of
-      digests accepts just those. Left out, what is new or has changed is shown and not called.
+    accept: true accepts its tools as you last saw them, without later changes; a list of digests accepts just those.
+      By default, new and changed tools are shown and not called.
     """
     server = ToolServer.from_row(await _row(call, app_id, id))
     asked, refused = await _probe_server(call, server)
@@ -277,7 +277,7 @@ async def mcp_servers_call(
 ) -> RemoteAnswer:
     """Call a tool of an outside server. Only runs of agents can.
 
-    digest: of the tool as it was when the call was proposed; another one is not called in its place.
+    digest: the tool's digest when the call was proposed; a changed tool is not called.
     """
     step, approved = call.context.step, call.approved
     if approved is not None and approved.run_id is not None:

@@ -43,9 +43,9 @@ Overlap = Annotated[int, Field(ge=0, le=_WEEK)]
     guard=Guard(grants=True),
 )
 async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_seconds: Overlap = _DAY) -> SecretMade:
-    """Make the secret that webhooks of the app's runs are signed with, or a new one in place of it.
+    """Create or replace the secret that signs webhooks of the app's runs.
 
-    overlap_seconds: for so long the earlier secret signs as well, so that receivers have time to change.
+    overlap_seconds: how long the earlier secret signs too, so that receivers have time to change.
     """
     vault, secret = call.services.vault, new_secret(call.services.ids)
     row: dict[str, Any] = {"secret": vault.seal(secret.encode(), _context("secret", app_id)), "made_at": call.now}
@@ -74,7 +74,7 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
     mcp=Mcp(keywords="are webhooks signed, age of the signing secret; sind Webhooks signiert; webhooks firmados"),
 )
 async def agents_webhook_secret_get(call: Call, app_id: AppId) -> SecretInForce:
-    """Tell whether webhooks of the app's runs are signed, and since when with this secret; never the secret."""
+    """Read whether webhooks of the app's runs are signed, and since when; never the secret."""
     columns = (webhook_secrets.c.made_at, webhook_secrets.c.earlier_until)
     async with call.reading() as execute:
         row = (await execute(select(*columns).where(webhook_secrets.c.app_id == app_id))).first()

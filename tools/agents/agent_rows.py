@@ -1,0 +1,66 @@
+"""Rows of agents: how one is found, which columns a call sets, and how many a plan allows."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy import Text as LongText
+from sqlalchemy import cast, func, select
+
+from baobab.runtime.agents.tables import agents as rows
+from baobab.storage.database import Execute, Unit
+from baobab.tools.agents.errors import AgentNotFound
+from baobab.tools.agents.schemas.agents import Name
+from baobab.tools.core.auth.deciders import Approvers
+from baobab.tools.core.call import Call
+from baobab.tools.core.plan_room import require_room
+from baobab.tools.core.types import OMITTED, AppId
+
+# Arguments that name the agent and are not settings of it.
+_NOT_COLUMNS = frozenset(["call", "app_id", "name"])
+_COLUMN_NAMES = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "dedupe_window"}
+
+
+async def get_agent_row(call: Call, app_id: str, name: str) -> Any:
+    """Returns the row of an app's agent, read in the database of the app's region. Raises AgentNotFound."""
+    async with call.reading() as execute:
+        return await load_agent_row(execute, app_id, name)
+
+
+async def load_agent_row(execute: Execute, app_id: str, name: str) -> Any:
+    """Returns the row of an app's agent, as a transaction sees it. Raises AgentNotFound."""
+    mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
+    row = (await execute(select(rows).where(*mine))).first()
+    if row is None:
+        raise AgentNotFound(f"There is no agent `{name}`.")
+    return row
+
+
+async def agent_meaning(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
+    """Returns a digest of the agent's present state, which an approval of a call that names the agent is bound to."""
+    row = await get_agent_row(call, app_id, name)
+    names = ("id", "graph_spec", "default_model", "visibility", "status", "taint_checks", "approvers")
+    meant = json.dumps([getattr(row, column) for column in names], sort_keys=True, separators=(",", ":"))
+    return sha256(meant.encode()).hexdigest()
+
+
+def agent_columns(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of an agent by column. given: the arguments of a call, some of which may be left out."""
+    shall = {field: value for field, value in given.items() if field not in _NOT_COLUMNS and value is not OMITTED}
+    if isinstance(shall.get("approvers"), str | BaseModel):
+        shall["approvers"] = Approvers.parse(shall["approvers"]).as_column
+    return {_COLUMN_NAMES.get(field, field): value for field, value in shall.items()}
+
+
+async def require_agent_room(call: Call, unit: Unit, graph: Mapping[str, Any], beside: str = "") -> None:
+    """Raises PlanLimitReached if the plan has no room for the graph. beside: the agent whose graph it replaces."""
+    plan = call.require_app().plan
+    if plan.agents is None and plan.agent_bytes is None:
+        return
+    size = func.coalesce(func.sum(func.length(cast(rows.c.graph_spec, LongText))), 0)
+    others = (rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None), rows.c.id != beside)
+    there: Any = (await unit.execute(select(func.count().label("agents"), size.label("bytes")).where(*others))).one()
+    require_room("agents of an app", plan, plan.agents, there.agents)
+    require_room("bytes of an app's graphs", plan, plan.agent_bytes, there.bytes, len(json.dumps(graph)))

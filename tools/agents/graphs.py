@@ -1,0 +1,165 @@
+"""Graphs of agents: whether one is valid, which tools it uses, what it can do, and who decides about its calls."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.issue import MAX_ISSUES
+from baobab.runtime.agents.issue import Issue as GraphIssue
+from baobab.runtime.agents.offers import ToolOffers, load_offers
+from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
+from baobab.runtime.agents.tables import agents as rows
+from baobab.runtime.agents.validation import find_issues, find_self_approvals, narrow_offer
+from baobab.runtime.agents.wiring import is_inevitable
+from baobab.tools.agents.errors import InvalidGraph
+from baobab.tools.agents.schemas.agents import Issue
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.deciders import ADMIN, Approvers
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import KeyLimited
+from baobab.tools.core.escaping import escape_name
+
+MOST_GRAPH_BYTES = 2 * 2**20
+GRAPH_EXAMPLE = {
+    "name": "greeter",
+    "graph_spec": {
+        "spec_version": 1,
+        "entry": "greet",
+        "nodes": {
+            "greet": {"type": "llm", "input_template": "Greet {{ input.name }}.", "output_key": "greeting"},
+            "done": {"type": "end", "output_template": {"greeting": "{{ state.greeting }}"}},
+        },
+        "edges": [{"from": "greet", "to": "done"}],
+    },
+}
+
+
+async def validate_graph(call: Call, name: str, graph: Any) -> tuple[GraphSpec | None, list[Issue]]:
+    """Returns the graph if it is valid, and all issues and warnings."""
+    offers = await load_tool_offers(call)
+    # Checking its schemas takes time: it is done in a thread, off the event loop.
+    spec, issues = await asyncio.to_thread(find_issues, graph, offers)
+    if spec is not None:
+        issues += await _find_agent_issues(call, name, spec, whole=not issues)
+    described: list[Issue] = [{"path": list(issue.path), "message": issue.message} for issue in issues[:MAX_ISSUES]]
+    return (None if described else spec), described
+
+
+async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: bool) -> list[GraphIssue]:
+    """Returns the issues with the agents that an agent of this name runs.
+
+    whole: whether there is nothing else to say against the graph.
+    """
+    nodes = [(node_id, node) for node_id, node in spec.nodes.items() if isinstance(node, AgentNode)]
+    if not nodes:
+        return []
+    named = {node.agent for _, node in nodes}
+    query = select(rows.c.name).where(rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None))
+    async with call.reading() as execute:
+        known = {name, *(await execute(query.where(rows.c.name.in_(named)))).scalars()}
+    agent_issues = []
+    for node_id, node in nodes:
+        where = ("nodes", node_id, "agent")
+        if node.agent not in known:
+            agent_issues.append(GraphIssue(where, f"there is no agent {node.agent}"))
+        elif node.agent == name and whole and is_inevitable(spec, node_id):
+            agent_issues.append(GraphIssue(where, "runs this agent itself, and no condition leads past it"))
+    return agent_issues[:MAX_ISSUES]
+
+
+async def require_valid(call: Call, name: str, graph: Any) -> GraphSpec:
+    spec, issues = await validate_graph(call, name, graph)
+    if spec is None or issues:
+        raise InvalidGraph(f"The graph is not valid: {issues[0]['message']}", details={"issues": issues})
+    return spec
+
+
+async def load_tool_offers(call: Call) -> ToolOffers:
+    async with call.reading() as execute:
+        return await load_offers(call.registry, execute, call.require_app().id)
+
+
+async def list_writing_tools(call: Call, spec: GraphSpec) -> list[str]:
+    """Returns the tools of a graph that change something."""
+    offers = await load_tool_offers(call)
+    offered = ((ref.name, offers.get_offer(ref)) for ref in list_tool_refs(spec))
+    return sorted(
+        {name for name, offer in offered if isinstance(offer, str) or narrow_offer(offer).mode == "read_write"}
+    )
+
+
+def list_tool_refs(spec: GraphSpec) -> list[ToolRef]:
+    refs: list[ToolRef] = []
+    for node in spec.nodes.values():
+        match node:
+            case LlmNode():
+                refs += node.tools
+            case ToolNode() | MapNode():
+                refs.append(node.tool_ref)
+    return refs
+
+
+def list_warnings(spec: GraphSpec, visibility: str, approvers: Any, offers: ToolOffers) -> list[Issue]:
+    """Warns about calls that whoever starts a run decides about, in an agent that anybody may run."""
+    if visibility == "private" or approvers is not None:
+        return []
+    return [{"path": list(issue.path), "message": issue.message} for issue in find_self_approvals(spec, offers)]
+
+
+async def describe_agent(call: Call, row: Any) -> str:
+    """Describes what an agent can do, for the person who decides about it."""
+    spec, offers = GraphSpec.model_validate(row.graph_spec), await load_tool_offers(call)
+    lines = [f"The agent {row.name} ({row.visibility}) has {len(spec.nodes)} nodes."]
+    for ref in dict.fromkeys((ref.source, ref.server_id, ref.name) for ref in list_tool_refs(spec)):
+        tool = ToolRef(source=ref[0], server_id=ref[1], name=ref[2])
+        offer = offers.get_offer(tool)
+        if isinstance(offer, str):
+            how = f"cannot be used: {offer}"
+        else:
+            how = "changes something: each call waits for a person" if offer.mode == "read_write" else "reads"
+        server = f" of the tool server {escape_name(ref[1])}" if ref[1] else ""
+        lines.append(f"tool {escape_name(ref[2])}{server}: {how}")
+    agents_in_it = {node.agent for node in spec.nodes.values() if isinstance(node, AgentNode)}
+    lines += [f"agent {name}: runs below it" for name in sorted(agents_in_it)]
+    thinking = [node for node in spec.nodes.values() if isinstance(node, LlmNode)]
+    models = {node.model or row.default_model or "the app's" for node in thinking}
+    lines += [f"model {escape_name(name)}" for name in sorted(models)]
+    if not row.taint_checks:
+        lines.append("It is not asked for approval after it has read text from outside.")
+    return "\n".join(lines)
+
+
+def are_other_approvers(value: Any) -> bool:
+    """Returns whether approvers other than admins are named, which a key with limits may not do.
+
+    Admins may decide about every call anyway.
+    """
+    return value is not None and Approvers.parse(value).of != ADMIN
+
+
+def names_other_approvers(graph: Any) -> bool:
+    """Returns whether a node of a graph names approvers other than admins."""
+    return any(named != ADMIN for named in _node_approvers(graph).values())
+
+
+def check_node_approvers(caller: Caller, before: Any, after: Any) -> None:
+    """Raises KeyLimited if a caller with limits changes who decides about a node."""
+    if caller.limits is None:
+        return
+    was, now = _node_approvers(before), _node_approvers(after)
+    for node in was.keys() | now.keys():
+        if was.get(node) != now.get(node) and (node in was or now[node] != ADMIN):
+            raise KeyLimited(
+                f"A key with limits cannot change who decides about the node `{node[:100]}`.",
+                remediation="Leave its `approvers` as they are, or have somebody do it who is signed in.",
+                details={"argument": "graph_spec"},
+            )
+
+
+def _node_approvers(graph: Any) -> dict[str, Any]:
+    nodes = graph.get("nodes") if isinstance(graph, Mapping) else None
+    items = nodes.items() if isinstance(nodes, Mapping) else ()
+    named = {name: node.get("approvers") for name, node in items if isinstance(node, Mapping)}
+    return {name: approvers for name, approvers in named.items() if approvers is not None}
