@@ -34,6 +34,7 @@ from baobab.tools.core.errors import (
 )
 from baobab.tools.core.money import dollars
 from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.proposals import Decisions
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import OMITTED, AppId, Moment, NameText, Text, Uuid
 
@@ -44,7 +45,7 @@ _MOST_ASKS = 200
 
 KeyName = Annotated[str, NameText(100, min_length=1)]
 KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")]
-OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the credential's own when left out.")]
+OrganizationId = Annotated[Uuid, Field(description="One of your organisations; the credential's own by default.")]
 AskedTool = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$"), Field(description="The name of a tool.")]
 ScopeSought = Annotated[str, Text(60, min_length=1)]
 AdditionalScopes = Annotated[list[scoping.Additional], Field(max_length=_MOST_SCOPES)]
@@ -85,22 +86,21 @@ async def api_keys_create(
     ends_at: Moment | None = None,
     budget: KeyBudget | None = None,
 ) -> CreatedKey:
-    """Make an API key. Its text is in the answer and nowhere else; send it as `Authorization: Bearer <key>`.
+    """Create an API key. Only this answer shows it; send it as `Authorization: Bearer <key>`.
 
     name: what the key is for; lists show it.
     key_scope: `account` (the default) can do what the account can do in its organisation; `app` can do everything
       within one app, and only an admin or owner of the app's organisation can make it.
     target_app_id: the app of an `app` key.
-    additional_scopes: `ai:gateway` adds nothing: an `account` key opens the gateway (op:gateway_chat) anyway,
-      and an `app` key has it: it calls models there as in its app, under the app's settings. For the substrate make a
-      key of its own.
+    additional_scopes: `ai:gateway` changes nothing: every key may use the gateway (op:gateway_chat), and an `app` key
+      does so under its app's settings. The substrate needs a key of its own.
     scope: `substrate` makes a substrate key (`bb_sub_`), which opens nothing else; `app` is any other key.
     organization_id: the organisation the key is pinned to; for an app key it is the app's.
     scopes: the older form, instead of all but the name: `*` for an account key, `ai:gateway` for a key that opens the
       AI gateway only, `substrate` for a substrate key.
-    toolsets: the toolsets that the key opens, such as `kv`; all when left out.
+    toolsets: the toolsets that the key may use, such as `kv`; all by default.
     read_only: whether the key can only read.
-    approval: from which effect on a call of the key waits for a person: `destructive`, `external` (what leaves the
+    approval: the mildest effect for which a call waits for a person: `destructive`, `external` (what leaves the
       platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with fewer limits than
       its own, and a key with a budget makes none.
     ends_at: when the key ends for good, with the keys that it made by then; never when left out. It cannot be put off.
@@ -233,12 +233,12 @@ async def api_keys_update(
     read_only: bool | None = None,
     approval: Policy | None = None,
 ) -> ListedKey:
-    """Rename a key or change its limits; what is left out stays. In force within 2 s.
+    """Rename a key or change its limits. Other fields stay. In force within 2 s.
 
     name: what it is for, in a few words.
-    toolsets: the toolsets that the key opens; null opens all.
+    toolsets: the toolsets that the key may use; null for all.
     read_only: whether it can only read.
-    approval: from which effect on its calls wait for a person; `none`, never.
+    approval: the mildest effect that waits for a person; `none` for never.
     """
     row = await _live(call, key_id)
     changes: dict[str, Any] = {"name": name, "read_only": read_only, "approval": approval}
@@ -270,15 +270,15 @@ async def api_keys_update(
 async def api_keys_ask(
     call: Call, key_id: KeyId, tool_name: AskedTool, ask: Literal["always", "never", "by_effect"]
 ) -> ListedKey:
-    """Say whether calls of one tool by a key wait for a person. In force within 2 s.
+    """Set whether a key's calls of one tool wait for a person. In force within 2 s.
 
-    What the key still waits for, and need not ask for any more, is withdrawn: the key can make the same call again.
+    Calls that wait, and now need no approval, are withdrawn: the key can make them again.
 
     tool_name: a tool that changes something, such as `kv_delete`.
     ask: `always`, `never`, or `by_effect`: as the key's `approval` says.
     """
-    found = call.registry.find(tool_name)
-    if found.effect == "read" and ask == "always":
+    tool = call.registry.find(tool_name)
+    if tool.effect == "read" and ask == "always":
         raise NeverAsks
     row = await _live(call, key_id)
     # Two people may change the rules of one key at once.
@@ -299,7 +299,7 @@ async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
     families = open_families(call.registry, held_to.toolsets, asks=held_to.asks)
     changes["toolsets"] = None if families is None else sorted(families)
     if "approval" in changes or "asks" in changes:
-        await call.services.approvals.withdraw_exempt(call, row.id, held_to)
+        await call.services.part(Decisions).withdraw_exempt(call, row.id, held_to)
     await call.execute(update(rows).where(rows.c.id == row.id).values(**changes))
     await call.services.notices.publish(call.unit, "key", row.digest)
     await call.services.notices.publish(call.unit, "tools", f"key:{row.id}")
@@ -343,7 +343,7 @@ async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) ->
     This also revokes what the key handed out: the keys that it made, and those that these made; invitations that nobody
     has accepted; a function key that it was shown. Other changes that it made stay.
 
-    keep_made: leave all of that valid, and revoke this one key only.
+    keep_made: revoke this key only, and leave all of that valid.
     """
     row = await _live(call, key_id)
     revoked = await keys.revoke(call, rows.c.id == key_id, keep_made=keep_made)

@@ -8,9 +8,10 @@ from sqlalchemy import select, update
 
 from baobab.storage.clock import Clock
 from baobab.storage.database import Execute, Unit
+from baobab.storage.notices import Notices
 from baobab.tools.approvals.executor import job_id_of
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
-from baobab.tools.core.services import Services
+from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.steps import ENDED
 
 _AT_ONCE = 200
@@ -23,15 +24,15 @@ async def find_naming(
 ) -> list[str]:
     """The ids of an organisation's calls that are not made yet and whose arguments, as JSON, a function picks."""
     ours, after = approvals.c.organisation_id == organisation_id, ""
-    found: list[str] = []
+    approval_ids: list[str] = []
     while True:
         query = select(approvals.c.id, approvals.c.arguments).where(ours, _UNFINISHED, approvals.c.id > after)
         rows = (await execute(query.order_by(approvals.c.id).limit(_AT_ONCE))).all()
         if not rows:
-            return found
+            return approval_ids
         after = rows[-1].id
         # Waiting arguments may be megabytes.
-        found += await asyncio.to_thread(_filter, rows, seals, is_named)
+        approval_ids += await asyncio.to_thread(_filter, rows, seals, is_named)
 
 
 def _filter(rows: Sequence[Any], seals: FieldCipher, is_named: Callable[[str], bool]) -> list[str]:
@@ -39,7 +40,13 @@ def _filter(rows: Sequence[Any], seals: FieldCipher, is_named: Callable[[str], b
 
 
 async def erase_calls(
-    unit: Unit, services: Services, clock: Clock, seals: FieldCipher, organisation_id: str, ids: Sequence[str]
+    unit: Unit,
+    jobs: Jobs,
+    notices: Notices,
+    clock: Clock,
+    seals: FieldCipher,
+    organisation_id: str,
+    ids: Sequence[str],
 ) -> None:
     """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""
     for approval_id in sorted(ids):
@@ -51,7 +58,7 @@ async def erase_calls(
         values: dict[str, Any] = {"fields": None, "asked_fields": None, "used": None, "result": None}
         # One whose job has begun waits for this transaction, and then finds that what it names is gone.
         withdrawn = row.status == "pending" or (
-            row.status == "approved" and await services.jobs.withdraw(unit.execute, job_id_of(approval_id))
+            row.status == "approved" and await jobs.withdraw(unit.execute, job_id_of(approval_id))
         )
         if withdrawn:
             values |= {"status": "rejected", "reason": _REASON, "finished_at": clock.now()}
@@ -60,6 +67,6 @@ async def erase_calls(
         await unit.execute(update(approvals).where(*which).values(**values))
         if withdrawn and row.run_id is not None:
             details = {"approval_id": approval_id, "run_id": row.run_id}
-            await services.jobs.emit(unit, ENDED, app_id=row.app_id, data=details)
+            await jobs.emit(unit, ENDED, app_id=row.app_id, data=details)
     if ids:
-        await services.notices.publish(unit, NOTICE, organisation_id)
+        await notices.publish(unit, NOTICE, organisation_id)

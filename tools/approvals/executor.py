@@ -8,7 +8,7 @@ there, and a later attempt does not repeat it.
 import json
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import select, update
@@ -18,15 +18,13 @@ from baobab.storage.database import Database
 from baobab.tools.approvals.errors import Unfinished
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.core.auth import proposers
+from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.steps import ENDED
 from baobab.tools.core.stores import Stores
-
-if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
 
 JOB = "approvals_execute"
 MOST_ATTEMPTS = 10
@@ -43,6 +41,7 @@ class ApprovedCall:
 
     id: str
     job: Job
+    seals: FieldCipher
     run_id: str | None = None
     meaning: str | None = None
     """The digest of what the arguments refer to, from when the call was proposed."""
@@ -54,10 +53,35 @@ class ApprovedCall:
             self._stores[region] = replace(stores, kv=stores.kv.for_attempt(self.id))
         return self._stores[region]
 
+    async def finish(self, call: Call, result: Any) -> None:
+        """Marks the call as executed, in the transaction of its effects. Raises JobLost if another took over."""
+        encoded = "null" if result is None else call.tool.encode(result).decode()
+        values = {
+            "status": "executed",
+            "finished_at": call.now,
+            "result": self.seals.seal(self.id, "result", encoded),
+            **self.seals.without_arguments(self.id),
+        }
+        # The approval before its job, as whoever withdraws it locks them.
+        await call.execute(update(approvals).where(approvals.c.id == self.id).values(**values))
+        await self.job.hold(call.unit, last=True)
+        organisation = select(approvals.c.organisation_id).where(approvals.c.id == self.id)
+        await call.services.notices.publish(call.unit, NOTICE, str((await call.execute(organisation)).scalar()))
+        if self.run_id is not None:
+            event = {"approval_id": self.id, "run_id": self.run_id}
+            app_id = call.app.id if call.app else None
+            await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=event)
+
 
 def job_id_of(approval_id: str) -> str:
     """Returns the id of the job that executes an approved call."""
     return f"approval:{approval_id}"
+
+
+async def ask_for_execution(call: Call, approval_id: str, organisation_id: str) -> None:
+    """Enqueues the execution of an approved call; it begins when the decision is committed."""
+    asked = {"approval_id": approval_id}
+    await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_id_of(approval_id), tenant=organisation_id)
 
 
 class Executor:
@@ -66,11 +90,6 @@ class Executor:
         self._clock = clock
         self._seals = seals
         self._base_url = base_url
-
-    async def ask(self, call: "Call", approval_id: str, organisation_id: str) -> None:
-        """Enqueues the execution of an approved call; it begins when the decision is committed."""
-        asked = {"approval_id": approval_id}
-        await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_id_of(approval_id), tenant=organisation_id)
 
     async def execute(self, job: Job, approval_id: str) -> None:
         """Makes one attempt. Raises JobLost if another has taken over, RetryLater if a later one may succeed."""
@@ -89,27 +108,6 @@ class Executor:
         except BaobabError as error:
             await self._fail(job, row, error)
 
-    async def finish(self, call: "Call", result: Any) -> None:
-        """Marks a call as executed, in the transaction of its effects. Raises JobLost if another attempt took over."""
-        approved = call.approved
-        assert isinstance(approved, ApprovedCall)
-        encoded = "null" if result is None else call.tool.encode(result).decode()
-        values = {
-            "status": "executed",
-            "finished_at": call.now,
-            "result": self._seals.seal(approved.id, "result", encoded),
-            **self._seals.without_arguments(approved.id),
-        }
-        # The approval before its job, as whoever withdraws it locks them.
-        await call.execute(update(approvals).where(approvals.c.id == approved.id).values(**values))
-        await approved.job.hold(call.unit, last=True)
-        organisation = select(approvals.c.organisation_id).where(approvals.c.id == approved.id)
-        await call.services.notices.publish(call.unit, NOTICE, str((await call.execute(organisation)).scalar()))
-        if approved.run_id is not None:
-            event = {"approval_id": approved.id, "run_id": approved.run_id}
-            app_id = call.app.id if call.app else None
-            await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=event)
-
     async def _attempt(self, job: Job, row: Any) -> None:
         self._check_can_succeed(job, row)
         async with self._database.reading() as connection:
@@ -121,7 +119,7 @@ class Executor:
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         context = RequestContext(row.door, row.request_id, base_url=self._base_url)
         await job.registry.run(
-            tool, arguments, caller, context, approved=ApprovedCall(row.id, job, row.run_id, row.meaning)
+            tool, arguments, caller, context, approved=ApprovedCall(row.id, job, self._seals, row.run_id, row.meaning)
         )
 
     def _check_can_succeed(self, job: Job, row: Any) -> None:

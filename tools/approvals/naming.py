@@ -32,7 +32,7 @@ class ApprovalLabels:
     def title(self, row: Any) -> str:
         """Returns a title: the first clause of the tool's description and the argument that says most."""
         tool = self._tools.get(row.tool)
-        fields = dict(service_of(self._services).render_fields(row, tool))
+        fields = dict(service_of(self._services).texts.render_fields(row, tool))
         if row.tool == "interrupt":
             asked = _cut(fields.get("reason", ""))
             return f"Answer a question: {asked}" if asked else "Answer a question"

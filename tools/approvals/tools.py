@@ -37,6 +37,7 @@ from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Forbidden
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.core.proposals import Decisions
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.core.wording import redact_arguments
@@ -91,8 +92,8 @@ async def approvals_list(
 ) -> Approvals:
     """List calls that wait for approval, and those decided in the last 90 days, newest first.
 
-    A key that is held to approval sees what it proposed itself; an account its own, what it may decide and, as admin or
-    owner, all of the organisation's; a user of an app what that user may decide.
+    A key that needs approval sees its own proposals; an account sees its own, those it may decide and, as admin or
+    owner, all of the organisation's; an app's user, those that user may decide.
 
     status: only those of this status.
     """
@@ -134,7 +135,7 @@ async def approvals_list(
     ),
 )
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
-    """Read one approval: what the call would do, now too where its tool can tell, and what became of it."""
+    """Read one approval: what the call would do, also now if its tool can tell, and its outcome."""
     row = await _find(call, approval_id)
     arguments, preview = None, Preview(None)
     if _status(call, row) in ("pending", "approved"):
@@ -142,7 +143,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         # Of a tool that is gone nobody knows any more which arguments are secrets.
         arguments = None if tool is None else redact_arguments(tool, asked)
         preview = await _preview(call, row, asked) if row.status == "pending" else preview
-    elif (used := service_of(call.services).used_arguments(row)) is not None:
+    elif (used := service_of(call.services).texts.used_arguments(row)) is not None:
         arguments = used
     decider = await decider_of(call, row.organisation_id)
     # What is stored in the app is not shown to its users, nor to a key with limits, because one of them has asked.
@@ -186,9 +187,9 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
 async def approvals_approve(call: Call, approval_id: ApprovalId, arguments: JsonObject | None = None) -> OneApproval:
     """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights.
 
-    A person's tool: neither the credential that proposed the call nor a key that itself needs approval can decide.
+    Only a person decides: not the credential that proposed the call, nor a key that needs approval itself.
 
-    arguments: with which a call of a run is made, instead of those that the run wanted.
+    arguments: for a call of a run: arguments in place of those that it proposed.
     """
     return await _decide(call, approval_id, "approved", None, arguments)
 
@@ -228,7 +229,7 @@ async def _decide(
         # Before anything is looked at on behalf of somebody who may not.
         decider.require(PendingDecision.of_approval(row))
         edit = await edit_call(call, row, decider, arguments)
-    if await call.services.approvals.decide(call, row.id, decider, status, reason, edit) == "lost":
+    if await call.services.part(Decisions).decide(call, row.id, decider, status, reason, edit) == "lost":
         now = await _find(call, approval_id)
         raise AlreadyDecided(details={"status": _status(call, now)})
     return {"approval": await _render_approval(call, await _find(call, approval_id))}
@@ -325,8 +326,8 @@ async def _render_approval(call: Call, row: Any, names: ApprovalLabels | None = 
     }
     names, tool = names or _labels(call), call.registry.tools.get(row.tool)
     context |= {
-        "summary": service_of(call.services).summarise(row, tool),
-        "asked_summary": service_of(call.services).summarise_asked(row, tool),
+        "summary": service_of(call.services).texts.summarise(row, tool),
+        "asked_summary": service_of(call.services).texts.summarise_asked(row, tool),
     }
     context |= {"title": names.title(row), "asked_by": await names.asked_by(row), "asker": await names.asker(row)}
     context |= {"app_name": await names.app(row)}

@@ -20,20 +20,20 @@ _ROWS_AT_ONCE = 500
 
 
 class AppData(Protocol):
-    """One family's part of it. Each of these may be done twice."""
+    """What one toolset keeps of an app. Each method may be called twice."""
 
     async def freeze(self, stores: Stores, app_id: str) -> None:
-        """Refuse every write from now on, in every process, until it is thawed or erased."""
+        """Refuses every write from now on, in every process, until the data is thawed or erased."""
         ...
 
     async def thaw(self, stores: Stores, app_id: str) -> None: ...
 
     async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
-        """Bring what is frozen in the source to the destination, which holds nothing of the app but parts of this."""
+        """Copies the frozen data to the destination, which may already hold parts of it from an attempt before."""
         ...
 
     async def erase(self, stores: Stores, app_id: str) -> None:
-        """Remove all of it, frozen or not."""
+        """Deletes all of the data, frozen or not."""
         ...
 
 
@@ -111,7 +111,7 @@ async def _read_rows(database: Database, declared: AppTable, app_id: str) -> Asy
 
 
 async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: Unit | None = None) -> None:
-    """Remove everything that the stores of a region hold of an app. May be done twice.
+    """Deletes everything that the stores of a region hold of an app. May be called twice.
 
     unit: an open unit that holds the write lock of its database; rows of that database are deleted in it.
     """
@@ -124,7 +124,7 @@ async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: 
 
 
 class _UnitDatabase:
-    """A database whose transactions are all one unit, which is open and stays so."""
+    """A database whose transactions are all the same open unit, which they do not end."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
@@ -132,13 +132,13 @@ class _UnitDatabase:
 
     @asynccontextmanager
     async def writing(self, *, lock: str | None, bulk: bool = False) -> AsyncIterator[Unit]:
-        """The unit holds the lock already."""
+        """Yields the open unit, which holds the lock already."""
         del lock, bulk
         yield self.unit
 
 
 async def copy_objects(source: ObjectStore, dest: ObjectStore, app_id: str) -> None:
-    """Bring the files of an app along; those that are there already, whole, are left."""
+    """Copies the files of an app, except those that are complete at the destination already."""
     after, prefix = "", f"{app_id}/"
     while keys := await source.list(prefix, after, _KEYS_AT_ONCE):
         for key in keys:

@@ -43,7 +43,7 @@ class Freezes:
         await execute(delete(app_freezes).where(_columns.family == self.family, _columns.app_id == app_id))
 
     async def is_frozen(self, execute: Execute, app_id: str) -> bool:
-        """Whether the app is frozen."""
+        """Returns whether the app is frozen."""
         return (await execute(_FIND_FREEZE, {"family": self.family, "app": app_id})).first() is not None
 
     async def require_thawed(self, execute: Execute, app_id: str) -> None:
@@ -67,7 +67,7 @@ class Freezes:
             yield unit
 
     def is_thawed(self, app_id: ColumnElement[str]) -> ColumnElement[bool]:
-        """A condition for the rows of apps that are not frozen. app_id: their column."""
+        """Returns a condition that selects rows of apps that are not frozen. app_id: the column that names the app."""
         return ~exists().where(self._of(app_id))
 
     def _of(self, app_id: Any) -> ColumnElement[bool]:

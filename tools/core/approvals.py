@@ -1,16 +1,15 @@
-"""Approvals as the framework and the other domains see them: what may be asked of them, and what is told.
+"""Approvals as the framework and the other domains see them: the port, its values and its errors.
 
-`tools/approvals/service.py` does it.
+`tools/approvals/service.py` implements the port.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from baobab.storage.database import Execute, Unit
-from baobab.tools.core.auth.callers import Caller, Limits
-from baobab.tools.core.auth.deciders import Decider
+from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.errors import BaobabError, Conflict, Forbidden
 
@@ -50,7 +49,7 @@ class ApprovalExpired(Conflict):
 
 
 class CallFailed(BaobabError):
-    """An approved call that its tool refused, told in the tool's own words."""
+    """An approved call that its tool refused. Its message and remedy are the tool's."""
 
     code = "APPROVED_CALL_FAILED"
     status = 409
@@ -60,7 +59,7 @@ class CallFailed(BaobabError):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Other arguments for an approved call. given: as its decider wrote them; whole: all that the tool is given."""
+    """Other arguments for an approved call. given: as its decider wrote them; whole: all arguments of the tool."""
 
     given: Mapping[str, Any]
     whole: Mapping[str, Any]
@@ -68,7 +67,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about a step of a run. arguments: those given in place of what the run wanted, if any."""
+    """A decision about a step of a run. arguments: those that replace what the run proposed; None if none do."""
 
     approval_id: str
     approved: bool
@@ -80,7 +79,7 @@ class Decision:
 
     @property
     def event(self) -> dict[str, Any]:
-        """The payload of `run_resumed`, but for the call's id."""
+        """The payload of the event `run_resumed`, without the call's id."""
         word = "denied" if not self.approved else "approved" if self.arguments is None else "edited"
         payload: dict[str, Any] = {
             "approval_id": self.approval_id,
@@ -105,102 +104,59 @@ class MeaningChanged(BaobabError):
 
 
 class Approvals(Protocol):
-    """Calls that wait for a person. Methods that take a call work in its transaction, unless they say otherwise.
+    """What the framework and the domains ask about calls that wait for a person, and how such calls end undecided.
 
-    A `call` is a `Call`; it cannot be named here, where it finds this port among its services.
+    Proposing a call and deciding about one are ports of their own: tools/core/proposals.py.
     """
 
-    async def propose(self, call: Any, arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
-        """The outcome of this very call where it was approved and has run since; else ApprovalRequired.
-
-        In a transaction of its own. ApprovalRejected, CallFailed, ApprovalExpired, TooManyPending, TooLargeToPropose.
-        meaning: a digest of what the arguments only name.
-        """
-        ...
-
-    async def is_approved(self, call: Any, arguments: Mapping[str, Any], meaning: str | None) -> bool:
-        """Whether this very call was approved, and its outcome has not been handed out."""
-        ...
-
-    async def has_proposal(self, call: Any, arguments: Mapping[str, Any], meaning: str | None) -> bool:
-        """Whether this very call was proposed before, and waits still or has an outcome to tell."""
-        ...
-
-    async def finish(self, call: Any, result: Any) -> None:
-        """Mark an approved call as made; JobLost where another attempt has taken over."""
-        ...
-
     async def wait_for_outcome(self, approval_id: str, caller: Caller, seconds: float) -> str | None:
-        """The status of a proposal of this very caller, once it has an outcome or the time is over.
+        """Waits, at most for `seconds`, until a proposal of this very caller has an outcome, and returns its status.
 
-        None where there is no such proposal, or its outcome has been told.
-        """
-        ...
-
-    async def decide(
-        self,
-        call: Any,
-        approval_id: str,
-        decider: Decider,
-        status: Literal["approved", "rejected"],
-        reason: str | None,
-        edit: Edit | None = None,
-    ) -> Literal["decided", "waits", "lost"]:
-        """Decide a pending approval.
-
-        `lost` where somebody else has, or it expired; `waits` where another person must approve it, too.
-        NotYoursToDecide, NotAnApprover, NeedsAnother, EditsTakeOne.
+        None if the caller has no such proposal, or its outcome has been handed out.
         """
         ...
 
     async def read_decision(self, run_id: str, request_id: str) -> Decision | None:
-        """What was decided about a step of a run; None where nobody has."""
+        """Returns the decision about a step of a run; None if nobody has decided."""
         ...
 
     def arguments(self, row: Any) -> dict[str, Any]:
-        """What the call of a row was proposed with; nothing once it can no longer be executed."""
+        """Returns the arguments that the call of a row was proposed with; none once it can no longer be executed."""
         ...
 
     async def has_ended(self, run_id: str, request_id: str) -> bool:
-        """Whether a call that a run proposed has been made, refused or left to expire."""
+        """Returns whether a call that a run proposed has been made, refused or left to expire."""
         ...
 
-    async def list_pending_of_runs(self, call: Any, run_ids: Sequence[str]) -> Sequence[Any]:
-        """The rows that these runs wait for, oldest first."""
+    async def list_pending_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> Sequence[Any]:
+        """Lists the rows that these runs wait for, oldest first, as a transaction sees them."""
         ...
 
     async def list_runs_that_wait(self, after: str, most: int) -> list[str]:
-        """The ids of runs with a pending proposal, in order, from the first one behind `after`."""
+        """Lists the ids of runs with a pending proposal, in order: at most `most`, all greater than `after`."""
         ...
 
     async def list_approved_of_app(self, app_id: str) -> list[str]:
-        """The ids of an app's calls that were approved, and are not finished yet."""
-        ...
-
-    async def withdraw_exempt(self, call: Any, key_id: str, limits: Limits) -> None:
-        """Withdraw what a key proposed, and need not ask for any more with its new limits."""
+        """Lists the ids of an app's calls that were approved and have not finished."""
         ...
 
     async def abandon(self, run_id: str) -> None:
-        """Withdraw what a run proposed, and nobody has decided or begun to make: the run has ended."""
+        """Withdraws the proposals of a run that has ended, unless they were rejected or their call has begun."""
         ...
 
     async def erase_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> None:
-        """Delete what runs proposed, but for what nobody has decided yet."""
+        """Deletes the proposals of runs in the caller's transaction, except those that are still pending."""
         ...
 
     async def find_naming(self, execute: Execute, organisation_id: str, is_named: Callable[[str], bool]) -> list[str]:
-        """The ids of an organisation's calls that are not made yet and whose arguments, as JSON, a function picks."""
+        """Finds the calls of an organisation that are not made yet and whose arguments, as JSON, a function picks."""
         ...
 
-    async def erase_calls(self, unit: Unit, services: Any, organisation_id: str, ids: Sequence[str]) -> None:
-        """Erase what calls were asked with and answered, and reject those that are not made yet.
-
-        `services` are the `Services`, which cannot be named here.
-        """
+    async def erase_calls(self, unit: Unit, organisation_id: str, ids: Sequence[str]) -> None:
+        """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""
         ...
 
 
 def caller_requires_approval(caller: Caller, tool: str, effect: Effect) -> bool:
-    """Whether what a caller holds lets it make a call of a tool, which has this effect, with approval only."""
+    """Returns whether a caller's key needs approval for a call of a tool that has this effect."""
     return caller.limits is not None and caller.limits.requires_approval(tool, effect)

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Boolean, Column, Index, String, Table, insert
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable, Unit
+from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable, Execute, Unit
 from baobab.storage.tables import Instant, Json, metadata
-from baobab.tools.core.auth.callers import Account, EndUser, ScopedKey
+from baobab.tools.core.auth.callers import Account, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.directory import App
 from baobab.tools.core.binding import Audit
+from baobab.tools.core.context import AuditNote, RequestContext
 from baobab.tools.core.errors import BaobabError
 
 audit_logs = Table(
@@ -41,6 +43,49 @@ audit_logs = Table(
 _INSERT = insert(audit_logs)
 
 
+class _Recording(Protocol):
+    """A toolset as the audit log sees it: whether its family records refusals of its own."""
+
+    @property
+    def keeps_failures(self) -> str | None: ...
+
+
+class _AuditedTool(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def audit(self) -> Audit | None: ...
+
+    @property
+    def toolset(self) -> _Recording: ...
+
+
+class AuditedCall(Protocol):
+    """A call as the audit log sees it. `Call` is one; it finds the audit log among its services, so it is not named."""
+
+    @property
+    def tool(self) -> _AuditedTool: ...
+
+    @property
+    def caller(self) -> Caller: ...
+
+    @property
+    def context(self) -> RequestContext: ...
+
+    @property
+    def app(self) -> App | None: ...
+
+    @property
+    def approval_id(self) -> str | None: ...
+
+    @property
+    def audit(self) -> AuditNote: ...
+
+    @property
+    def execute(self) -> Execute: ...
+
+
 @dataclass(slots=True)
 class _Tally:
     row: dict[str, Any]
@@ -63,12 +108,12 @@ class AuditLog:
         self._ids = ids
         self._tallies: dict[tuple[str | None, ...], _Tally] = {}
 
-    async def record(self, call: Any, arguments: dict[str, Any]) -> None:
+    async def record(self, call: AuditedCall, arguments: dict[str, Any]) -> None:
         """Adds the row of a call that succeeded, in the call's own transaction."""
         if not call.audit.nothing_done:
             await call.unit.write(_INSERT, self._row(call, arguments, None))
 
-    def tally(self, call: Any, arguments: dict[str, Any], error: BaobabError | None = None) -> None:
+    def tally(self, call: AuditedCall, arguments: dict[str, Any], error: BaobabError | None = None) -> None:
         """Counts a call that succeeded, or failed with an error."""
         acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
         app_id = call.app.id if call.app else None
@@ -84,7 +129,7 @@ class AuditLog:
             tally.count += 1
             tally.last_at = self._clock.time()
 
-    async def record_failure(self, call: Any, arguments: dict[str, Any], error: BaobabError) -> None:
+    async def record_failure(self, call: AuditedCall, arguments: dict[str, Any], error: BaobabError) -> None:
         """Adds the row of a call that its handler refused, in a transaction of its own: the call's was rolled back.
 
         What is counted when it succeeds is counted when it fails, but for families that keep their refusals themselves.
@@ -97,7 +142,7 @@ class AuditLog:
         elif call.tool.toolset.keeps_failures is None:
             self.tally(call, arguments, error)
 
-    async def record_proposal(self, connection: DatabaseConnection | Unit, call: Any, approval_id: str) -> None:
+    async def record_proposal(self, connection: DatabaseConnection | Unit, call: AuditedCall, approval_id: str) -> None:
         """Adds the row of a call that now waits for approval."""
         row = self._row(call, {}, None)
         row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}
@@ -172,12 +217,12 @@ class AuditLog:
             async with self._database.writing(lock=None) as connection:
                 await connection.execute(_INSERT, rows)
 
-    def _row(self, call: Any, arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
+    def _row(self, call: AuditedCall, arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
         # A read has no audit settings of its own, but an agent's graph may make it wait for approval.
         audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
-        approved = {"approval_id": call.approved.id} if call.approved else {}
+        approved = {"approval_id": call.approval_id} if call.approval_id else {}
         return {
             "id": self._ids.uuid(),
             "organisation_id": _organisation(call),
@@ -199,7 +244,7 @@ class AuditLog:
         }
 
 
-def _organisation(call: Any) -> str | None:
+def _organisation(call: AuditedCall) -> str | None:
     """The organisation in whose audit log a call is recorded; None for a call of nobody's."""
     if call.audit.organisation_id or call.app is not None:
         return call.audit.organisation_id or (call.app.organisation_id if call.app is not None else None)

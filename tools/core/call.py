@@ -57,7 +57,7 @@ class Access(Protocol):
     def raises(self) -> tuple[type[BaobabError], ...]: ...
 
     def admits(self, caller: Caller) -> bool:
-        """Whether a caller of this kind could pass. Lists of tools are filtered by this."""
+        """Returns whether a caller of this kind could pass. Lists of tools are filtered by this."""
 
     async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
         """Raises Unauthenticated, Forbidden or NotFound; sets `call.role` if the caller has a role."""
@@ -92,8 +92,8 @@ class Family(Protocol):
 class GraphName:
     """A name by which graphs of agents use a tool.
 
-    arguments: those that it calls otherwise, by the names that the tool has for them. for_users: whether runs of the
-    app's users may use it, where they may use the tool.
+    arguments: the graph's names of arguments, by the tool's names. for_users: whether runs of the app's users, who may
+    use the tool, may use it by this name.
     """
 
     name: str
@@ -103,8 +103,8 @@ class GraphName:
 
 @dataclass(frozen=True)
 class Tool:
-    """One capability. What is costly to make (schemas, the codec of results) is made when first asked for, or by
-    `prepare` in the background: a start must not wait for the descriptions of two hundred tools.
+    """One capability. Its schemas and the codec of its results are built at first use, or by `prepare` in the
+    background: a start must not wait for the descriptions of two hundred tools.
     """
 
     name: str
@@ -168,7 +168,7 @@ class Tool:
         _ = self.input_schema, self.output_schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The handler's keyword arguments. Raises pydantic's ValidationError or a domain's own error."""
+        """Returns the handler's keyword arguments. Raises pydantic's ValidationError or a domain's own error."""
         validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
         further = validated.__pydantic_extra__
         if further and "call" in further:
@@ -184,7 +184,7 @@ class Tool:
         return required, None if self.arguments.model_config.get("extra") == "allow" else frozenset(fields)
 
     def names_fit(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether every required argument is present and none is unknown. An `app_id` of null counts as absent."""
+        """Returns whether no required argument is missing and none unknown. An `app_id` of null counts as missing."""
         required, known = self._names
         keys = arguments.keys()
         named = self.app_parameter is None or arguments.get(self.app_parameter) is not None
@@ -211,11 +211,11 @@ class ToolRunner(Protocol):
     def services(self) -> Services: ...
 
     def find_for_graphs(self, name: str) -> "tuple[Tool, GraphName] | None":
-        """The tool that a graph means by a name, which may be one that only graphs have for it."""
+        """Returns the tool that a graph means by a name, which may be a name that only graphs use; else None."""
         ...
 
     def find(self, name: str) -> "Tool":
-        """The tool with this name. Raises ToolNotFound."""
+        """Returns the tool with this name. Raises ToolNotFound."""
         ...
 
     async def run(
@@ -234,12 +234,12 @@ class ToolRunner(Protocol):
     async def preview(
         self, tool: "Tool", arguments: Mapping[str, Any], caller: Caller, context: RequestContext, unit: Unit
     ) -> "Preview":
-        """What a call would do now, changing nothing."""
+        """Returns what a call would do now, and changes nothing."""
         ...
 
 
 class Preview(NamedTuple):
-    """What a call would do now: in plain words, and thing by thing; None where the tool cannot tell."""
+    """What a call would do now: `text` in plain words, `changes` one by one; each is None if the tool cannot tell."""
 
     text: str | None
     changes: list[Change] | None = None
@@ -254,7 +254,11 @@ class ApprovedAttempt(Protocol):
     """A digest of what the arguments name, taken when the call was proposed."""
 
     def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
-        """The stores of a region, wrapped so that a later attempt does not repeat the writes of an earlier one."""
+        """Returns the stores of a region, so wrapped that a later attempt does not repeat an earlier one's writes."""
+        ...
+
+    async def finish(self, call: "Call", result: Any) -> None:
+        """Marks the call as executed, in the transaction of its effects. Raises JobLost if another took over."""
         ...
 
 
@@ -308,6 +312,11 @@ class Call:
         return self._audit
 
     @property
+    def approval_id(self) -> str | None:
+        """The id of the approval that this call executes; None if nobody had to approve it."""
+        return None if self.approved is None else self.approved.id
+
+    @property
     def waits_for_approval(self) -> bool:
         """Whether a person must agree before the call is made."""
         if self.context.step is not None and self.context.step.requires_approval:
@@ -333,7 +342,7 @@ class Call:
     def declare_destructive(self) -> None:
         """Declares, before doing it, that the call destroys or replaces something that exists now.
 
-        WouldDestroy where a person must agree to that first: the call then waits for them, and has changed nothing.
+        Raises WouldDestroy if a person must agree first; the call then waits for them and has changed nothing.
         """
         if self.tool.destructive_when is None:
             raise RuntimeError(f"{self.tool.name}: say with `destructive_when` in which case it destroys something")
@@ -348,7 +357,7 @@ class Call:
     @property
     def account(self) -> Account:
         if not isinstance(self.caller, Account):
-            raise Forbidden("This operation needs the credential of an account.")
+            raise Forbidden(f"{self.tool.name} needs the credential of an account.")
         return self.caller
 
     @property

@@ -61,7 +61,7 @@ class Cells:
         self._counted_until: float | None = None
 
     def list_region_names(self) -> list[str]:
-        """What callers may name: every cell, and every geography."""
+        """Lists the names that callers may give as a region: those of every cell and every geography."""
         return list(dict.fromkeys([*self._cells, *(cell.geography for cell in self._cells.values())]))
 
     def find(self, region: str | None) -> list[Cell]:

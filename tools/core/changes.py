@@ -21,7 +21,7 @@ class Change(TypedDict):
 
 
 def describe_change(what: str, before: Any, after: Any) -> Change:
-    """The values may be JSON as bytes, which stores keep."""
+    """Describes one change by its value before and after, which may be JSON as bytes, as stores keep it."""
     return {"what": escape_json(what)[1:-1], "before": _render(before), "after": _render(after)}
 
 
@@ -33,7 +33,7 @@ def _render(value: Any) -> str | None:
 
 
 def bound_changes(changes: list[Change]) -> list[Change]:
-    """The changes with as much text as one answer can have; of the others, only their names and the size."""
+    """Returns the changes with as much text as one answer can have; of the others, only their names and sizes."""
     left = _MOST_IN_ALL
     bounded: list[Change] = []
     for change in changes:

@@ -118,18 +118,19 @@ class UnknownReservation(Exception):
 
 
 class Credits(Protocol):
-    """What the composition puts into the services; every method may raise DatabaseUnavailable.
+    """The port to the ledger.
 
-    To settle or release once more is then safe; what was reserved without anybody hearing of it comes back by itself.
+    Every method may raise DatabaseUnavailable. It is then safe to settle or release again; a reservation whose answer
+    was lost is given back when its time is over.
     """
 
     @property
     def budgeted_column(self) -> ColumnElement[bool]:
-        """A column to select beside those of `api_keys`, of its own name: whether the key has a budget."""
+        """A column to select beside those of `api_keys`: whether the key has a budget."""
         ...
 
     async def open_account(self, execute: Execute, organisation: Mapping[str, Any]) -> None:
-        """Give a new organisation its account, in the transaction that makes it. organisation: its row."""
+        """Opens the account of a new organisation, in the transaction that creates it. organisation: its row."""
         ...
 
     async def reserve(
@@ -144,42 +145,42 @@ class Credits(Protocol):
         least: int | None = None,
         spender: Spender | None = None,
     ) -> Reservation:
-        """Set money aside. CreditsExhausted, BudgetExhausted (both 402), NotFound where there is no organisation.
+        """Reserves an amount. Raises CreditsExhausted or BudgetExhausted (both 402), or NotFound for no organisation.
 
-        amount: 0 where nothing will be charged (a free model, the customer's own key); that is never refused.
-        least: where less will do, the least that is of use: what is set aside is then at most a quarter of what is left
-            in the balance and in each budget, and never less than this.
-        ttl_seconds: after which it is given back; what is settled later is charged all the same.
-        spender: the run of an agent that it is for; it counts against the day's budgets of its agents.
+        amount: in nano-dollars; 0 if nothing will be charged (a free model, the customer's own key), never refused.
+        least: the smallest amount that is of use, if less than `amount` will do: then at most a quarter of what is left
+            in the balance and in each budget is reserved, and never less than this.
+        ttl_seconds: after how long the amount is given back; a later settlement is still charged.
+        spender: the run of an agent that spends it; the amount counts against the daily budgets of its agents.
         """
         ...
 
     async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
-        """Hold it for so long from now; nothing happens where it has ended."""
+        """Extends a reservation to `ttl_seconds` from now. Does nothing if it has ended."""
         ...
 
     async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
-        """Charge what it cost, give back the rest, count the usage: once, however often it is called.
+        """Charges the cost, gives back the rest and counts the usage: once, however often it is called.
 
-        cost: may be more than was reserved; what is not there is owed. With `usage.byok` it is counted, not charged.
-        Raises UnknownReservation.
+        cost: in nano-dollars; may exceed the reservation and the balance, which then is negative. With `usage.byok` it
+        is counted and not charged. Raises UnknownReservation.
         """
         ...
 
     async def release(self, reservation: Reservation) -> None:
-        """Give everything back; nothing happens where that is done or it was settled."""
+        """Gives everything back. Does nothing if the reservation was released or settled before."""
         ...
 
     async def agent_budget(self, organisation_id: str, agent_id: str) -> Budget | None:
-        """What the runs of an agent have cost today; None where none of them has cost anything for days."""
+        """Returns what the runs of an agent have cost today (UTC); None if they have cost nothing for days."""
         ...
 
     async def run_cost(self, run_id: str) -> int:
-        """What was charged for the calls that a run of an agent made, without those of the runs below it."""
+        """Returns what the calls of an agent's run cost, in nano-dollars, without those of its child runs."""
         ...
 
     async def usage(
         self, organisation_id: str, first: date, last: date, *, app_id: str | None = None
     ) -> list[UsageLine]:
-        """What was settled in the days (UTC) from `first` to `last`, both included, by model."""
+        """Returns what was settled in the days (UTC) from `first` to `last`, both included, by model."""
         ...

@@ -22,7 +22,7 @@ Day = Annotated[date, Field(strict=False), AfterValidator(_check_day)]
 
 
 def first_and_last(start: date | None, end: date | None, today: date) -> tuple[date, date]:
-    """The days that `startDate` and `endDate` ask for: up to today, from 30 days before the last. BadRequest."""
+    """Returns the days that `startDate` and `endDate` name; by default, the 30 days up to today. Raises BadRequest."""
     last = end or today
     first = start or last - _USUAL
     if first > last:

@@ -13,7 +13,7 @@ _RANK = {"read": 0, "write": 1, "external": 2, "destructive": 3, "none": 4}
 
 
 def exceeds(effect: Effect, other: Effect) -> bool:
-    """Whether one effect is graver than another."""
+    """Returns whether one effect is graver than another."""
     return _RANK[effect] > _RANK[other]
 
 
@@ -22,5 +22,5 @@ def needs_approval(effect: Effect, policy: Policy) -> bool:
 
 
 def stricter(one: Policy, other: Policy) -> Policy:
-    """The policy under which more calls wait."""
+    """Returns the policy under which more calls wait."""
     return one if _RANK[one] <= _RANK[other] else other

@@ -27,11 +27,11 @@ class Envelope:
         return kind.code
 
     def place_details(self, remedy: str) -> str:
-        """A remedy that names details where this family has them: `details.limit`, `error.limit` or `limit`."""
+        """Returns a remedy that names details as this family does: `details.limit`, `error.limit` or `limit`."""
         return remedy.replace("details.", self.details_at)
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        """The body of an error; `docs` is the address of the error pages."""
+        """Returns the body of an error. docs: the address of the error pages."""
         raise NotImplementedError
 
     def schema(self) -> Schema:
@@ -92,5 +92,5 @@ PLAN_ENVELOPE = PlanEnvelope()
 
 
 def envelope_for(family: Envelope, kind: type[BaobabError]) -> Envelope:
-    """How an error is worded: as its family does, but for what a plan says."""
+    """Returns the envelope of an error: that of its family, except for limits of a plan."""
     return PLAN_ENVELOPE if kind.flat else family

@@ -16,12 +16,12 @@ _OPERATION = re.compile(r"\bop:([a-z][a-z0-9_]*)")
 
 
 def name_operations(text: str, naming: Naming = str) -> str:
-    """A text in which each reference to an operation (`op:apps_list`) is put in a door's words."""
+    """Returns a text in which each reference to an operation (`op:apps_list`) is put in a door's words."""
     return _OPERATION.sub(lambda found: naming(found[1]), text) if "op:" in text else text
 
 
 def name_operations_within(data: Any, naming: Naming = str) -> Any:
-    """JSON data, such as a schema, with each reference to an operation in its texts put in a door's words."""
+    """Does the same in all texts of JSON data, such as a schema."""
     match data:
         case str():
             return name_operations(data, naming)

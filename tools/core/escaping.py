@@ -15,12 +15,12 @@ _MOST_OF_NAME = 100
 
 
 def escape_text(text: str) -> str:
-    """The text on one line, with escapes for what cannot be seen or changes the order of what can."""
+    """Returns the text on one line, with escapes for characters that are invisible or reorder others."""
     return _UNUSUAL.sub(lambda found: _escape(found[0]), text)
 
 
 def escape_name(name: str) -> str:
-    """A name as it is where it is a plain one; else quoted, escaped and, beyond 100 characters, cut with its length."""
+    """Returns a plain name as it is; any other quoted, escaped and, beyond 100 characters, cut with its length."""
     if _PLAIN_NAME.fullmatch(name):
         return name
     cut = name[:_MOST_OF_NAME]
@@ -29,13 +29,13 @@ def escape_name(name: str) -> str:
 
 
 def escape_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON text in which only its own line ends are line ends."""
+    """Returns JSON text in which only its own line ends are line ends."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return "\n".join(escape_text(line) for line in text.split("\n"))
 
 
 def is_seen(character: str) -> bool:
-    """Whether a character is drawn as something of its own, where it stands."""
+    """Returns whether a character is drawn as something of its own, in its place."""
     return unicodedata.category(character) not in _INVISIBLE and character not in _BLANK
 
 

@@ -53,10 +53,10 @@ class Guide:
         return tuple(_parts(self.text))
 
     def section(self, slug: str | None) -> tuple[str, str | None]:
-        """The text from a heading on, up to MAX_PART, and the slug of what follows. It ends where a section of the page
-        ends; without a slug it is the page from its beginning.
+        """Returns the text from a heading on, up to MAX_PART, and the slug of what follows. It ends with a section of
+        the page; without a slug it begins with the page.
 
-        GuideNotFound for a section that the page has not.
+        Raises GuideNotFound for a section that the page does not have.
         """
         at = 0
         if slug is not None:

@@ -13,7 +13,7 @@ from baobab.tools.core.services import Services
 
 
 class Job(Protocol):
-    """One attempt."""
+    """One attempt at a durable job."""
 
     id: str
     """The same in every attempt."""
@@ -21,30 +21,31 @@ class Job(Protocol):
     registry: ToolRunner
     services: Services
     database: Database
-    """That of the transaction which asked for the job."""
+    """The database of the transaction that enqueued the job."""
 
     async def hold(self, unit: Unit, *, last: bool = False) -> None:
-        """In a unit of the caller's own: what `writing` begins with."""
+        """Makes sure, in a unit of the caller's, that this attempt has the job. Raises JobLost."""
         ...
 
     def keep(self, statements: Statements, *, last: bool = False, further: bool = False) -> None:
-        """The same as `hold` in a transaction of `Database.transact`; after one that was the last, say `ended`.
+        """Does the same as `hold` in a transaction of `Database.transact`.
 
-        further: the job gets further than ever before with it: attempts are counted from here on.
+        Call `end` once the last one is committed. further: whether the job gets further than before with it; attempts
+        are then counted anew.
         """
         ...
 
     def end(self) -> None:
-        """The transaction that ended the job is committed."""
+        """Records that the transaction which ended the job is committed."""
         ...
 
     def writing(
         self, *, last: bool = False, lock: str | None = None, bulk: bool = False
     ) -> AbstractAsyncContextManager[Unit]:
-        """A transaction that this attempt may still make; JobLost where it may not.
+        """Opens a transaction of this attempt.
 
-        last: the job ends in the same transaction, so that what is written here is written once.
-        lock, bulk: as `Database.writing` has them.
+        Raises JobLost if another attempt has the job. last: end the job in the same transaction, so that what is
+        written here is written once. lock, bulk: as in `Database.writing`.
         """
         ...
 

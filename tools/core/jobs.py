@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from baobab.storage.database import DatabaseUnavailable, Execute, Unit
-from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
-from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
+from baobab.storage.database import Execute, Unit
 from baobab.storage.statements import Statements
 from baobab.tools.core.errors import Unavailable
+from baobab.tools.core.outages import STORE_OUTAGES
 
 MOST_ATTEMPTS = 8
-OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable, Unavailable)
+OUTAGES = (*STORE_OUTAGES, Unavailable)
 """Errors that end by themselves. Other errors of a store would come again at each attempt."""
 
 
@@ -57,19 +56,20 @@ class Jobs(Protocol):
         delay: float = 0.0,
         tenant: str | None = None,
     ) -> str:
-        """Ask for a job when the unit is committed, `delay` seconds later at the earliest; its id.
+        """Enqueues a job when the unit is committed, to run after `delay` seconds at the earliest. Returns the job's
+        id.
 
-        job_id: at most one job of this id is ever made while it is remembered, which is a day after its end.
-        tenant: the organisation that it is for, where that is another than the present call or job is for.
+        job_id: makes the job unique: while a job of this id exists, and for a day after its end, there is no other.
+        tenant: the organisation that the job is for, if another than that of the present call or job.
         """
         ...
 
     def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
-        """The same in a transaction of `Database.transact`; `wake` when it is committed, which it announces."""
+        """Does the same in a transaction of `Database.transact`. Call `wake` once it is committed."""
         ...
 
     async def withdraw(self, execute: Execute, job_id: str) -> bool:
-        """Take a job back that nobody has begun, in a transaction of its database. Whether it will not be made."""
+        """Withdraws a job that has not begun, in a transaction of its database. Returns whether it will not run."""
         ...
 
     def wake(self) -> None:
@@ -85,5 +85,5 @@ class Jobs(Protocol):
         data: Mapping[str, Any] | None = None,
         tenant: str | None = None,
     ) -> str:
-        """Write down an event in the unit, and ask for one job for each of its consumers; the event's id."""
+        """Records an event in the unit and enqueues one job for each of its consumers. Returns the event's id."""
         ...

@@ -25,10 +25,10 @@ class PerAddress:
 
 
 def spend_of_app(call: Call, policy: str, amount: int, window: int, cost: int = 1) -> Spent:
-    """Take from a bucket of the call's app.
+    """Spends from a bucket of the call's app.
 
-    Callers without a credential have one of their own, as large as the app's, of which an address has half: they never
-    spend what the app and those who run it need.
+    Callers without a credential have a bucket of their own, as large as the app's, of which one address has half: they
+    never spend what the app and its owners need.
     """
     app, limits = call.require_app(), call.services.limits
     if not isinstance(call.caller, Anonymous):

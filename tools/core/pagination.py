@@ -31,7 +31,7 @@ def encode_cursor(vault: Vault, of: str, *position: str) -> str:
 
 
 def decode_cursor(vault: Vault, of: str, cursor: str) -> list[Any]:
-    """The position that encode_cursor was given for the same list; CursorInvalid for anything else."""
+    """Returns the position that `encode_cursor` was given for the same list. Raises CursorInvalid."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
     except (ValueError, binascii.Error) as exc:

@@ -37,16 +37,16 @@ _OPERATORS_OWN: Select[Any] = (
 
 
 async def hold_plan(execute: Execute, organisation_id: str) -> Plan:
-    """The plan of an organisation. Whoever else adds something to it at once waits here, and counts afterwards."""
+    """Returns the plan of an organisation and locks it: others who add something wait, and count afterwards."""
     return PLANS[(await execute(_HELD, {"organisation": organisation_id})).scalar_one()]
 
 
 def require_room(
     what: str, plan: Plan, cap: int | None, used: int, more: int = 1, error: type[PlanLimitReached] = PlanLimitReached
 ) -> None:
-    """Raise PlanLimitReached where `more` of something do not fit into the cap.
+    """Raises PlanLimitReached if `more` of something do not fit under the limit.
 
-    used: counted in the transaction that adds them, so that callers who come at once do not pass the cap together.
+    used: counted in the transaction that adds them, so that concurrent callers cannot exceed the limit together.
     """
     if cap is not None and used + more > cap:
         details = {"plan": plan.name, "what": what, "limit": cap, "current": used}
@@ -54,7 +54,7 @@ def require_room(
 
 
 async def cap_of_apps(execute: Execute, organisation_id: str, plan: Plan) -> int | None:
-    """How many apps an organisation may have. Whose server it is may have as many as it holds: none is sold to them."""
+    """Returns how many apps an organisation may have; None for the organisation that operates the server."""
     if plan.apps is None or organisation_id == (await execute(_OPERATORS_OWN)).scalar():
         return None
     return plan.apps

@@ -33,29 +33,29 @@ class Allowance:
 
 
 class Limiter(Protocol):
-    """Moving windows: in any `window` seconds at most `amount` pass, to the one.
+    """Limits by moving windows: in any `window` seconds exactly `amount` may pass.
 
-    What is counted in this process is answered at once, so that the hot path has nothing to await.
+    A limiter that counts in this process answers at once, so that the hot path has nothing to await.
     """
 
     def spend(
         self, policy: str, subject: str, amount: int, window: int, cost: int = 1
     ) -> Allowance | Awaitable[Allowance]:
-        """Take `cost` of `amount` per `window` seconds, or raise RateLimited and take nothing."""
+        """Takes `cost` of `amount` per `window` seconds. Raises RateLimited, and then takes nothing."""
         ...
 
     def count_used(self, policy: str, subject: str, amount: int, window: int) -> int | Awaitable[int]:
-        """How much of the window is taken now."""
+        """Returns how much of the window is taken now."""
         ...
 
 
 async def resolve_answer(answer: T | Awaitable[T]) -> T:
-    """What a limiter answers, whichever it is."""
+    """Returns the answer of a limiter, awaiting it if needed."""
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 class RateLimits:
-    """Counted in this process: other workers count by themselves."""
+    """A limiter that counts in this process; each worker counts for itself."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic
@@ -166,7 +166,7 @@ class Remaining:
 
 
 def network(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 that one IPv6 customer holds whole."""
+    """Returns what counts as one client: an IPv4 address, or the /64 network that one IPv6 customer has."""
     if ":" not in address:
         return address
     try:

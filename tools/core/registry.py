@@ -10,9 +10,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
-from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, Unit
-from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
-from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
+from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
@@ -22,10 +20,8 @@ from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, To
 from baobab.tools.core.changes import bound_changes
 from baobab.tools.core.context import RequestContext, WouldDestroy
 from baobab.tools.core.errors import (
-    AppMigrating,
     AppNotFound,
     BaobabError,
-    Damaged,
     Internal,
     Naming,
     ToolNotFound,
@@ -33,6 +29,8 @@ from baobab.tools.core.errors import (
 )
 from baobab.tools.core.invalid import find_missing, find_nulls, invalid, leave_out
 from baobab.tools.core.job import JobKind
+from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
+from baobab.tools.core.proposals import Proposals
 from baobab.tools.core.rate_limits import Allowance, Remaining, network
 from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Body
@@ -102,21 +100,21 @@ class Registry:
         return self._graph_names.get(name)
 
     def naming(self, context: RequestContext) -> Naming:
-        """How errors name operations: by method and path over REST, by the tool's name elsewhere."""
+        """Returns how a door's errors name operations: by method and path over REST, by the tool's name elsewhere."""
         return self.name_by_route if context.name == "rest" else self.name_by_tool
 
     def name_by_route(self, name: str) -> str:
-        """The method and path of an operation, or the tool's name if it has no route."""
+        """Returns the method and path of an operation, or the tool's name if it has no route."""
         tool = self.tools.get(name)
         return name if tool is None or tool.rest is None else f"{tool.rest.method} {tool.rest.path}"
 
     def name_by_tool(self, name: str) -> str:
-        """The name of a tool, or method and path of one that models are not offered."""
+        """Returns the name of a tool; method and path of one that models are not offered."""
         tool = self.tools.get(name)
         return name if tool is None or tool.mcp else self.name_by_route(name)
 
     def visible_to(self, caller: Caller) -> list[Tool]:
-        """The tools that models of this caller are offered, by name."""
+        """Returns the tools that models of this caller are offered, by name."""
         return sorted(
             (
                 t
@@ -190,10 +188,10 @@ class Registry:
     async def record_refusal(
         self, tool: Tool, arguments: Mapping[str, Any], context: RequestContext, error: BaobabError
     ) -> None:
-        """Keep a refusal for the developer of its app, where the tool's family keeps them.
+        """Records a refusal for the developer of its app, if the tool's family keeps refusals.
 
-        Calls that are made record theirs themselves; doors record what they refuse before they make a call. What names
-        no app that there is is not kept, else anybody could fill the table.
+        Calls record theirs themselves; doors record what they refuse before a call. A refusal for an app that does not
+        exist is not recorded, or anybody could fill the table.
         """
         toolset = tool.toolset
         if toolset.keeps_failures is None:
@@ -212,9 +210,9 @@ class Registry:
     async def preview(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext, unit: Unit
     ) -> Preview:
-        """What a call would do now, changing nothing.
+        """Returns what a call would do now, and changes nothing.
 
-        Raises what the call would be refused with. unit: that of the read which asks.
+        Raises what the call would be refused with. unit: the unit of the read that asks.
         """
         call = Call(self, self.services, tool, caller, context, unit)
         key_limits.check_limits(caller, tool, arguments.get(tool.app_parameter or ""))
@@ -266,7 +264,7 @@ class Registry:
         """Proposes a call, or finds what became of it when it was proposed before. Returns whether there is a result,
         and the result. Raises what `propose` raises.
         """
-        approvals = call.services.approvals
+        proposals = call.services.part(Proposals)
         meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
         if _has_stream(values):
             raise StreamCannotWait
@@ -274,10 +272,10 @@ class Registry:
         await call.unit.commit()
         if not call.waits_for_approval:
             # Whoever repeats a call that was approved gets its outcome, and does not make it a second time.
-            is_approved = await approvals.is_approved(call, arguments, meaning)
-            return is_approved, await approvals.propose(call, arguments, meaning) if is_approved else None
+            is_approved = await proposals.is_approved(call, arguments, meaning)
+            return is_approved, await proposals.propose(call, arguments, meaning) if is_approved else None
         answer = await self._foresee(call, arguments, values, meaning)
-        return True, await approvals.propose(call, arguments, meaning) if answer is None else answer
+        return True, await proposals.propose(call, arguments, meaning) if answer is None else answer
 
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
@@ -301,21 +299,14 @@ class Registry:
             # A call of another tenant changed the same at this moment. The next attempt sees what it did.
             _log.exception("%s: the rows have changed meanwhile", call.tool.name)
             raise Unavailable("Another call changed the same at this moment.") from exc
-        except (DatabaseDamaged, StoreDamaged) as exc:
-            raise _damaged_error(call, exc.reason) from exc
-        except DatabaseUnavailable as exc:
-            raise _unavailable_error(call, "The database does not answer.", exc.reason) from exc
-        except SpaceFrozen as exc:
-            raise AppMigrating from exc
-        except StoreUnavailable as exc:
-            raise _unavailable_error(call, "The key-value store does not answer.", exc.reason) from exc
-        except ObjectsUnavailable as exc:
-            raise _unavailable_error(call, "The object store does not answer.", exc.reason) from exc
+        except STORE_OUTAGES as exc:
+            raise translate_outage(exc, call.context.request_id, call.tool.name) from exc
 
     async def _foresee(
         self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any], meaning: str | None
     ) -> Any:
-        """The answer of a call that would change nothing, as its tool knows; None where a person has to be asked.
+        """Returns the answer of a call that would change nothing, if its tool can tell; None if a person has to be
+        asked.
 
         A call that could only fail once a person has approved it is refused at once, as its preview knows. One that was
         proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
@@ -325,7 +316,7 @@ class Registry:
         idle = None if step is not None and step.requires_approval else tool.idle
         if tool.preview is None and idle is None:
             return None
-        if await call.services.approvals.has_proposal(call, arguments, meaning):
+        if await call.services.part(Proposals).has_proposal(call, arguments, meaning):
             return None
         unit = call.services.database.build_unit(write=False)
         reading = Call(self, call.services, tool, call.caller, call.context, unit)
@@ -344,7 +335,7 @@ class Registry:
     async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
         """Makes the call if it destroys nothing now; else proposes it, like a call that is always destructive."""
         meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
-        if not await call.services.approvals.has_proposal(call, arguments, meaning):
+        if not await call.services.part(Proposals).has_proposal(call, arguments, meaning):
             try:
                 return await self._work(call, values, nested=False)
             except WouldDestroy:
@@ -352,7 +343,7 @@ class Registry:
                 pass
         call.effect = "destructive"
         await call.unit.commit()
-        return await call.services.approvals.propose(call, arguments, meaning)
+        return await call.services.part(Proposals).propose(call, arguments, meaning)
 
     async def _admit_call(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """Authorises, limits and validates a call, and returns its validated arguments."""
@@ -394,7 +385,7 @@ class Registry:
                 else:
                     await call.services.audit_log.record(call, values)
             if call.approved is not None and not nested:
-                await call.services.approvals.finish(call, result)
+                await call.approved.finish(call, result)
             if not nested and not call.unit.is_untouched:
                 await call.unit.commit()
         except BaseException as exc:
@@ -432,21 +423,8 @@ def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def _has_stream(values: Mapping[str, Any]) -> bool:
-    """Whether an argument arrives as a stream, and so can neither be kept nor compared."""
+    """Returns whether an argument arrives as a stream, and so can neither be kept nor compared."""
     return any(isinstance(value, Body) and value.text is None for value in values.values())
-
-
-def _unavailable_error(call: Call, message: str, reason: str) -> Unavailable:
-    """Logs why a store did not answer, for operators, and builds the error for the caller."""
-    fields = {"request_id": call.context.request_id, "tool": call.tool.name, "reason": reason}
-    _log.warning("a store does not answer", extra=fields)
-    return Unavailable(message)
-
-
-def _damaged_error(call: Call, reason: str) -> Damaged:
-    fields = {"request_id": call.context.request_id, "tool": call.tool.name, "reason": reason}
-    _log.error("a store is damaged: restore it from a backup", extra=fields)
-    return Damaged()
 
 
 def _lock_owner(call: Call) -> str | None:

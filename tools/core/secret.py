@@ -46,7 +46,7 @@ class NotSecret:
 
 
 def holds_secret(hint: Any) -> bool:
-    """Whether a type is that of a secret, or of something that has one."""
+    """Returns whether a type is that of a secret, or contains one."""
     if any(isinstance(mark, Secret) for mark in _marks(hint)):
         return True
     objects = (leaf for leaf in _leaves(hint) if is_typeddict(leaf))

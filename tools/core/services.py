@@ -128,7 +128,7 @@ class Services:
         return instance
 
     def of(self, kind: "Callable[[Services], T]") -> T:
-        """A domain's own service, such as a cache of its rules: built at first use, one for each application."""
+        """Returns a domain's own service, such as a cache of its rules; built at first use, once per application."""
         instance: T | None = self._own.get(kind)
         if instance is None:
             instance = self._own[kind] = kind(self)

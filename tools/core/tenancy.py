@@ -9,7 +9,7 @@ _tenant: ContextVar[str] = ContextVar("tenant", default=PLATFORM)
 
 
 def current_tenant() -> str:
-    """An organisation's id; `stranger:` and an address for callers without a credential; `platform` for upkeep."""
+    """Returns an organisation's id; `stranger:` and an address for callers without a credential; else `platform`."""
     return _tenant.get()
 
 

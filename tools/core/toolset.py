@@ -165,14 +165,14 @@ class Toolset:
 
     @property
     def app_data(self) -> list[AppData]:
-        """All that the family keeps of an app, for those who move an app or remove it."""
+        """All that the family keeps of an app, for moves and deletions of apps."""
         rows: list[AppData] = [AppRows(self.name, self.app_tables, self.stop)] if self.app_tables else []
         return rows if self.data is None else [*rows, self.data]
 
     def gauge(self, name: str, *, labels: tuple[str, ...] = ()) -> Callable[[ReadGauge], ReadGauge]:
-        """Register the decorated function as what a gauge of `/metrics` reads; its docstring says what that is.
+        """Registers the decorated function, which reads a gauge of `/metrics`; its docstring describes the gauge.
 
-        labels: names of the labels, in the order of the values that the function answers by.
+        labels: the names of the labels, in the order of the values that key the function's result.
         """
 
         def register(read: ReadGauge) -> ReadGauge:
@@ -195,14 +195,15 @@ class Toolset:
         approved: bool = False,
         cancel: str | Literal[True] | None = None,
     ) -> Callable[[Work], Work]:
-        """Register the decorated function as a kind of durable job, by its name.
+        """Registers the decorated function as a kind of durable job, under its name.
 
-        on: the type of event that it is done for, once for each; it then takes `(job, event)`.
-        every: seconds between two rounds, of which one process of all makes each; it then takes `(job)`.
-        delay: seconds from the event to the job at the least.
-        at_once: how many of them one process makes at the same time at most, beside those that wait for the network.
-        approved: whether it does what a person has approved, for which slots are kept.
-        cancel: how it may be ended: True, by ending the job; or the name of the tool that ends what it is part of.
+        on: the type of event that starts it, once for each event; it then takes `(job, event)`.
+        every: seconds between two runs, each of which one process of all makes; it then takes `(job)`.
+        delay: the least number of seconds from the event to the job.
+        at_once: how many of them one process runs at the same time at most, not counting those that wait for the
+        network.
+        approved: whether it executes calls that a person has approved, for which slots are reserved.
+        cancel: how people cancel it: True, by ending the job; or the name of the tool that ends what it is part of.
         """
 
         def register(work: Work) -> Work:
@@ -230,18 +231,17 @@ class Toolset:
         mcp: Mcp = _MCP,
         guard: Guard = _GUARD,
     ) -> Callable[[Handler], Handler]:
-        """Register the decorated function as a tool of this family.
+        """Registers the decorated function as a tool of this family.
 
-        Its parameters are the tool's. Those that several tools share stand in a TypedDict, which each takes as
-        `**group: Unpack[Group]`: its fields are parameters like the others. A default stands in the field's type, as
-        `Annotated[str, Field(default="")]`; a docstring may describe a field in another way than its type does.
+        Its parameters are the tool's arguments. Arguments that several tools share are fields of a TypedDict, which
+        each tool takes as `**group: Unpack[Group]`. Their defaults are in the fields' types, as `Annotated[str,
+        Field(default="")]`; a docstring may describe a field differently than its type.
 
         route: method and path below the family's base, such as `GET /{key:path}`; None for a tool without one.
-        raises: the errors of its own, beside those that any call can answer.
-        limit: `default` is the family's bucket, or that of the app, or of the caller where no app is named; None is no
-        limit.
-        audit: how calls are written down, where the defaults do not fit.
-        taints: its results may hold text of strangers; a run that has read such text asks before it acts.
+        raises: the tool's own errors, beside those that any call can answer.
+        limit: `default` is the family's bucket, else that of the app, else that of the caller; None is no limit.
+        audit: how calls are recorded in the audit log, if the defaults do not fit.
+        taints: whether its results may hold text of strangers. A run that has read such text asks before it acts.
         """
 
         def register(handler: Handler) -> Handler:

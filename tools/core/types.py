@@ -72,7 +72,7 @@ Moment = Annotated[datetime, Field(strict=False), AfterValidator(_utc)]
 
 
 def encode_json(value: Any) -> bytes:
-    """The compact JSON text of a value that came from JSON; ValueError for what JSON or a store cannot hold."""
+    """Returns the compact JSON text of a value. Raises ValueError for what JSON or a store cannot hold."""
     raw = to_json(value, inf_nan_mode="constants")
     if _JSON_SUSPECTS.search(raw):
         _check_json(value)

@@ -11,15 +11,15 @@ Widens = Callable[[Any], bool]
 
 
 def whatever_is_given(value: Any) -> bool:
-    """Every value but null widens."""
+    """Returns whether a value is not null: any value widens."""
     return value is not None
 
 
 def whatever_is_said(value: Any) -> bool:  # noqa: ARG001 - no value is told apart
-    """Every value widens, null too: it takes back what was there."""
+    """Returns True: every value widens, even null, which removes a restriction."""
     return True
 
 
 def one_of(values: Sequence[Any]) -> Widens:
-    """These values widen, and no others."""
+    """Returns a check that these values widen, and no others."""
     return lambda value: value in values

@@ -32,9 +32,10 @@ class HiddenIsUnknown(BadRequest):
 
 
 def render_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
-    """Every argument by its name, as a person reads it: secrets hidden, what is cut of a long value counted.
+    """Returns every argument by its name, as a person reads it: without secrets, and long values cut, with what was cut
+    counted.
 
-    Before the operations of a batch stands how many there are of each kind.
+    A batch of operations follows the number of each kind.
     """
     fields: list[tuple[str, str]] = []
     for name, value in redact_arguments(tool, arguments).items():
@@ -48,9 +49,9 @@ def render_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
 def describe_call(
     tool: Tool | None, fields: Fields, *, effect: str, tainted: bool = False, user_id: str | None = None
 ) -> str:
-    """The tool's own first sentence, what follows from it, and every argument.
+    """Describes a call: the tool's first sentence, its consequence, and every argument.
 
-    tool: None for one that is gone. user_id: the app's user for whom the call acts.
+    tool: None if it no longer exists. user_id: the app's user for whom the call acts.
     """
     lines = ["An operation that is no longer there." if tool is None else tool.summary, _CONSEQUENCE.get(effect, "")]
     if tainted:
@@ -65,15 +66,15 @@ def describe_call(
 
 
 def redact_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as a person may see them: what their schema calls write-only is a secret."""
+    """Returns the arguments as a person may see them. Those that their schema calls write-only are secret."""
     safe: dict[str, Any] = _without_secrets(tool.input_schema, dict(arguments))
     return safe
 
 
 def restore_hidden(tool: Tool, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that a person edited, with the secrets that were asked with where these still read `(hidden)`.
+    """Returns the arguments that a person edited, with the proposed secrets in place of `(hidden)`.
 
-    HiddenIsUnknown where something reads so that was not there.
+    Raises HiddenIsUnknown if a text reads `(hidden)` where nothing was proposed.
     """
     restored: dict[str, Any] = _with_secrets(tool.input_schema, dict(asked), dict(given))
     return restored

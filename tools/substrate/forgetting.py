@@ -109,5 +109,5 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
         pending = update(tables.outbox).where(ours, _outbox.action_id.in_(some), _outbox.state == "pending")
         cancelled = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
         await unit.execute(pending.values(cancelled))
-    await ledger.services.approvals.erase_calls(unit, ledger.services, ledger.organisation_id, traces.calls)
+    await ledger.services.approvals.erase_calls(unit, ledger.organisation_id, traces.calls)
     await ledger.services.notices.publish(unit, FORGOTTEN, ledger.organisation_id)

@@ -9,6 +9,7 @@ from sqlalchemy import insert, select, update
 
 from baobab.storage.database import Unit
 from baobab.tools.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, ApprovedCall
+from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.jobs import JobLost
@@ -45,10 +46,9 @@ async def attempt_call(approvals_client: ApprovalsClient, approval_id: str) -> N
     caller = await application.services.credentials.caller(approvals_client.agent["authorization"].encode())
     tool, arguments = application.registry.find(row.tool), application.services.approvals.arguments(row)
     overtaken: Any = OvertakenJob()
+    attempt = ApprovedCall(approval_id, overtaken, service_of(application.services).texts.seals)
     with pytest.raises(JobLost):
-        await application.registry.run(
-            tool, arguments, caller, RequestContext("test", "t"), approved=ApprovedCall(approval_id, overtaken)
-        )
+        await application.registry.run(tool, arguments, caller, RequestContext("test", "t"), approved=attempt)
 
 
 async def test_what_a_dead_server_left_is_executed_by_whoever_looks_next(approvals_client: ApprovalsClient) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from baobab.tools.approvals.service import MOST_BYTES, MOST_PENDING_OF_ONE
+from baobab.tools.approvals.proposals import MOST_BYTES, MOST_PENDING_OF_ONE
 from baobab.tools.approvals.tables import approvals
 from tests.backends import read_database
 from tests.tools.approvals.conftest import ApprovalsClient

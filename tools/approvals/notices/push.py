@@ -100,9 +100,9 @@ class PushSender:
             # Whichever process is first decides.
             inserting = build_upsert(self._services.database.dialect, push_identities).on_conflict_do_nothing()
             await connection.execute(inserting, row)
-        found = await self._read()
-        assert found is not None
-        return found
+        stored_key = await self._read()
+        assert stored_key is not None
+        return stored_key
 
 
 _CONTEXT = f"{push_identities.name}.private_key:{_ID}"

@@ -170,8 +170,8 @@ async def notices_channel_add(
         await call.services.mailer.send(
             call.unit, Mail(target["email"], "notice_address", {"code": str(secret), "link": link})
         )
-    found = await _find(call, channel_id)
-    return {"channel": _describe(found), "secret": secret if kind == WEBHOOK else None}
+    channel = await _find(call, channel_id)
+    return {"channel": _describe(channel), "secret": secret if kind == WEBHOOK else None}
 
 
 @notices.tool(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
@@ -48,10 +49,10 @@ class AnyAccount:
         if isinstance(caller, Anonymous):
             raise Unauthenticated
         if not isinstance(caller, Account):
-            raise Forbidden("This operation needs the credential of an account.")
+            raise Forbidden(f"{call.tool.name} needs the credential of an account.")
         if caller.key_id is not None and not self.keys:
             raise Forbidden(
-                "This operation takes the account's own token, not a key.",
+                f"{call.tool.name} takes the account's own token, not a key.",
                 remediation="Sign in with op:platform_login and send the token that it answers.",
             )
         call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
@@ -74,7 +75,7 @@ class AnyCredential:
         if isinstance(call.caller, Anonymous):
             raise Unauthenticated
         if not self.admits(call.caller):
-            raise Forbidden("This operation is for accounts and keys, not for the users of an app.")
+            raise Forbidden(f"{call.tool.name} is for accounts and keys, not for the users of an app.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class AppOwner:
             call.role = await owner_role(call)
             require_role(call.role, self.role)
             return
-        raise Forbidden("This operation is for those who run the app.")
+        raise Forbidden(f"{call.tool.name} is for those who run the app.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +125,10 @@ class OfApp:
             raise Unauthenticated
         if isinstance(caller, EndUser):
             if caller.app_id != call.require_app().id:
-                raise Forbidden("This credential does not belong to that app.")
+                raise Forbidden(_not_of(call.require_app()))
             return
         if not isinstance(caller, (Account, AppKey)):
-            raise Forbidden("This operation is for an app's organisation and its users.")
+            raise Forbidden(f"{call.tool.name} is for an app's organisation and its users.")
         call.role = await owner_role(call)
 
 
@@ -135,10 +136,10 @@ EVERYBODY, OF_APP = Everybody(), OfApp()
 
 
 def require_sign_in(call: Call) -> None:
-    """Unauthenticated for an anonymous call of an app whose access mode is `authenticated`.
+    """Raises Unauthenticated for an anonymous call of an app whose access mode is `authenticated`.
 
-    What shows a token of its own in place of a credential (an event stream) is not meant, and what says that it is open
-    `in_every_mode`.
+    Tools that take a token of their own in place of a credential (event streams) are exempt, and so are those whose
+    access is open `in_every_mode`.
     """
     if not isinstance(call.caller, Anonymous) or call.app is None or not call.tool.access.credential:
         return
@@ -149,10 +150,11 @@ def require_sign_in(call: Call) -> None:
 
 
 async def owner_role(call: Call) -> Role:
-    """The role of an account or app key in the called app. Raises Forbidden for an app of another organisation.
+    """Returns the role of an account or app key in the called app. Raises Forbidden for an app of another organisation.
 
-    It is told apart from an app that does not exist (403, or 401 without a credential, against 404): every visitor of
-    an app sends its id, so it is no secret, and a developer who misspelt it must not go looking for another key.
+    Such an app is told apart from one that does not exist (403, or 401 without a credential, against 404): every
+    visitor of an app sends its id, so it is no secret, and a developer who misspelt it must not go looking for another
+    key.
     """
     app, caller = call.require_app(), call.caller
     if isinstance(caller, Account):
@@ -166,4 +168,8 @@ async def owner_role(call: Call) -> Role:
         role = "owner" if account_id is None else await call.services.directory.role(app.organisation_id, account_id)
         if role is not None:
             return role
-    raise Forbidden("This credential does not belong to that app.")
+    raise Forbidden(_not_of(app))
+
+
+def _not_of(app: App) -> str:
+    return f"This credential does not belong to the app {app.id}."

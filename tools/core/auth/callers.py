@@ -43,7 +43,7 @@ class Limits:
         return self.approval != "none" or bool(self.always_ask)
 
     def requires_approval(self, tool: str, effect: Effect) -> bool:
-        """Whether a call of a tool that has this effect waits for a person."""
+        """Returns whether a call of a tool that has this effect waits for a person."""
         if tool in self.never_ask or effect == "read":
             return False
         return tool in self.always_ask or needs_approval(effect, self.approval)

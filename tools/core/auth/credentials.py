@@ -61,7 +61,7 @@ class Credentials:
         notices.subscribe(USER_TOPIC, self._forget_user)
 
     def find_cached(self, authorization: bytes | None, audience: str | None = None) -> Caller | None:
-        """The cached caller of a credential; None when the credential must be verified, or is not for this audience."""
+        """Returns the cached caller of a credential; None if it must be verified first or is not for this audience."""
         if authorization is None:
             return None
         entry = self._callers.get(hashlib.sha256(authorization).digest())
@@ -78,7 +78,7 @@ class Credentials:
         as_user: bytes | None = None,
         audience: str | None = None,
     ) -> Caller:
-        """The caller of a request, from its headers. Raises Unauthenticated for a credential that is not valid.
+        """Returns the caller of a request, from its headers. Raises Unauthenticated for a credential that is not valid.
 
         audience: the resource that is asked for. A token that is bound to a resource is good for that one only.
         """

@@ -44,7 +44,7 @@ class Approvers:
 
     @classmethod
     def parse(cls, value: Any) -> "Approvers":
-        """From its JSON shape: a word, `{"role": ...}`, or `{"persons": ..., "of": ...}`; or from a model of that."""
+        """Builds approvers from JSON (a word, `{"role": ...}` or `{"persons": ..., "of": ...}`) or from its model."""
         if isinstance(value, BaseModel):
             value = value.model_dump()
         if isinstance(value, Mapping) and "of" in value:
@@ -85,7 +85,7 @@ class PendingDecision:
 
     @classmethod
     def of_run(cls, run: Any, approvers: Any = None) -> "PendingDecision":
-        """Of a run itself, which whoever started it may end; or of a call of it, with the approvers that were told."""
+        """Builds the decision to end a run, by whoever started it; or, with `approvers`, about a call of the run."""
         named = Approvers(STARTER) if approvers is None else Approvers.parse(approvers)
         return cls(run.app_id, run.account_id, starter_of(run), named)
 

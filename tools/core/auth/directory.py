@@ -82,7 +82,7 @@ class Directory:
         notices.subscribe("organisation", self._organisation_changed)
 
     async def app(self, app_id: object) -> App:
-        """The app, or AppNotFound; anything that is not the text of an id is no app."""
+        """Returns an app. Raises AppNotFound, also for what is not the text of an id."""
         if isinstance(app_id, str):
             app = self._apps.find_cached(app_id)
             if app is None and APP_ID_PATTERN.fullmatch(app_id):
@@ -92,7 +92,7 @@ class Directory:
         raise AppNotFound
 
     async def is_gone(self, app_id: str) -> bool:
-        """Whether there is no such app now, whatever is held in memory."""
+        """Returns whether the app no longer exists, asking the database and not the cache."""
         return await self._first(select(apps.c.id).where(apps.c.id == app_id)) is None
 
     async def app_id_at(self, subdomain: str) -> str | None:
@@ -109,11 +109,11 @@ class Directory:
         return self._roles.find_cached(member) or await self._roles.get(member)
 
     def cached_plan(self, organisation_id: str) -> Plan | None:
-        """The plan of an organisation, as far as it is in memory."""
+        """Returns the plan of an organisation if it is in memory, else None."""
         return self._plans.find_cached(organisation_id)
 
     async def plan(self, organisation_id: str) -> Plan:
-        """The plan of an organisation; that with the narrowest limits where there is no such organisation."""
+        """Returns the plan of an organisation; the one with the narrowest limits if there is no such organisation."""
         return await self._plans.get(organisation_id) or PLANS["playground"]
 
     def _organisation_changed(self, _: str) -> None:

@@ -23,22 +23,23 @@ class UnknownToolset(BadRequest):
 
 
 def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:  # noqa: PLR0911 - one for each limit
-    """Says which limit a call would exceed; None if it is within all of them."""
+    """Returns a sentence that names the tool and the limit that excludes it; None if the key's limits allow it."""
     limits = caller.limits
     if limits is None:
         return None
     if limits.tools is not None and tool.name not in limits.tools:
         return f"The app does not give {tool.name} to its users over MCP."
     if limits.toolsets is not None and tool.toolset.name not in limits.toolsets:
-        return f"This key opens {', '.join(sorted(limits.toolsets))}, not {tool.toolset.name}."
+        opened = ", ".join(sorted(limits.toolsets))
+        return f"This key's limits do not allow {tool.name}: it opens {opened}, not {tool.toolset.name}."
     if limits.read_only and tool.effect != "read":
-        return "This key only reads."
+        return f"This key's limits do not allow {tool.name}: it only reads."
     if limits.app_id is not None and tool.app_parameter != "app_id" and tool.toolset.name not in _OF_ONE_KEY:
-        return "This key opens one app only."
+        return f"This key's limits do not allow {tool.name}: it opens one app only."
     if tool.grants:
         # What it hands out would know nothing of this key's limits.
         what = "a budget" if limits.budgeted else "limits"
-        return f"A key with {what} cannot hand out credentials or rights."
+        return f"A key with {what} cannot call {tool.name}: it hands out credentials or rights."
     return None
 
 
@@ -52,9 +53,9 @@ def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given
     for name, widens in tool.widens.items():
         if name in given and widens(values[name]):
             raise KeyLimited(
-                f"A key with limits cannot give this `{name}`: it widens what somebody may do.",
+                f"A key with limits cannot give {tool.name} this `{name}`: it widens what somebody may do.",
                 remediation=f"Leave `{name}` out, or have somebody do it who is signed in or has a key without limits.",
-                details={"argument": name},
+                details={"tool": tool.name, "argument": name},
             )
 
 
@@ -65,9 +66,9 @@ def check_spending(caller: Caller, tool: Tool, values: Mapping[str, Any]) -> Non
     for name in sorted(tool.spends):
         if values[name]:
             raise KeyLimited(
-                f"A key that only reads cannot give `{name}`: it spends money on a model.",
+                f"A key that only reads cannot give {tool.name} `{name}`: it spends money on a model.",
                 remediation=f"Leave `{name}` out, or use a key that may call models.",
-                details={"argument": name},
+                details={"tool": tool.name, "argument": name},
             )
 
 
@@ -76,9 +77,9 @@ def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
     reason = find_exceeded_limit(caller, tool)
     limits = caller.limits
     if reason is None and limits is not None and limits.app_id not in (None, app_id) and app_id is not None:
-        reason = "This key opens one app only, and not this one."
+        reason = f"This key's limits do not allow {tool.name} here: it opens one app only, and not this one."
     if reason is not None:
-        raise KeyLimited(reason)
+        raise KeyLimited(reason, details={"tool": tool.name})
 
 
 def narrow_limits(asked: Limits, maker: Limits | None) -> Limits:

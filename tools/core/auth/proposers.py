@@ -15,9 +15,9 @@ from baobab.tools.core.steps import Step
 
 
 def proposer_name(caller: Caller, step: Step | None = None) -> str:
-    """The credential itself: of all that an account holds, the one that proposed must not decide.
+    """Returns the name of the credential, which must not decide about what it proposed; others of its account may.
 
-    step: what a run proposes is the run's, whoever started it.
+    step: the step of a run. What a run proposes is the run's, whoever started it.
     """
     if step is not None:
         return f"run:{step.run_id}"
@@ -26,7 +26,7 @@ def proposer_name(caller: Caller, step: Step | None = None) -> str:
 
 
 def kind_of(caller: Caller) -> str:
-    """The kind of a caller as one word, which is also the `caller_kind` of runs."""
+    """Returns the kind of a caller as one word, which is also the `caller_kind` of runs."""
     match caller:
         case Account():
             return "dashboard"

@@ -52,7 +52,7 @@ class Signers:
         notices.subscribe("app", self._pairs.forget)
 
     async def mint(self, owner: str, claims: dict[str, Any], lifetime: int) -> str:
-        """A signed token of `lifetime` seconds for `platform` or for an app's user."""
+        """Returns a signed token of `lifetime` seconds for `platform` or for an app's user."""
         pair = await self._pairs.get(owner) or await self._create(owner)
         issued = int(self._clock.time())
         body = {**claims, "iss": issuer(owner), "iat": issued, "exp": issued + lifetime}
@@ -62,7 +62,7 @@ class Signers:
         return jwt.encode(header, body, pair.current, algorithms=[pair.algorithm])
 
     async def verify(self, owner: str, token: str) -> dict[str, Any]:
-        """The claims of a token that this owner's key signed and that has not expired."""
+        """Returns the claims of a token that this owner's key signed and that has not expired."""
         refused = InvalidToken if owner == PLATFORM else InvalidUserToken
         pair = await self._pairs.get(owner)
         if pair is None:
@@ -109,7 +109,7 @@ class Signers:
         return public
 
     async def public_keys(self, owner: str) -> list[dict[str, Any]]:
-        """The public halves as JWKs, newest first."""
+        """Returns the public halves of the keys as JWKs, newest first."""
         pair = await self._pairs.get(owner) or await self._create(owner)
         return [dict(key.as_dict(private=False)) for key in pair.public.keys]
 

@@ -15,5 +15,5 @@ class UserSessions(Protocol):
 
 
 def user_subject(app_id: str, user_id: str) -> str:
-    """The subject of a notice about a user of an app."""
+    """Returns the subject of a notice about a user of an app."""
     return f"{app_id}:{user_id}"

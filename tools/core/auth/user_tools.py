@@ -32,9 +32,10 @@ def build_resource(base_url: str, app_id: str) -> str:
 
 
 def is_for_users(tool: Tool) -> bool:
-    """Whether an app may give a tool to its users: it works in an app, and admits users who decide nothing for others.
+    """Returns whether an app may give a tool to its users: it works in an app, and admits users who decide nothing for
+    others.
 
-    A user with limits is asked about, because such a caller never decides about what waits for a person.
+    It is checked for a user with limits, because such a caller never decides about a call that waits for a person.
     """
     user = EndUser("", "", limits=Limits(tools=frozenset({tool.name})))
     works_in_app = tool.mcp and tool.app_parameter == "app_id"
@@ -42,7 +43,7 @@ def is_for_users(tool: Tool) -> bool:
 
 
 def is_user(caller: Caller) -> bool:
-    """Whether a caller is a user of an app in person, and not a key that acts for one."""
+    """Returns whether a caller is a user of an app in person, and not a key that acts for one."""
     return isinstance(caller, EndUser) and caller.key_id is None
 
 

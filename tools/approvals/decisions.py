@@ -1,0 +1,128 @@
+"""Decisions: a person approves or rejects a call that waits, and a key whose policy is eased withdraws its own."""
+
+import json
+from typing import Any, Literal
+
+from sqlalchemy import select, update
+
+from baobab.storage.notices import Notices
+from baobab.tools.approvals.executor import ask_for_execution
+from baobab.tools.approvals.tables import NOTICE, approvals
+from baobab.tools.approvals.texts import ApprovalTexts, describe_row
+from baobab.tools.core.approvals import Edit, EditsTakeOne
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser, Limits
+from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecision, person
+from baobab.tools.core.call import Call
+from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.steps import ENDED
+from baobab.tools.core.wording import render_fields
+
+
+class CallDecisions:
+    """Records decisions, each as one compare-and-set. What follows is the executor's (tools/approvals/executor.py)."""
+
+    def __init__(self, texts: ApprovalTexts, jobs: Jobs, notices: Notices) -> None:
+        self._texts = texts
+        self._jobs = jobs
+        self._notices = notices
+
+    async def decide(
+        self,
+        call: Call,
+        approval_id: str,
+        decider: Decider,
+        status: Literal["approved", "rejected"],
+        reason: str | None,
+        edit: Edit | None = None,
+    ) -> Literal["decided", "waits", "lost"]:
+        """Decides a pending approval in the caller's transaction.
+
+        Returns `lost` if somebody else has decided it or it has expired, and `waits` if another person must approve it,
+        too. Raises NotYoursToDecide, NotAnApprover, NeedsAnother or EditsTakeOne.
+        """
+        # Somebody who decides at the same time waits here for the lock, and then sees this decision.
+        query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
+        row: Any = (await call.execute(query)).one()
+        decider.require(gate := PendingDecision.of_approval(row))
+        if row.status != "pending" or row.expires_at <= call.now:
+            return "lost"
+        values: dict[str, Any] = {}
+        if status == "approved" and gate.approvers.persons > 1:
+            if edit is not None:
+                raise EditsTakeOne
+            agreed = list(row.agreed or ())
+            if (who := person(call.caller)) in agreed:
+                raise NeedsAnother(details={"agreed": agreed, "persons": gate.approvers.persons})
+            values["agreed"] = [*agreed, who]
+            if len(values["agreed"]) < gate.approvers.persons:
+                await call.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+                await self._notices.publish(call.unit, NOTICE, row.organisation_id)
+                return "waits"
+        values |= {
+            "status": status,
+            "decided_at": call.now,
+            "decided_by": _decided_by(call.caller),
+            "decided_with": proposers.proposer_name(call.caller),
+            "reason": reason,
+        }
+        if edit is not None:
+            values |= self._edit_arguments(call, row, edit)
+        if status == "rejected":
+            values |= {"finished_at": call.now, **self._texts.seals.without_arguments(row.id)}
+        pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
+        if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
+            return "lost"
+        await self._notices.publish(call.unit, NOTICE, row.organisation_id)
+        if status == "approved":
+            await ask_for_execution(call, row.id, row.organisation_id)
+        elif row.run_id is not None:
+            details = {"approval_id": row.id, "run_id": row.run_id}
+            await self._jobs.emit(call.unit, ENDED, app_id=row.app_id, data=details)
+        return "decided"
+
+    def _edit_arguments(self, call: Call, row: Any, edit: Edit) -> dict[str, Any]:
+        """Returns the columns that hold other arguments than those that the call of the row was proposed with."""
+        asked, tool = self._texts.arguments(row), call.registry.find(row.tool)
+        if edit.whole == asked:
+            return {}
+        seals, fields = self._texts.seals, render_fields(tool, edit.whole)
+        call.audit.data |= {
+            "edited": True,
+            "summary": describe_row(tool, row, fields),
+            "asked": self._texts.summarise(row, tool),
+        }
+        return {
+            "arguments": seals.seal(row.id, "arguments", json.dumps(edit.whole, separators=(",", ":"))),
+            "used": seals.seal(row.id, "used", json.dumps(edit.given, separators=(",", ":"))),
+            "asked_fields": self._texts.seal_fields(row.id, "asked_fields", self._texts.render_fields(row, tool)),
+            "fields": self._texts.seal_fields(row.id, "fields", fields),
+            "edited": True,
+        }
+
+    async def withdraw_exempt(self, call: Call, key_id: str, limits: Limits) -> None:
+        """Withdraws the pending proposals of a key that the key no longer needs approval for.
+
+        The key now makes such calls at once; one that still waited would be made a second time.
+        """
+        pending = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
+        rows = (await call.execute(select(approvals.c.id, approvals.c.tool, approvals.c.effect).where(*pending))).all()
+        for approval_id in [row.id for row in rows if not limits.requires_approval(row.tool, row.effect)]:
+            values = {
+                "status": "rejected",
+                "decided_at": call.now,
+                "decided_by": call.account.account_id,
+                "decided_with": proposers.proposer_name(call.caller),
+                "reason": "The key's policy has changed: it need not ask for this any more.",
+                "finished_at": call.now,
+                **self._texts.seals.without_arguments(approval_id),
+            }
+            await call.execute(update(approvals).where(approvals.c.id == approval_id, *pending).values(**values))
+        await self._notices.publish(call.unit, NOTICE, call.account.organisation_id)
+
+
+def _decided_by(caller: Caller) -> str | None:
+    """Returns the id of the account or of the app's user who decided."""
+    if isinstance(caller, (Account, AppKey)):
+        return caller.account_id
+    return caller.user_id[:36] if isinstance(caller, EndUser) else None

@@ -1,0 +1,295 @@
+"""Proposals: a call that needs approval becomes a row, and whoever makes the call again gets its outcome.
+
+An approved call runs exactly once. The row is bound to who proposed the call, to the tool and its version, and to the
+arguments. Its states:
+
+    pending -> approved -> executed | failed
+    pending -> rejected | expired
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import Select, and_, func, insert, or_, select, update
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database, DatabaseConnection, Unit
+from baobab.storage.notices import Notices
+from baobab.tools.approvals.notices.tables import notice_settings
+from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
+from baobab.tools.approvals.texts import ApprovalTexts, describe_row
+from baobab.tools.core.approvals import ApprovalExpired, CallFailed, TooLargeToPropose, TooManyPending
+from baobab.tools.core.audit import AuditLog
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.tables import members
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
+from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.wording import render_fields
+
+LIFETIME = timedelta(hours=24)
+COLLECTABLE = timedelta(hours=24)
+"""How long an outcome is kept for the caller who proposed the call; after that, the same call is a new proposal."""
+MOST_PENDING = 1000
+MOST_PENDING_OF_ONE = 100
+MOST_BYTES = 4 * 2**20
+MOST_BYTES_PENDING = 64 * 2**20
+"""How many bytes of sealed arguments all waiting calls of an organisation may hold."""
+_ID_LENGTH = 24
+_FINISHED = ("executed", "failed", "rejected")
+
+
+class ProposedCalls:
+    """Keeps proposed calls, and returns their outcomes to whoever proposed them."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        ids: Ids,
+        texts: ApprovalTexts,
+        audit_log: AuditLog,
+        jobs: Jobs,
+        notices: Notices,
+        base_url: str,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+        self._texts = texts
+        self._audit_log = audit_log
+        self._jobs = jobs
+        self._notices = notices
+        self._base_url = base_url
+
+    async def propose(self, call: Call, arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
+        """Returns the result of this call if it was proposed before, approved, and has run. Else it is proposed.
+
+        Raises ApprovalRequired while the call waits, ApprovalRejected if a person refused it, CallFailed if it failed.
+        An outcome is handed out once: the same call made again after that is a new proposal. A step of a run gets its
+        outcome as often as it asks, and ApprovalExpired if nobody decided.
+
+        meaning: a digest of what the arguments refer to, for tools whose arguments only name it.
+        """
+        asked = json.dumps(arguments, separators=(",", ":"))
+        if len(asked) > MOST_BYTES:
+            raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
+        digest = _digest(call, arguments, meaning)
+        belongs_to = await proposers.get_owner(call)
+        # The same call made twice at once has one outcome, and the caps of an organisation are exact.
+        async with self._database.writing_unit(lock=belongs_to[0]) as connection:
+            row = await self._find_proposal(connection, call, digest)
+            if row is not None and call.context.step is not None and row.status in ("expired", *_FINISHED):
+                return self._resolve_step(call, row)
+            if row is None:
+                values = await self._insert_proposal(connection, call, belongs_to, asked, digest, meaning)
+                await self._notices.publish(connection, NOTICE, belongs_to[0])
+                await self._ask_for_notices(connection, values["id"], belongs_to[0])
+                summary = describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
+                refusal: BaobabError = self._approval_error(values["id"], "pending", summary, values["expires_at"])
+            elif row.status in _FINISHED:
+                # The outcome is read before it is erased: one that cannot be read is kept.
+                result, refused = self._read_outcome(call, row)
+                collected = {"collected_at": self._clock.now(), "result": None}
+                await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**collected))
+                if refused is None:
+                    return result
+                refusal = refused
+            else:
+                summary = self._texts.summarise(row, call.tool)
+                refusal = self._approval_error(row.id, row.status, summary, row.expires_at)
+        raise refusal
+
+    async def _ask_for_notices(self, unit: Unit, approval_id: str, organisation_id: str) -> None:
+        """Asks for people to be told, if any member wants to be."""
+        wanted = select(notice_settings.c.account_id).join(
+            members, members.c.account_id == notice_settings.c.account_id
+        )
+        if (await unit.execute(wanted.where(members.c.organisation_id == organisation_id).limit(1))).first() is None:
+            return
+        arguments, job_id = {"approval_id": approval_id}, f"notices:{approval_id}"
+        await self._jobs.enqueue(unit, "notices_plan", arguments, job_id=job_id, tenant=organisation_id)
+
+    def _resolve_step(self, call: Call, row: Any) -> Any:
+        if row.status == "expired":
+            raise ApprovalExpired(details={"approval_id": row.id})
+        result, refused = self._read_outcome(call, row)
+        if refused is not None:
+            raise refused
+        return result
+
+    async def is_approved(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Returns whether this very call was approved, and its outcome has not been handed out."""
+        same = self._digest_conditions(call, _digest(call, arguments, meaning))
+        approved = approvals.c.status.in_(("approved", "executed", "failed"))
+        async with self._database.reading() as connection:
+            return (await connection.execute(select(approvals.c.id).where(*same, approved))).first() is not None
+
+    async def has_proposal(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Whether this call was proposed before and still waits, or has an outcome that was not handed out yet."""
+        query = select(approvals.c.id).where(*self._match_conditions(call, _digest(call, arguments, meaning))).limit(1)
+        async with self._database.reading() as connection:
+            return (await connection.execute(query)).first() is not None
+
+    def _match_conditions(self, call: Call, digest: str) -> tuple[Any, ...]:
+        """Builds the conditions that select the row of this call, if it was proposed before."""
+        same = self._digest_conditions(call, digest)
+        if call.context.step is not None:
+            return same
+        now = self._clock.now()
+        # An outcome is handed out even if the tool has changed since. A call that still waits is of the same version.
+        waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+        return (
+            *same,
+            or_(
+                and_(waiting, approvals.c.expires_at > now),
+                approvals.c.status == "approved",
+                and_(approvals.c.status.in_(_FINISHED), approvals.c.finished_at > now - COLLECTABLE),
+            ),
+        )
+
+    def _digest_conditions(self, call: Call, digest: str) -> tuple[Any, ...]:
+        return (
+            approvals.c.proposer == proposers.proposer_name(call.caller, call.context.step),
+            approvals.c.tool == call.tool.name,
+            approvals.c.arguments_digest == digest,
+            approvals.c.collected_at.is_(None),
+        )
+
+    async def _find_proposal(self, connection: DatabaseConnection | Unit, call: Call, digest: str) -> Any:
+        """Returns the row in which this call was proposed before; None if the call is new."""
+        belonging = self._match_conditions(call, digest)
+        if call.context.step is not None:
+            return await self._step_row(connection, select(approvals).where(*belonging), self._clock.now())
+        first = select(approvals).where(*belonging).order_by(approvals.c.created_at, approvals.c.id).limit(1)
+        row = (await connection.execute(first)).first()
+        if row is None:
+            same = self._digest_conditions(call, digest)
+            waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+            overdue = (await connection.execute(select(approvals.c.id).where(*same, *waiting))).scalar()
+            if overdue is not None:
+                await expire(connection, self._texts.seals, self._clock.now(), overdue)
+        return row
+
+    async def _step_row(self, connection: DatabaseConnection | Unit, same: Select[Any], now: datetime) -> Any:
+        row = (await connection.execute(same)).first()
+        if row is None or row.status != "pending" or row.expires_at > now:
+            return row
+        await expire(connection, self._texts.seals, self._clock.now(), row.id)
+        return (await connection.execute(same)).first()
+
+    async def _insert_proposal(
+        self,
+        connection: DatabaseConnection | Unit,
+        call: Call,
+        belongs_to: tuple[str, str],
+        asked: str,
+        digest: str,
+        meaning: str | None,
+    ) -> dict[str, Any]:
+        (organisation, account), now, step = belongs_to, self._clock.now(), call.context.step
+        approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.proposer_name(call.caller, step)
+        await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
+        await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
+        await self._require_bytes(connection, organisation, len(asked))
+        values = {
+            "id": approval_id,
+            "organisation_id": organisation,
+            "account_id": account,
+            "app_id": call.app.id if call.app else None,
+            "proposer": proposer,
+            "caller": proposers.encode_caller(call.caller, step.voucher if step else None),
+            "tool": call.tool.name,
+            "tool_version": call.tool.version,
+            "effect": call.effect,
+            "door": call.context.name,
+            "request_id": call.context.request_id[:80],
+            "arguments": self._texts.seals.seal(approval_id, "arguments", asked),
+            "arguments_digest": digest,
+            "fields": self._texts.seal_fields(approval_id, "fields", render_fields(call.tool, json.loads(asked))),
+            "status": "pending",
+            "created_at": now,
+            "expires_at": now + (LIFETIME if step is None else step.approval_timeout),
+            "run_id": step and step.run_id,
+            "tainted": step and step.tainted,
+            "approvers": step and step.approvers,
+            "persons": step and step.persons,
+            "starter": step and step.starter,
+            "agent": step and step.agent,
+            "meaning": meaning,
+        }
+        await connection.execute(insert(approvals), values)
+        await self._audit_log.record_proposal(connection, call, approval_id)
+        return values
+
+    async def _require_room(self, connection: DatabaseConnection | Unit, whose: Any, most: int) -> None:
+        waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
+        if (await connection.execute(select(func.count()).where(whose, *waiting))).scalar_one() >= most:
+            raise TooManyPending(details={"limit": most})
+
+    async def _require_bytes(self, connection: DatabaseConnection | Unit, organisation: str, more: int) -> None:
+        """Raises TooManyPending if an organisation's waiting calls hold too many bytes of arguments to add `more`."""
+        waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
+        size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)
+        used = int((await connection.execute(select(size).where(*waiting))).scalar_one())
+        if used + more > MOST_BYTES_PENDING:
+            message = f"The organisation's calls that wait for approval hold {used} bytes."
+            raise TooManyPending(message, details={"limit": MOST_BYTES_PENDING, "current": used})
+
+    def _read_outcome(self, call: Call, row: Any) -> tuple[Any, BaobabError | None]:
+        """Returns the outcome of a proposal: its result, or the error that it is refused with."""
+        if row.status == "rejected":
+            return None, ApprovalRejected(row.reason, details={"approval_id": row.id})
+        if row.status == "failed":
+            details = {**row.error["details"], "approval_id": row.id, "code": row.error["code"]}
+            return None, CallFailed(row.error["message"], remediation=row.error["remediation"], details=details)
+        if row.result is None:
+            return None, CallFailed(
+                "The call was made; its outcome is no longer kept.", details={"approval_id": row.id}
+            )
+        outcome = self._texts.seals.open(row.id, "result", row.result)
+        return None if outcome == "null" else call.tool.decode(outcome), None
+
+    def _approval_error(self, approval_id: str, status: str, summary: str, expires_at: datetime) -> ApprovalRequired:
+        return ApprovalRequired(
+            details={
+                "approval_id": approval_id,
+                "status": status,
+                "summary": summary,
+                "decide_at": approval_url(self._base_url, approval_id),
+                "expires_at": expires_at.isoformat(),
+            }
+        )
+
+
+def approval_url(base_url: str, approval_id: str) -> str:
+    """Returns the address of the page on which a person decides."""
+    return f"{base_url}/console/approvals/{approval_id}"
+
+
+async def expire(connection: DatabaseConnection | Unit, seals: FieldCipher, now: datetime, approval_id: str) -> None:
+    """Marks an approval as expired if it is still pending."""
+    pending = (approvals.c.id == approval_id, approvals.c.status == "pending")
+    values = {"status": "expired", "finished_at": now, **seals.without_arguments(approval_id)}
+    await connection.execute(update(approvals).where(*pending).values(**values))
+
+
+def _digest(call: Call, arguments: Mapping[str, Any], meaning: str | None) -> str:
+    """Computes the digest that is equal for two calls of a tool if they are the same call.
+
+    It contains the caller: a key that acts for one user must not get the outcome of another's call. A run may make the
+    same call twice: its steps differ by their own ids.
+    """
+    step = call.context.step
+    asking: Any = proposers.encode_caller(call.caller)
+    if step is not None:
+        asking = [step.run_id, step.call_id]
+        arguments = {name: value for name, value in arguments.items() if name not in step.pins}
+    meant = json.dumps(
+        [asking, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
+    )
+    return sha256(meant.encode()).hexdigest()

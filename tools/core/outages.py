@@ -1,0 +1,38 @@
+"""Outages: what a caller is told when a store of this installation does not answer.
+
+The registry translates those of a call; a door translates those of its own work before a call, such as finding out who
+asks, with the same function.
+"""
+
+import logging
+
+from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable
+from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
+from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
+from baobab.tools.core.errors import AppMigrating, BaobabError, Damaged, Unavailable
+
+_log = logging.getLogger(__name__)
+
+STORE_OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable)
+"""What stores raise when they do not answer. All but damage ends by itself."""
+
+Outage = DatabaseUnavailable | StoreUnavailable | SpaceFrozen | ObjectsUnavailable
+
+
+def translate_outage(outage: Outage, request_id: str, tool: str | None = None) -> BaobabError:
+    """Logs why a store did not answer, for operators, and returns the error for the caller, which does not say it.
+
+    Returns Damaged (500), AppMigrating (503) or Unavailable (503).
+    """
+    if isinstance(outage, SpaceFrozen):
+        return AppMigrating()
+    fields = {"request_id": request_id, "tool": tool, "reason": outage.reason}
+    if isinstance(outage, (DatabaseDamaged, StoreDamaged)):
+        _log.error("a store is damaged: restore it from a backup", extra=fields)
+        return Damaged()
+    _log.warning("a store does not answer", extra=fields)
+    if isinstance(outage, DatabaseUnavailable):
+        return Unavailable("The database does not answer.")
+    if isinstance(outage, StoreUnavailable):
+        return Unavailable("The key-value store does not answer.")
+    return Unavailable("The object store does not answer.")

@@ -1,0 +1,59 @@
+"""Proposals as the registry and the domains see them: a call is proposed, and somebody decides about it.
+
+The port `Approvals`, which calls find among their services, cannot name a call. These two can, and are found with
+`Services.part`. `tools/approvals/` implements all three.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from baobab.tools.core.approvals import Edit
+from baobab.tools.core.auth.callers import Limits
+from baobab.tools.core.auth.deciders import Decider
+from baobab.tools.core.call import Call
+
+
+@runtime_checkable
+class Proposals(Protocol):
+    """Calls that wait for a person, and their outcomes. Each method works in a transaction of its own."""
+
+    async def propose(self, call: Call, arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
+        """Returns the result of this very call if it was approved and has run since; else proposes it.
+
+        Raises ApprovalRequired, ApprovalRejected, ApprovalExpired, CallFailed, TooManyPending or TooLargeToPropose.
+        meaning: a digest of what the arguments only name.
+        """
+        ...
+
+    async def is_approved(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Returns whether this very call was approved, and its outcome has not been handed out."""
+        ...
+
+    async def has_proposal(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Returns whether this very call was proposed before, and still waits or has an outcome to hand out."""
+        ...
+
+
+@runtime_checkable
+class Decisions(Protocol):
+    """Decisions about calls that wait. Each method works in the transaction of the call that it is given."""
+
+    async def decide(
+        self,
+        call: Call,
+        approval_id: str,
+        decider: Decider,
+        status: Literal["approved", "rejected"],
+        reason: str | None,
+        edit: Edit | None = None,
+    ) -> Literal["decided", "waits", "lost"]:
+        """Decides a pending approval.
+
+        Returns `lost` if somebody else has decided it or it has expired, and `waits` if another person must approve it,
+        too. Raises NotYoursToDecide, NotAnApprover, NeedsAnother or EditsTakeOne.
+        """
+        ...
+
+    async def withdraw_exempt(self, call: Call, key_id: str, limits: Limits) -> None:
+        """Withdraws the pending proposals of a key that the key need not ask for any more with its new limits."""
+        ...
