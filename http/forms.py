@@ -26,7 +26,7 @@ def require_own_page(headers: Mapping[str, str]) -> None:
 
 
 async def read_form(request: Request, largest: int) -> dict[str, str]:
-    """The fields of a form. Raises BadRequest for one that is too large or of another type."""
+    """Returns the fields of a form. Raises BadRequest for one that is too large or of another type."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise BadRequest("A form is sent as application/x-www-form-urlencoded.")
     body = bytearray()

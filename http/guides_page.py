@@ -27,7 +27,7 @@ ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 def guide_routes(missing: ASGI) -> list[Route]:
-    """missing: the application that answers if there is no such page."""
+    """Builds the routes of the guides. missing: the application that answers if there is no such page."""
 
     def guide(request: Request) -> ASGI:
         """Not `async`, so that it runs in a thread: the first rendering of a long page takes a good part of a

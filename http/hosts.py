@@ -48,7 +48,7 @@ class Hosts:
         return host
 
     def is_platform(self, origin: str) -> bool:
-        """Whether a web origin is the platform's own page or one of its apps'."""
+        """Returns whether a web origin is the platform's own page or one of its apps'."""
         scheme = _SCHEME.match(origin)
         name = _host_name(origin[scheme.end() :]) if scheme else ""
         # What strangers have stored is no page of the platform's, though its host may be below the platform's domain.

@@ -120,7 +120,7 @@ async def _check_access(check: Check) -> None:
 
 
 def close_code(error: BaobabError) -> int:
-    """With which code a WebSocket is closed that is refused with an error."""
+    """Returns the code with which a WebSocket is closed if it is refused with this error."""
     return TRY_LATER if error.status in (429, 503) else REFUSED
 
 

@@ -84,7 +84,7 @@ def _may_read(request: Request, token: str) -> bool:
 
 
 def moved_routes() -> list[Route]:
-    """The addresses of pages that are in the console now: links in older messages lead to them."""
+    """Builds redirects from earlier addresses of pages that are in the console now, for links in older messages."""
     return [
         _redirect_route("/approvals", "console"),
         _redirect_route("/approvals/", "../console"),

@@ -18,7 +18,6 @@ from baobab.http.origins import Origins
 from baobab.http.request import LargeBodyParser, Request, Scope
 from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, RouteTrie, decode_parameter
-from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.envelopes import STRUCTURED
@@ -30,9 +29,9 @@ from baobab.tools.core.errors import (
     MethodNotAllowed,
     NoSocket,
     OnlyFilesHere,
-    Unavailable,
     WrongHost,
 )
+from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import ClientGone
 
@@ -85,9 +84,9 @@ class RestApp:
             return
         except BaobabError as error:
             status = await self._refuse(request, error)
-        except DatabaseUnavailable as exc:
-            _log.warning("a store does not answer", extra={"request_id": request.id, "reason": exc.reason})
-            status = await self._refuse(request, Unavailable("The database does not answer."))
+        except STORE_OUTAGES as exc:
+            name = None if request.tool is None else request.tool.name
+            status = await self._refuse(request, translate_outage(exc, request.id, name))
         except Exception:  # noqa: BLE001 - the one place where the REST door answers unexpected errors
             name = request.tool and request.tool.name
             _log.exception("unexpected error", extra={"request_id": request.id, "tool": name})
@@ -105,9 +104,8 @@ class RestApp:
         except BaobabError as error:
             await send_error(request.reply, error, STRUCTURED, self._docs, request.headers)
             return
-        except DatabaseUnavailable:
-            unavailable = Unavailable("The database does not answer.")
-            await send_error(request.reply, unavailable, STRUCTURED, self._docs, request.headers)
+        except STORE_OUTAGES as exc:
+            await send_error(request.reply, translate_outage(exc, request.id), STRUCTURED, self._docs, request.headers)
             return
         await serve_socket(self._endpoints[tool.name], request, receive, respond, self._base_url)
 

@@ -157,7 +157,7 @@ class ToolCalls:
             return Forbidden(f"This credential may not use {name}. Who may: {tool.access.description}")
         exceeded = key_limits.find_exceeded_limit(client.caller, tool)
         if exceeded is not None:
-            return KeyLimited(f"{exceeded} {name} is outside of that.")
+            return KeyLimited(exceeded, details={"tool": name})
         return ToolNotFound(
             f"The address of this connection leaves {name} out.",
             remediation="Ask your person for a connection with other toolsets, or without read_only.",

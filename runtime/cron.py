@@ -93,17 +93,17 @@ class Cron:
                 continue
             if self._fits_day(day):
                 earliest = start if day.date() == start.date() else day
-                found = self._find_on_day(earliest)
-                if found is not None:
-                    return found
+                next_time = self._find_on_day(earliest)
+                if next_time is not None:
+                    return next_time
             day += timedelta(days=1)
         raise CronInvalid("names a day that never comes")
 
     def find_latest(self, since: datetime, until: datetime) -> datetime | None:
         """The last minute that fits in a short time: after `since`, and not after `until`."""
-        latest, found = None, self.find_next(since)
-        while found <= until:
-            latest, found = found, self.find_next(found)
+        latest, upcoming = None, self.find_next(since)
+        while upcoming <= until:
+            latest, upcoming = upcoming, self.find_next(upcoming)
         return latest
 
     def _fits_day(self, day: datetime) -> bool:

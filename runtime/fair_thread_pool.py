@@ -30,7 +30,7 @@ class FairThreadPool:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def is_full(self, caller: str) -> bool:
-        """Whether this caller would be refused."""
+        """Returns whether this caller would be refused."""
         full = sum(self._inside.values()) >= self._most_inside
         return full or self._inside.get(caller, 0) > self._most_waiting
 

@@ -56,10 +56,10 @@ def find_hash_problem(encoded: str) -> str | None:
     """
     if encoded.startswith("$argon2"):
         try:
-            found = extract_parameters(encoded)
+            parameters = extract_parameters(encoded)
         except (InvalidHashError, ValueError):
             return "it is no argon2 hash"
-        asked = (found.memory_cost, found.time_cost, found.parallelism)
+        asked = (parameters.memory_cost, parameters.time_cost, parameters.parallelism)
         too_costly = any(value > most for value, most in zip(asked, (_MOST_ARGON2_KIB, 10, 16), strict=True))
         return f"argon2 may take at most {_MOST_ARGON2_KIB} KiB, 10 passes and 16 lanes" if too_costly else None
     if encoded.startswith("$2"):
@@ -115,10 +115,10 @@ class _Scrypt:
 
     def verify(self, password: str) -> bool:
         options = {"n": 1 << self.cost_log2, "r": self.block_size, "p": self.parallelism}
-        found = hashlib.scrypt(
+        computed = hashlib.scrypt(
             password.encode(), salt=self.salt, **options, maxmem=2 * _MOST_SCRYPT_BYTES, dklen=len(self.digest)
         )
-        return hmac.compare_digest(found, self.digest)
+        return hmac.compare_digest(computed, self.digest)
 
 
 def _make_dummy_hash() -> str:

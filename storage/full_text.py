@@ -13,18 +13,18 @@ _WORD_LENGTH = 100
 
 
 def normalise(text: str) -> str:
-    """A text without case, accents and look-alike forms of letters (Unicode's NFKD)."""
+    """Returns a text without case, accents and look-alike forms of letters (Unicode's NFKD)."""
     decomposed = unicodedata.normalize("NFKD", text).casefold()
     return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text as searches compare them. Both databases index these, so that both find the same."""
+    """Returns the words of a text as searches compare them. Both databases index these, so that both find the same."""
     return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text[:_MOST_CHARACTERS]))[:_MOST_WORDS]]
 
 
 def find_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Where each word of a text stands (start and end, in characters), and the word as searches compare it."""
+    """Yields each word of a text: its start and end, in characters, and the word as searches compare it."""
     for found in _WORD.finditer(text):
         yield found.start(), found.end(), normalise(found[0])[:_WORD_LENGTH]
 

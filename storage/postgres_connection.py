@@ -126,7 +126,7 @@ class _ServerCursor(_Cursor):
         return self.fetchall()
 
     def close(self) -> None:
-        """The transaction, which is about to end, closes it."""
+        """Does nothing: the transaction, which is about to end, closes it."""
 
 
 class _Driver:

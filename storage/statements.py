@@ -56,11 +56,11 @@ class SqliteStatements:
 
     def rows_within(self, budget: ByteBudget, batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
         del batch
-        found: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         for row in sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)):
             budget.take(row)
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))

@@ -20,11 +20,11 @@ from baobab.http.forms import name_source, read_form, require_own_page
 from baobab.http.login_page.second_steps import SHOWN, STEPS, VIEWS, go_on, resume, take_step
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
-from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BadRequest, BaobabError, Unavailable
+from baobab.tools.core.errors import BadRequest, BaobabError
+from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 from baobab.tools.users.redirects import build_token_address
 
@@ -84,8 +84,8 @@ class LoginPage:
             answer = await visit.answer(request)
         except ClientDisconnect:
             answer = Response(status_code=400)
-        except DatabaseUnavailable:
-            answer = visit.render("problem", error=Unavailable("The database does not answer."))
+        except STORE_OUTAGES as exc:
+            answer = visit.render("problem", error=translate_outage(exc, rest_request.id))
         except BaobabError as error:
             answer = visit.render("problem", error=error)
         await answer(scope, receive, respond)

@@ -49,14 +49,14 @@ class ToolOffers:
             except BaobabError as exc:
                 return f"{ref.name} of {ref.server_id}: {exc.message}"
             return self._get_server(ref).build_offer(tool)
-        found = self.registry.find_for_graphs(ref.name)
-        if found is None or not is_usable(found[0]):
+        registration = self.registry.find_for_graphs(ref.name)
+        if registration is None or not is_usable(registration[0]):
             close = get_close_matches(
                 ref.name, [name for name, tool in self.registry.tools.items() if is_usable(tool)], 1
             )
             suggestion = f"; did you mean {close[0]}?" if close else ""
             return f"there is no tool {ref.name} that an agent can call{suggestion}"
-        registered, graph_name = found
+        registered, graph_name = registration
         is_for_users = graph_name.for_users and registered.access.admits(_SOMEBODY)
         mode: Mode = "read_only" if registered.effect == "read" else "read_write"
         return ToolOffer(mode, "end_user" if is_for_users else "developer_only")

@@ -155,12 +155,12 @@ class RunToolbox:
 
     def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments as events show them: without secrets."""
-        found = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
-        return arguments if found is None else redact_arguments(found[0], arguments)
+        registration = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
+        return arguments if registration is None else redact_arguments(registration[0], arguments)
 
     def is_tainting(self, ref: ToolRef) -> bool:
-        found = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
-        return found is None or found[0].taints
+        registration = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
+        return registration is None or registration[0].taints
 
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
         return self.offers.get_server_name(ref)

@@ -53,18 +53,18 @@ def split_text(text: str, blocks: Sequence[Block], *, size: int, overlap: int, m
     Raises TooManyChunks.
     """
     outline = _Outline(text, sorted(blocks, key=lambda block: block.start))
-    found: list[Chunk] = []
+    chunks: list[Chunk] = []
     position = 0
     while True:
         position = _skip_space(text, position)
         if position >= len(text):
-            return found
+            return chunks
         end, is_heading = outline.find_end(position, size, overlap)
         trimmed = position + len(text[position:end].rstrip())
         if trimmed > position:
-            if len(found) == most:
+            if len(chunks) == most:
                 raise TooManyChunks
-            found.append(Chunk(position, trimmed, outline.find_page(position), outline.find_headings(position)))
+            chunks.append(Chunk(position, trimmed, outline.find_page(position), outline.find_headings(position)))
         repeats = not is_heading and end < len(text)
         position = _begin_word(text, max(end - overlap, position + 1), end) if repeats else end
 

@@ -35,9 +35,9 @@ class FileStore:
 
     async def exists(self, app_id: str) -> bool:
         # A file may be there without tables, after a first change that failed.
-        found = "SELECT count(*) FROM sqlite_master WHERE name = '_catalogue'"
+        query = "SELECT count(*) FROM sqlite_master WHERE name = '_catalogue'"
         return self._path(app_id).exists() and bool(
-            await self.read(app_id, lambda tables: tables.rows(found)[0][0], quick=True)
+            await self.read(app_id, lambda tables: tables.rows(query)[0][0], quick=True)
         )
 
     async def read(

@@ -37,8 +37,8 @@ class SchemaStore:
 
     async def exists(self, app_id: str) -> bool:
         async with self._database.reading() as connection:
-            found = await connection.execute(_EXISTS, {"catalogue": self.name_table(app_id, "_catalogue")})
-            return bool(found.scalar())
+            answer = await connection.execute(_EXISTS, {"catalogue": self.name_table(app_id, "_catalogue")})
+            return bool(answer.scalar())
 
     async def read(
         self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
@@ -67,7 +67,7 @@ class SchemaStore:
             await writing.execute(text(f'DROP SCHEMA IF EXISTS "{app_id}" CASCADE'))
 
     async def close(self) -> None:
-        """The database is closed by whoever opened it."""
+        """Does nothing: the database is closed by whoever opened it."""
 
     @asynccontextmanager
     async def _unit(self, app_id: str, unit: Unit | None) -> AsyncIterator[Unit]:

@@ -23,11 +23,11 @@ class DataStore(Protocol):
     def dialect(self) -> Literal["sqlite", "postgresql"]: ...
 
     def name_table(self, app_id: str, table: str) -> str:
-        """The quoted name of an app's table. `table` has been checked to be a plain identifier."""
+        """Returns the quoted name of an app's table. `table` has been checked to be a plain identifier."""
         ...
 
     async def exists(self, app_id: str) -> bool:
-        """Whether the app has a database: it gets one with its first table."""
+        """Returns whether the app has a database: it gets one with its first table."""
         ...
 
     async def read(

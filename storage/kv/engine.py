@@ -103,9 +103,7 @@ class Engine(Protocol):
         ...
 
     async def has_written(self, space: str, token: str) -> bool:
-        """Whether a view of the token has written in the space. Once the space is frozen, the answer does not
-        change.
-        """
+        """Returns whether a view of the token has written in the space. Once the space is frozen, this stays so."""
         ...
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:

@@ -13,7 +13,7 @@ _LONGEST_NULL = 2 + 8 * 6
 
 
 def matches(stored: bytes | None, expected: bytes) -> bool:
-    """Whether a compare-and-swap may swap; `stored` is None for an absent key."""
+    """Returns whether a compare-and-swap may swap. stored: None for an absent key."""
     if _is_null(expected):
         return stored is None or _is_null(stored)
     return stored is not None and is_same_json(stored, expected)

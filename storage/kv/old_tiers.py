@@ -63,9 +63,7 @@ class OldTiers:
 
 
 async def holds_entries(valkey_url: str, installation_id: str) -> bool:
-    """Whether there is a live entry of the installation's key-value store, in either layout. Raises
-    ValkeyUnavailable.
-    """
+    """Returns whether the installation's key-value store has a live entry, in any layout. Raises ValkeyUnavailable."""
     async with _connect(valkey_url) as pipeline:
         # Functions are stored with the entries, so without them there is nothing to look for among all keys.
         if not await pipeline.send("FUNCTION", "LIST", "LIBRARYNAME", _LIBRARIES):

@@ -25,7 +25,7 @@ _SET_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 
 async def is_begun(target: Database, fingerprint: str) -> bool:
-    """Whether a transfer from this source has begun. Raises TransferRefused if the target holds anything else."""
+    """Returns whether a transfer from this source has begun. Raises TransferRefused if the target holds other data."""
     unfinished = await read_revision(target) == UNFINISHED
     async with target.reading() as connection:
         if not unfinished:

@@ -39,7 +39,7 @@ def create_near_indexes(connection: Connection) -> None:
 
 
 async def lacks_vectors(execute: Execute) -> bool:
-    """Whether a Postgres was migrated without the extension."""
+    """Returns whether a Postgres was migrated without the extension."""
     return bool((await execute(_IS_BYTES)).scalar())
 
 

@@ -40,7 +40,7 @@ def delete_folder(path: Path) -> None:
 
 @contextmanager
 def lock_writers(folder: Path) -> Iterator[None]:
-    """Only one process writes into a folder at a time. Raises FileNotFoundError if the folder was deleted."""
+    """Locks a folder, so that one process writes into it at a time. Raises FileNotFoundError if it was deleted."""
     path = folder / "lock"
     while True:
         with path.open("ab") as file:

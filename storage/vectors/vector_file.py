@@ -105,8 +105,8 @@ class VectorFile:
             if selected < self._rows:
                 scores[~wanted[self._owners]] = -np.inf
         best = _find_largest(scores, min(limit, selected))
-        found = best if rows is None else rows[best]
-        return [self._describe(int(row), float(scores[at])) for row, at in zip(found, best, strict=True)]
+        row_numbers = best if rows is None else rows[best]
+        return [self._describe(int(row), float(scores[at])) for row, at in zip(row_numbers, best, strict=True)]
 
     def _choose_rows(self, vector: Any, wanted: Any, selected: int, limit: int) -> Any:
         self._signs.follow(self._matrix)

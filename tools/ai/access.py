@@ -41,7 +41,7 @@ class GatewayCallers:
             call.role = await owner_role(call)
             return
         if not isinstance(caller, (Account, ScopedKey)) or not self.admits(caller):
-            raise Forbidden(f"This operation needs an account, or a key with the scope `{SCOPE}`.")
+            raise Forbidden(f"{call.tool.name} needs an account, or a key with the scope `{SCOPE}`.")
         # An account that has left the organisation may no longer spend its credits.
         call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
         require_role(call.role, "member")

@@ -133,8 +133,8 @@ async def _open_home(call: Call, account_id: str) -> Account:
 async def console_sessions_list(call: Call) -> ConsoleSessions:
     """List the account's sessions of the console that are in force, newest first; a key sees those that it began."""
     query = select(*_SHOWN, rows.c.key_id).where(*_in_force(call)).order_by(rows.c.created_at.desc(), rows.c.id)
-    found: Any = (await call.execute(query)).mappings()
-    shown = [{**row, "by_key": row["key_id"] is not None} for row in found]
+    session_rows: Any = (await call.execute(query)).mappings()
+    shown = [{**row, "by_key": row["key_id"] is not None} for row in session_rows]
     return {"sessions": [cast(ConsoleSession, {n: row[n] for n in ConsoleSession.__annotations__}) for row in shown]}
 
 
@@ -177,8 +177,10 @@ async def console_passkey_begin(call: Call, session_id: SessionId) -> PasskeyBeg
     if len(known) >= MOST_PASSKEYS:
         raise AccountPasskeysFull
     account_id, site = call.account.account_id, find_site(call.services)
-    found = (await call.execute(select(accounts.c.email, accounts.c.name).where(accounts.c.id == account_id))).one()
-    owner = Owner(account_id, found.email, found.name, "Baobab")
+    account_row = (
+        await call.execute(select(accounts.c.email, accounts.c.name).where(accounts.c.id == account_id))
+    ).one()
+    owner = Owner(account_id, account_row.email, account_row.name, "Baobab")
     here = [row.credential_id for row in known if row.rp_id == site.rp_id]
     options, state = await get_ceremonies(call.services).begin_registration(site, owner, known=here)
     return {"options": options, "state": state}

@@ -49,7 +49,7 @@ IdempotencyKey = Annotated[
     str,
     Text(200, min_length=1),
     NotSecret("a name of the caller's own"),
-    Field(description="A text of your own; the same call with it within 7 days is made once and answered alike."),
+    Field(description="A text of your own. Calls that repeat it within 7 days run once, with one answer."),
 ]
 OneOrMore = Annotated[
     JsonObject | Annotated[list[JsonObject], Field(min_length=1, max_length=MOST_ROWS)],

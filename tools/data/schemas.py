@@ -52,8 +52,8 @@ class WriteOptions(ActingAs):
 class AnswerOptions(WriteOptions):
     """What the tools that write several rows and answer them take beside the rows."""
 
-    select: Annotated[SelectText | None, Field(default=None, description="The columns to answer; left out, all.")]
-    prefer: Annotated[Prefer, Field(default="", description="`return=minimal` answers no rows.")]
+    select: Annotated[SelectText | None, Field(default=None, description="The columns to return; else all.")]
+    prefer: Annotated[Prefer, Field(default="", description="`return=minimal` returns no rows.")]
     media_type: Annotated[
         MediaType, Field(default="", description="`application/vnd.pgrst.object+json` for the one row as an object.")
     ]

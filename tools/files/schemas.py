@@ -47,7 +47,7 @@ ContentType = Annotated[
     Field(description="The MIME type, which the upload must have too.", examples=["image/png"]),
 ]
 SizeBytes = Annotated[int, Field(ge=0, le=2**40, description="The exact length of the file in bytes.")]
-FileId = Annotated[Uuid, Field(description="The file: the objectId that its upload answered.")]
+FileId = Annotated[Uuid, Field(description="The file's id: `objectId` of its upload.")]
 
 
 class ResourceInfo(TypedDict):

@@ -65,8 +65,8 @@ async def jobs_list(
     page: list[tuple[str, Any]] = []
     for name in names[names.index(region) if region else 0 :]:
         query = select_page(organisation, status, kind, after if name == region else None)
-        found = await read_rows(call, databases[name], query.limit(limit + 1 - len(page)))
-        page += [(name, row) for row in found]
+        job_rows = await read_rows(call, databases[name], query.limit(limit + 1 - len(page)))
+        page += [(name, row) for row in job_rows]
         if len(page) > limit:
             break
     following = None

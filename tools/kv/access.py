@@ -26,7 +26,7 @@ async def runs_app(call: "Call") -> bool:
         return True
     if isinstance(caller, FunctionKey):
         if caller.app_id != call.require_app().id:
-            raise ForeignCredential("This credential does not belong to that app.")
+            raise ForeignCredential(f"This credential does not belong to the app {call.require_app().id}.")
         # It reaches every key, as a member does; tools that need more check that themselves.
         call.role = "member"
         return True
@@ -99,10 +99,10 @@ class Operator:
 
     async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
         if not await runs_app(call):
-            raise Forbidden("This operation is for those who run the app.")
+            raise Forbidden(f"{call.tool.name} is for those who run the app.")
         if isinstance(call.caller, FunctionKey):
             if not self.functions:
-                raise Forbidden("This operation is for people and their keys, not for the function key.")
+                raise Forbidden(f"{call.tool.name} is for people and their keys, not for the function key.")
             return
         require_role(call.role, self.role)
 

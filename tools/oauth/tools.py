@@ -84,7 +84,7 @@ OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; th
     audit=Audit("oauth.client.register", category="auth", action="create", resource="oauth_client"),
 )
 async def oauth_register(call: Call, redirect_uris: RedirectUris, client_name: ClientName | None = None) -> Client:
-    """Keep a public client (RFC 7591). It gets an id and no secret; unused for 30 days, it is deleted.
+    """Register a public client (RFC 7591). It gets no secret; unused for 30 days, it is deleted.
 
     redirect_uris: where it may be sent back to.
     client_name: what it calls itself.

@@ -34,7 +34,7 @@ class Member:
         if isinstance(caller, Anonymous):
             raise Unauthenticated
         if not isinstance(caller, Account):
-            raise Forbidden("This operation needs the credential of an account.")
+            raise Forbidden(f"{call.tool.name} needs the credential of an account.")
         named = arguments.get("organization_id")
         if caller.key_id is not None and named != caller.organisation_id:
             raise Forbidden("An API key is pinned to its organisation.")

@@ -38,7 +38,7 @@ AccessMode = Annotated[
 ChunkSize = Annotated[int, Field(ge=100, le=4000, description="The most characters of a chunk.")]
 ChunkOverlap = Annotated[int, Field(ge=0, le=500, description="Characters that a chunk repeats of the one before.")]
 EmbeddingModel = Annotated[str, Text(200, min_length=1), Field(description="The model that makes the vectors.")]
-DocumentId = Annotated[Uuid, Field(description="The document: the documentId that its ingest answered.")]
+DocumentId = Annotated[Uuid, Field(description="The document's id: `documentId` of its ingest.")]
 DocumentText = Annotated[str, Text(MOST_TEXT, min_length=1), Field(description="The text itself, plain or Markdown.")]
 ObjectId = Annotated[Uuid, Field(description="A file of the app: the objectId that its upload answered.")]
 SourceUrl = Annotated[
@@ -70,7 +70,7 @@ MetadataFilter = Annotated[
     ),
 ]
 QueryText = Annotated[str, Text(10_000, min_length=1), Field(description="What to look for, in words.")]
-TopK = Annotated[int, Field(ge=1, le=50, description="The most chunks to answer.")]
+TopK = Annotated[int, Field(ge=1, le=50, description="The most chunks to return.")]
 Threshold = Annotated[
     float,
     Field(ge=0, le=1, description="The least similarity of a chunk to the query, as the cosine of their vectors."),
@@ -80,7 +80,7 @@ Mode = Annotated[
     Field(description="`hybrid` finds by meaning and by words together, `vector` by meaning, `text` by words alone."),
 ]
 Diversity = Annotated[
-    float, Field(ge=0, le=1, description="How much the chunks are to differ from each other: 0 not at all.")
+    float, Field(ge=0, le=1, description="How much the chunks should differ from each other, from 0.")
 ]
 ModelId = Annotated[str, Text(200, min_length=1), Field(description="The model that writes the answer.")]
 

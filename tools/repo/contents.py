@@ -24,12 +24,12 @@ _columns = repo_blobs.c
 async def find_blobs(execute: Execute, app_id: str, digests: Iterable[str]) -> dict[str, Any]:
     """Returns the rows of those contents that are there, by digest."""
     wanted = list(dict.fromkeys(digests))
-    found: dict[str, Any] = {}
+    blob_rows: dict[str, Any] = {}
     for start in range(0, len(wanted), _AT_ONCE):
         some = wanted[start : start + _AT_ONCE]
         rows = await execute(select(repo_blobs).where(_columns.app_id == app_id, _columns.sha256.in_(some)))
-        found |= {row.sha256: row for row in rows.all()}
-    return found
+        blob_rows |= {row.sha256: row for row in rows.all()}
+    return blob_rows
 
 
 async def read_total(execute: Execute, app_id: str) -> int:

@@ -128,7 +128,7 @@ async def system_health(call: Call) -> Health:
     ),
 )
 async def system_ready(call: Call) -> Readiness:
-    """Tell whether the server can do its work: every store is asked, and every part of the process is named.
+    """Check whether the server can work: asks every store, and lists every part of the process.
 
     `degraded`: the server's own stores answer, but those of another region do not. `draining`: the server is shutting
     down; it still answers, but send it nothing more. A store that is `damaged` must be restored from a backup. A part

@@ -26,7 +26,7 @@ class SignedInUser:
         if isinstance(caller, Anonymous):
             raise Unauthenticated("This needs the access token of a user.", remediation="Sign in and send the token.")
         if not isinstance(caller, EndUser):
-            raise Forbidden("This operation is for the users of an app.")
+            raise Forbidden(f"{call.tool.name} is for the users of an app.")
         if caller.app_id != call.require_app().id:
             raise InvalidUserToken
 

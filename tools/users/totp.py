@@ -30,13 +30,13 @@ def compute_code(secret: str, period: int) -> str:
 def find_period(secret: str, code: str, now: datetime, last: int | None) -> int | None:
     """Returns the period whose code this is, now or one period off; None if it is none, or not later than `last`."""
     present = int(now.timestamp()) // PERIOD_SECONDS
-    found = None
+    matching_period = None
     for period in range(present - _DRIFT, present + _DRIFT + 1):
         if hmac.compare_digest(compute_code(secret, period).encode(), code.encode()) and (
             last is None or period > last
         ):
-            found = period
-    return found
+            matching_period = period
+    return matching_period
 
 
 def build_uri(secret: str, app_name: str, account: str) -> str:

@@ -28,7 +28,7 @@ def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
 
     def read() -> bytes:
         builder = TextBuilder(options)
-        found = reader.read_document(source, builder, options) or kind
-        return builder.encode(MEDIA_TYPES[found])
+        media_kind = reader.read_document(source, builder, options) or kind
+        return builder.encode(MEDIA_TYPES[media_kind])
 
     return read

@@ -247,12 +247,12 @@ class ValkeyEngine:
         except ValkeyUnavailable:
             # Managed servers refuse the question; what they store is set in their console.
             return
-        found = dict(zip(reply[::2], reply[1::2], strict=True))
-        if found.get(b"appendonly") == b"no" and found.get(b"save") == b"":
+        server_settings = dict(zip(reply[::2], reply[1::2], strict=True))
+        if server_settings.get(b"appendonly") == b"no" and server_settings.get(b"save") == b"":
             _log.warning(
                 "kv: Valkey stores nothing on disk: without appendonly or save, its restart deletes the key-value store"
             )
-        if found.get(b"maxmemory-policy", b"noeviction") != b"noeviction":
+        if server_settings.get(b"maxmemory-policy", b"noeviction") != b"noeviction":
             _log.warning("kv: Valkey evicts keys when it is full; set maxmemory-policy to noeviction")
 
     @property

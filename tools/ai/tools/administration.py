@@ -75,7 +75,7 @@ async def ai_config_update(
     timeouts: Timeouts | None = OMITTED,
     dropParams: bool | None = OMITTED,
 ) -> AiConfigAnswer:
-    """Change the app's settings for models; what is left out stays, null takes a setting back.
+    """Change the app's settings for models. Fields left out stay; null resets a setting.
 
     defaultModel: the model for requests that name none; null for the platform's default.
     maxTokensPerRequest: the most tokens of an answer, which is cut there; null for no limit.

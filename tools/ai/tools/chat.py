@@ -206,7 +206,7 @@ async def ai_embeddings(
     baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
-    """Turn texts into vectors whose closeness is that of their meanings, at the app's organisation's expense.
+    """Turn texts into vectors that are close if their meanings are; the app's organisation pays.
 
     model: if left out, the built-in embeddings.
     cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.

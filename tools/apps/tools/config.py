@@ -143,7 +143,7 @@ async def _list_changes(call: Call, app_id: AppId, **given: Any) -> list[Change]
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
     """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
 
-    In force within 2 s. Event streams that are followed by a token of their own go on to their end.
+    In force within 2 s. Event streams opened with a token of their own continue to their end.
 
     access_mode: `public` lets anonymous requests through to the rules; `authenticated` answers them 401.
     """
@@ -170,8 +170,8 @@ async def config_secure(
 ) -> Secured:
     """Require sign-in everywhere in the app, and let each user reach only their own rows of the tables that are named.
 
-    Anonymous requests are answered 401 from now on. A table that cannot be isolated is told in `table_errors`; the
-    others are isolated all the same.
+    Anonymous requests are answered 401 from now on. A table that cannot be isolated is listed in `table_errors`; the
+    others are still isolated.
 
     tables: the tables to isolate by user; left out, only the access mode changes.
     """
@@ -289,7 +289,7 @@ async def config_storage(
     userLimitBytes: Annotated[int, Field(ge=0, le=2**50)] | None = None,
     allowedContentTypes: Annotated[list[ContentType], Field(max_length=100)] | None = None,
 ) -> StorageSet:
-    """Change how files of an app are stored; what is left out stays.
+    """Change how files of an app are stored. Fields left out stay.
 
     publicReadEnabled: whether every signed-in user may download every file.
     maxFileSizeMb: the largest file, in MB of 2^20 bytes.
@@ -329,7 +329,7 @@ async def config_jwt(
     accessTokenTtl: Literal["15m", "30m", "1h", "2h", "1d"] | None = None,
     refreshTokenTtlDays: Annotated[int, Field(ge=1, le=365)] | None = None,
 ) -> JwtSet:
-    """Change how long the tokens of an app's users live; what is left out stays.
+    """Change how long the tokens of an app's users live. Fields left out stay.
 
     accessTokenTtl: lifetime of access tokens issued from now on.
     refreshTokenTtlDays: lifetime of refresh tokens, in days.

@@ -21,7 +21,7 @@ from baobab.tools.core.types import Text
 
 MOST = 1000
 
-Subject = Annotated[Kind, Field(description="What is bounded: an app, or an API key.")]
+Subject = Annotated[Kind, Field(description="What is limited: an app, or an API key.")]
 SubjectId = Annotated[
     str, Text(36, min_length=1), Field(description="The app's or the key's id.", examples=["app_1a2b3c4d5e6f"])
 ]
@@ -77,7 +77,7 @@ async def billing_set_budget(
     most_usd: Usd,
     org_id: OrganizationId | None = None,
 ) -> BudgetSet:
-    """Bound what an app or a key may spend in each day or month; admins and owners only. In force at once.
+    """Limit what an app or a key may spend in each day or month; admins and owners only. In force at once.
 
     What was spent before in this period counts. 0 refuses every call that costs anything.
 

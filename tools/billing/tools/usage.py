@@ -58,7 +58,7 @@ async def billing_usage(
     endDate: the last day, at most 366 days later; today when left out.
     app_id: only what was used in this app.
     key_id: only what was used with this key.
-    by: what is told apart: `day`, `app`, `key`, `model`; several are separated by commas.
+    by: what to group by: `day`, `app`, `key`, `model`; separate several with commas.
     """
     organisation = await resolve_organisation(call, org_id)
     first, last = first_and_last(startDate, endDate, call.now.date())

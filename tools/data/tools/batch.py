@@ -134,10 +134,10 @@ async def data_batch(
 ) -> Batch:
     """Write to several tables in one transaction: inserts, updates and deletes, all or none of them.
 
-    The writes are made in their order, each under the policies of its table, and are undone as one action.
+    They run in order, each under the policies of its table, and are undone as one action.
 
     writes: at most 100, of at most 1000 rows together.
-    prefer: `return=minimal` answers how many rows each was about, without the rows.
+    prefer: `return=minimal` returns only how many rows each write changed.
     """
     actor = find_actor(call, options)
     preferences = read_preferences(prefer)

@@ -255,8 +255,8 @@ async def rls_isolate(
     ),
 )
 async def rls_list(call: Call, app_id: AppId) -> Policies:
-    """List the policies of all tables, tables that visitors or any user can read or write as a whole, and columns that
-    policies and references need an index of.
+    """List all policies, tables that visitors or any user can read or write as a whole, and columns that need an
+    index for policies or references.
     """
     catalogue = await find_catalogue(call)
     return {

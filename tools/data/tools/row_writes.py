@@ -135,9 +135,9 @@ async def data_insert(
     """Insert a row, or up to 1000 at once: all of them or none.
 
     values: the row as an object, or a list of rows. Keys that are no columns are left out.
-    on_conflict: columns of a key or unique index; a row that has their values already is updated instead.
-    columns: the only keys of `values` that count.
-    prefer: `resolution=ignore-duplicates` leaves rows that are there as they are; `return=minimal` answers none.
+    on_conflict: columns of a key or unique index; a row with the same values is updated instead.
+    columns: the only keys of `values` to use.
+    prefer: `resolution=ignore-duplicates` keeps existing rows as they are; `return=minimal` returns none.
     """
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
@@ -221,7 +221,7 @@ async def data_update(
     changes: JsonObject,
     **options: Unpack[WriteOptions],
 ) -> Row:
-    """Change columns of one row, and answer the row.
+    """Change columns of one row, and return the row.
 
     changes: the new values by column. Keys that are no columns are left out.
     """
@@ -299,7 +299,7 @@ async def data_update_many(
     where: Filters | None = None,
     **options: Unpack[AnswerOptions],
 ) -> list[Row] | Row | None:
-    """Change columns of all rows that fulfil filters, at most 1000, and answer them.
+    """Change columns of all rows that match filters, at most 1000, and return them.
 
     changes: the new values by column.
     where: filters by column, as data_list has them. At least one is needed.
@@ -422,7 +422,7 @@ async def data_delete_many(
     where: Filters | None = None,
     **options: Unpack[AnswerOptions],
 ) -> list[Row] | Row | None:
-    """Delete all rows that fulfil filters, at most 1000, and answer them as they were.
+    """Delete all rows that match filters, at most 1000, and return them as they were.
 
     where: filters by column, as data_list has them. At least one is needed.
     """

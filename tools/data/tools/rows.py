@@ -81,14 +81,14 @@ async def data_list(
 ) -> RowsOrRow:
     """List rows of a table that the caller may see.
 
-    select: columns, and related tables in parentheses; left out, all columns. Or aggregates, of rows that are alike in
-      the columns beside them: `kind,count(),price.sum()`, and avg, min, max.
-    where: filters by column, `operator.value` each: eq, neq, gt, gte, lt, lte, like, ilike, in.(a,b), is.null, fts, cs,
-      cd, ov, each also after `not.`; beside them `or` and `and` with conditions in parentheses.
-    order: columns, each with `.asc` or `.desc`; `embedding.cosine.{0.1,0.2}` for vectors nearest to one, or l2, inner.
+    select: columns, and related tables in parentheses; by default, all columns. Or aggregates, grouped by the other
+      columns: `kind,count(),price.sum()`, and avg, min, max.
+    where: filters by column, as `operator.value`: eq, neq, gt, gte, lt, lte, like, ilike, in.(a,b), is.null, fts, cs,
+      cd, ov, negated by `not.`; also `or` and `and`, with conditions in parentheses.
+    order: columns, each with `.asc` or `.desc`; `embedding.cosine.{0.1,0.2}`, l2 or inner for the nearest vectors.
     limit: how many rows at most.
     offset: how many rows to skip.
-    prefer: `count=exact` counts all rows that fulfil the filters, in the header Content-Range.
+    prefer: `count=exact` counts all matching rows, in the header Content-Range.
     media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object; over REST also `text/csv`.
     """
     actor = find_actor(call, acting)

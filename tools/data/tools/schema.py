@@ -157,15 +157,15 @@ async def schema_apply(
     dry_run: bool = False,
     name: Annotated[str, Text(200)] | None = None,
 ) -> Applied:
-    """Bring the app's tables to a schema, in one transaction: all of it or nothing.
+    """Make the app's tables match a schema, in one transaction: all or nothing.
 
-    The document states the whole schema. A table that it leaves out must be named in `_drop`, a column that is to go in
-    the table's `_dropColumns`; a column that is only left out stays. New tables are closed to users and visitors until
+    Give the whole schema. A table that you leave out must be named in `_drop`. To drop a column, name it in its
+    table's `_dropColumns`; one that you only leave out stays. New tables are closed to users and visitors until
     a policy opens them (rls_create_policy, rls_isolate).
 
     document: the schema, such as schema_get answers.
     dry_run: only tell what would be done.
-    name: what the migration is called in the list of migrations.
+    name: the name of the migration in the list of migrations.
     """
     plan = await _plan(call, document)
     plan.require_authorised()
@@ -232,7 +232,7 @@ async def schema_apply(
     ),
 )
 async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
-    """List the schemas that were applied, newest first, with the statements that they took."""
+    """List applied schemas, newest first, with the statements that each one ran."""
     store = call.stores.data
     table = store.name_table(app_id, "_migrations")
     text = f"SELECT id, name, statements, applied_at FROM {table} ORDER BY position DESC LIMIT {_MOST_MIGRATIONS}"  # noqa: S608

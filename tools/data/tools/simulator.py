@@ -56,7 +56,7 @@ async def rls_simulate(
     viewers: `anon` for visitors, or the ids of users.
     where: filters by column, as data_list has them; null for all rows.
     order: columns, each with `.asc` or `.desc`.
-    limit: rows that are compared; the counts are about all.
+    limit: the most rows to compare; the counts cover all.
     """
     names = list(dict.fromkeys(viewers))
 

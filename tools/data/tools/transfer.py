@@ -140,13 +140,13 @@ async def data_import(
     """Import a file of rows into a table. Its lines are written in parts, in their order.
 
     The first line of a CSV names the columns. A line that cannot be written ends the import: the lines before it are
-    written, and the error says which line it is and why. Sent again with the same idempotency key, a file goes on
-    after the last line that was written.
+    written, and the error says which line it is and why. Send it again with the same idempotency key to continue
+    after the last line written.
 
     content: the file, in UTF-8, at most 1 GB; over MCP its text, at most 1 MB.
-    on_conflict: columns of a key or unique index; a row that has their values already is updated instead.
-    prefer: `resolution=ignore-duplicates` leaves rows that are there as they are.
-    skip_errors: leave out lines that cannot be written, at most 1000.
+    on_conflict: columns of a key or unique index; a row with the same values is updated instead.
+    prefer: `resolution=ignore-duplicates` keeps existing rows as they are.
+    skip_errors: skip lines that cannot be written, at most 1000.
     dry_run: only tell what would happen. Lines are checked against the rows that are there, 500 at a time.
     """
     app = call.require_app()

@@ -58,7 +58,7 @@ async def data_changes(
     table: only its changes; null for all tables.
     run_id: only what a run wrote; null for everything.
     before: only changes with a smaller id, for the next page; null for the latest.
-    limit: changes of one answer; fewer if their rows are large.
+    limit: the most changes; fewer if their rows are large.
     """
     store = call.stores.data
     if not (await find_catalogue(call)).version:

@@ -72,7 +72,7 @@ async def files_write_named(
 ) -> StoredFile:
     """Store a file under a name, in place of your earlier files of this name: the app's own, or the user's.
 
-    Until its bytes have arrived, the earlier one is there, and both need room. Two at once: the last one stays.
+    Until its bytes have arrived, the earlier file stays, and both need space. Of two at once, the last stays.
 
     key: the file's name; slashes may divide it.
     """

@@ -67,7 +67,7 @@ async def files_upload(
     sizeBytes: SizeBytes,
     public: bool = False,
 ) -> Upload:
-    """Announce a file of any size, to send its bytes to the address that this answers.
+    """Begin to upload a file of any size: returns an address to send its bytes to.
 
     The request there has the method `put`, this Content-Type and exactly this many bytes, and begins within five
     minutes. The file is listed once they have arrived. A user's file belongs to that user; with a key of the app, the
@@ -117,7 +117,7 @@ async def files_list(
     """List the files that you may see, newest first: with a key of the app all of them, as a user your own.
 
     limit: how many at most.
-    cursor: the id of the last file of the page before, to go on after it.
+    cursor: the id of the last file of the previous page.
     """
     conditions = [_columns.app_id == app_id, ~PENDING, *is_own(call.caller)]
     if cursor is not None:
@@ -141,7 +141,7 @@ async def files_list(
     ),
 )
 async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
-    """Read how many bytes the files of an app have, and how many they may have."""
+    """Read how many bytes an app's files take, and how many they may take."""
     async with call.reading() as execute:
         usage = await quota.read_usage(execute, app_id, call.now)
         found = quota.describe_usage(call.require_app(), usage)
@@ -166,7 +166,7 @@ async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
     ),
 )
 async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Download:
-    """Get an address at which anybody can read a file for an hour; of a picture a thumbnail's, too."""
+    """Get an address at which anybody can read a file for an hour; for pictures, a thumbnail too."""
     async with call.reading() as execute:
         row = await find_row(execute, app_id, object_id, ~PENDING, *is_readable(call))
     if row is None:
@@ -230,7 +230,7 @@ async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
     mcp=Mcp(keywords="remove, erase a file, free space; Datei löschen, entfernen; borrar, eliminar archivo"),
 )
 async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:
-    """Delete a file for ever, or take back an upload that has not arrived. Its room is free at once."""
+    """Delete a file for good, or cancel an upload that has not arrived. Its space is free at once."""
     async with FREEZES.writing(call) as unit:
         row = await find_row(unit.execute, app_id, object_id, *is_own(call.caller))
         if row is None:

@@ -118,7 +118,7 @@ async def files_read(
 ) -> FileText:
     """Read a text file in UTF-8, at most 64 KiB at a time.
 
-    offset: the byte at which to begin; go on with the next_offset of the part before.
+    offset: the byte to begin at; continue with `next_offset` of the previous part.
     limit: the most bytes to read.
     """
     async with call.reading() as execute:

@@ -52,11 +52,11 @@ async def kv_scan(
     limit: Annotated[int, Field(ge=1, le=1000)] = 100,
     cursor: Cursor | None = None,
 ) -> Keys:
-    """List keys, in order. A key that is there throughout the scan is listed exactly once.
+    """List keys in order. A key that exists during the whole scan is listed exactly once.
 
     prefix: only keys that start with it.
     limit: keys in one page.
-    cursor: the cursor of the page before; left out, or "0", for the first page.
+    cursor: the cursor of the previous page; "0" or nothing for the first page.
     """
     vault, scanned = call.services.vault, f"kv:{app_id}:{prefix}"
     after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, scanned, cursor)[0]
@@ -77,9 +77,9 @@ async def kv_scan(
     ),
 )
 async def kv_stats(call: Call, app_id: AppId) -> Stats:
-    """Tell what the store holds and what its caps are; null is no cap.
+    """Read what the store holds and its limits; null means no limit.
 
-    The bytes of an entry are those of its key and of its value as compact JSON.
+    An entry counts the bytes of its key and of its value as compact JSON.
     """
     plan = call.require_app().plan
     usage = await call.stores.kv.usage(app_id)
@@ -167,9 +167,9 @@ async def kv_audit_recent(
 ) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
 
-    Of a call over MCP or by an agent, `method` is `MCP` or `AGENT` and `path` the tool's name.
+    For calls over MCP or by agents, `method` is `MCP` or `AGENT`, and `path` is the tool.
 
-    limit: how many, at most 200; larger numbers count as 200. The last 1000 of 7 days are kept.
+    limit: how many; more than 200 counts as 200. The last 1000 of 7 days are kept.
     since: refusals from this moment on; ISO 8601, UTC if it names no zone.
     to: refusals before this moment; ISO 8601, UTC if it names no zone.
     """

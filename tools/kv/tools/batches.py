@@ -125,10 +125,10 @@ async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> Batch
     guard=Guard(preview=_preview_batch, changes=_list_batch_changes, idle=_answer_unchanged),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
-    """Run several operations in order. Each succeeds or fails by itself, and its result is in its place.
+    """Run several operations in order. Each succeeds or fails on its own; results have the same order.
 
-    get answers `{value}` (null when absent), set `{ok: true}`, del `{deleted}`; a refused one `{error}`. Values that
-    are set live 30 days.
+    Their results: get `{value}` (null if absent), set `{ok: true}`, del `{deleted}`, or `{error}`. Values that you set
+    expire in 30 days.
 
     ops: at most 100 of `{op: get | set | del, key, value}`.
     """

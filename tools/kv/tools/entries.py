@@ -86,7 +86,7 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     ),
 )
 async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
-    """Tell in how many seconds a key expires; null for a key that does not expire."""
+    """Read in how many seconds a key expires; null if it never does."""
     left = await call.stores.kv.ttl(app_id, key)
     if left is ABSENT:
         raise KeyNotFound
@@ -107,7 +107,7 @@ async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     ),
 )
 async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
-    """Tell whether a key is there."""
+    """Tell whether a key exists."""
     return {"exists": await call.stores.kv.exists(app_id, key)}
 
 
@@ -161,9 +161,9 @@ async def kv_put(
 ) -> None:
     """Store a value under a key, in place of what was there.
 
-    An API key whose destructive calls need approval needs it to replace a value.
+    If destructive calls of an API key need approval, so does replacing a value.
 
-    ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
+    ttl: seconds until it expires; null for never. By default 30 days, or 1 hour if ephemeral.
     ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
     """
     tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
@@ -209,7 +209,7 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
     guard=Guard(preview=_preview_delete, changes=_list_deletions, idle=_answer_missing),
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
-    """Delete a key; `deleted` is 0 when it was not there."""
+    """Delete a key. `deleted` is 0 if it did not exist."""
     return {"deleted": await call.stores.kv.delete(app_id, key)}
 
 
@@ -253,7 +253,7 @@ async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) 
     guard=Guard(preview=_preview_count, changes=_list_incr_changes),
 )
 async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
-    """Raise a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
+    """Raise a counter and return it, atomically. A new one starts at 0 and lives 30 days.
 
     by: how much; may be negative.
     """
@@ -277,7 +277,7 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     guard=Guard(preview=_preview_count, changes=_list_decr_changes),
 )
 async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
-    """Lower a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
+    """Lower a counter and return it, atomically. A new one starts at 0 and lives 30 days.
 
     by: how much; may be negative.
     """
@@ -308,9 +308,9 @@ async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
 async def kv_setnx(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
 ) -> Wrote:
-    """Store a value only if the key is not there yet: of several callers at once, one wins.
+    """Store a value only if the key does not exist; of several callers at once, one wins.
 
-    ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
+    ttl: seconds until it expires; null for never. By default 30 days, or 1 hour if ephemeral.
     ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
     """
     tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
@@ -338,7 +338,7 @@ async def kv_setnx(
 async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:
     """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
 
-    expected: compared as JSON, whatever the order of its fields; null stands for a key that is not there.
+    expected: compared as JSON, in any order of fields; null means that the key must not exist.
     next: the value to store.
     """
     if call.needs_destroy_approval:
@@ -385,7 +385,7 @@ async def _preview_expire(call: Call, app_id: AppId, key: Key, ttl: int | None) 
 async def kv_expire(
     call: Call, app_id: AppId, key: Key, ttl: Annotated[int, Field(ge=0, le=MAX_TTL)] | None
 ) -> Applied:
-    """Set when a key expires; `applied` is false when it is not there.
+    """Set when a key expires. `applied` is false if it does not exist.
 
     ttl: seconds from now, 0 to delete it at once, or null for never.
     """

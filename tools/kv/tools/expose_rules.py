@@ -39,7 +39,7 @@ _REPLACE_BODY = 2**20
     ),
 )
 async def kv_expose_list(call: Call, app_id: AppId, key: Key | None = None) -> ExposeRules:
-    """List the rules that expose keys to end users, in the order of their declaration.
+    """List the rules that expose keys to end users, in the order they were declared.
 
     key: also tell who may read and write this key, and by which rule.
     """
@@ -89,11 +89,11 @@ def _explain(book: RuleBook, key: str, verb: Verb) -> KeyAccess:
 async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, write: Level) -> None:
     """Expose the keys that match a pattern to end users.
 
-    Of several rules that match a key, the one with the longest fixed beginning decides; among equals, the first.
+    If several rules match a key, the one with the longest literal prefix decides; among equals, the first.
 
     read: who may read: `public` anybody, `authed` signed-in users, `owner` the user whom the pattern names, `deny`
       nobody.
-    write: who may write, with the same words.
+    write: who may write; the same values.
     """
     _check_owner(pattern, read, write)
     rows = (await call.execute(select(rules_table).where(rules_table.c.app_id == app_id))).all()
@@ -157,7 +157,7 @@ async def _preview_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> str:
 async def kv_expose_replace(
     call: Call, app_id: AppId, rules: Annotated[list[NewRule], Field(max_length=MAX_RULES)]
 ) -> None:
-    """Replace all expose rules by those given, in their order.
+    """Replace all expose rules with these, in this order.
 
     rules: each with a pattern and the levels for read and write; true is `public`, false is `deny`.
     """
@@ -194,7 +194,7 @@ async def kv_expose_replace(
     ),
 )
 async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
-    """Delete the rule of a pattern; `deleted` is 0 when there was none."""
+    """Delete the rule of a pattern. `deleted` is 0 if there was none."""
     rule = (rules_table.c.app_id == app_id, rules_table.c.pattern == pattern)
     result = await call.execute(delete(rules_table).where(*rule))
     await publish_change(call)

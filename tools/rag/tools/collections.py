@@ -65,10 +65,10 @@ async def rag_collections_create(
     chunkOverlap: ChunkOverlap = 64,
     embeddingModel: EmbeddingModel | None = None,
 ) -> Collection:
-    """Make a collection, to which documents are then added with op:rag_ingest.
+    """Create a collection. Add documents to it with op:rag_ingest.
 
     description: what it is for; null is none.
-    embeddingModel: left out or null, the built-in embeddings, which need no key.
+    embeddingModel: by default, the built-in embeddings, which need no key.
     """
     _require_overlap(chunkSize, chunkOverlap)
     row: dict[str, Any] = {
@@ -176,7 +176,7 @@ async def rag_collections_update(
     description: Description | None = OMITTED,
     accessMode: AccessMode | None = None,
 ) -> Collection:
-    """Change what a collection says of itself, or what the users of the app may do with it.
+    """Change a collection's description, or what users of the app may do with it.
 
     description: null removes it.
     accessMode: left out or null, it stays as it is.

@@ -93,15 +93,15 @@ async def rag_ingest(
 ) -> IngestResult:
     """Add a document to a collection: a text, a file that was uploaded, or a page on the web.
 
-    It is read soon: op:rag_documents_get says how far it is.
+    Processing follows: op:rag_documents_get shows its state.
 
-    A document with the same content and metadata is not added twice: the one that is there is answered.
+    A document with the same content and metadata is not added twice: the existing one is returned.
 
-    text: the text; null where it is elsewhere.
-    storage_object_id: the file; null where it is none.
-    url: the page or file on the web; null where it is elsewhere.
+    text: the text, if you send one.
+    storage_object_id: the uploaded file, if it is one.
+    url: the address of a page or file on the web, if it is one.
     filename: what the document is called; null takes the name of the file or page. Its ending says what type a text is.
-    metadata: what filters of op:rag_query can ask for; null is none.
+    metadata: values for the filters of op:rag_query; null is none.
     """
     source = await find_source(call, text, storage_object_id, url, filename)
     async with FREEZES.writing(call) as unit:
@@ -159,7 +159,7 @@ async def rag_documents_list(
     mcp=Mcp(keywords="status, progress of ingest, why a document failed; Stand des Einlesens; estado del documento"),
 )
 async def rag_documents_get(call: Call, app_id: AppId, name: CollectionName, document_id: DocumentId) -> RagDocument:
-    """Read how far a document is: `pending`, `processing`, `ready` or `failed`, and then why."""
+    """Read a document's state: `pending`, `processing`, `ready`, or `failed` and why."""
     del app_id
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
@@ -188,9 +188,9 @@ async def rag_read(
     offset: Annotated[int, Field(ge=0, le=2**30)] = 0,
     limit: Annotated[int, Field(ge=1, le=MOST_READ)] = 4000,
 ) -> DocumentPart:
-    """Read a part of a document's text, such as what stands around a chunk that op:rag_query has found.
+    """Read a part of a document's text, such as what surrounds a chunk that op:rag_query found.
 
-    offset: the character at which to begin, such as a chunk's `start`; go on with the nextOffset of the part before.
+    offset: the character to begin at, such as a chunk's `start`; continue with `nextOffset` of the previous part.
     limit: the most characters to read.
     """
     del app_id
@@ -245,9 +245,9 @@ async def rag_documents_replace(
 ) -> IngestResult:
     """Replace a document. Searches find the old one until the new one is ready, and never both.
 
-    text: the text; null where it is elsewhere.
-    storage_object_id: the file; null where it is none.
-    url: the page or file on the web; null where it is elsewhere.
+    text: the text, if you send one.
+    storage_object_id: the uploaded file, if it is one.
+    url: the address of a page or file on the web, if it is one.
     filename: null keeps the name.
     metadata: null keeps what there is.
     """

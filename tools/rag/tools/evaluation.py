@@ -66,7 +66,7 @@ async def rag_evaluate(
 
     cases: questions, each with the documents that should be found.
     filter: only documents whose metadata match; null for all.
-    rerank: have a model put the best 30 chunks of each question in order first.
+    rerank: have a model reorder the best 30 chunks of each question first.
     synthesize: have a model answer too, and judge which sentences of the answers their sources support.
     model: the model that reranks, answers and judges; null for the app's default.
     """

@@ -61,7 +61,7 @@ async def rag_query(
     """Find the parts of documents that answer a question, the best first; op:rag_read shows more of their text.
 
     filter: only documents whose metadata match; null for all.
-    rerank: have a model put the best 30 chunks in order first; it costs what a call to the model does.
+    rerank: have a model reorder the best 30 chunks first; this costs a call to the model.
     synthesize: have a model write an answer from the chunks, which cites them as [1], [2].
     model: the model that reranks and writes the answer; null for the app's default.
     stream: with `synthesize`, send the answer as server-sent events: `chunks`, `delta`, `sentence`, `done`. MCP answers

@@ -40,7 +40,7 @@ async def rag_reindex(
 ) -> Reindexing:
     """Split and embed all documents of a collection again, from their stored texts.
 
-    Searches go on meanwhile: each document is found as it was until it is ready again.
+    Searches continue: each document is found as it was until it is ready again.
 
     chunkSize: null leaves it as it is.
     chunkOverlap: null leaves it as it is.

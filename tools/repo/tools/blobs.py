@@ -36,10 +36,10 @@ _LIMIT = PerAddress(3000, 60, per_app=True)
 async def repo_blob(call: Call, app_id: AppId, sha256: Sha256) -> Blob:
     """Get the address at which a content of the repository can be read for an hour."""
     async with call.reading() as execute:
-        found = await find_blobs(execute, app_id, [sha256])
-    if not found:
+        blob_rows = await find_blobs(execute, app_id, [sha256])
+    if not blob_rows:
         raise BlobNotFound
-    return _describe(call, found[sha256])
+    return _describe(call, blob_rows[sha256])
 
 
 @repo.tool(
@@ -54,8 +54,8 @@ async def repo_blobs(
 ) -> Blobs:
     """Get the addresses of many contents of the repository; those that it does not have are left out."""
     async with call.reading() as execute:
-        found = await find_blobs(execute, app_id, shas)
-    return {"blobs": [_describe(call, found[digest]) for digest in dict.fromkeys(shas) if digest in found]}
+        blob_rows = await find_blobs(execute, app_id, shas)
+    return {"blobs": [_describe(call, blob_rows[digest]) for digest in dict.fromkeys(shas) if digest in blob_rows]}
 
 
 @repo.tool(
@@ -105,10 +105,10 @@ async def repo_blob_content(
 ) -> Bytes:
     """Read a content at the address that op:repo_blob answered."""
     async with call.reading() as execute:
-        found = await find_blobs(execute, app_id, [sha256])
-    if not found:
+        blob_rows = await find_blobs(execute, app_id, [sha256])
+    if not blob_rows:
         raise BlobNotFound
-    row = found[sha256]
+    row = blob_rows[sha256]
     call.headers = [*(call.headers or ()), (b"content-length", b"%d" % row.size_bytes)]
     return Stream(_read(call, row), "application/octet-stream")
 

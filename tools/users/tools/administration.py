@@ -68,9 +68,9 @@ async def users_list(
         moment = datetime.fromisoformat(at)
         query = query.where(or_(rows.c.created_at < moment, and_(rows.c.created_at == moment, rows.c.id < last)))
     async with call.reading() as execute:
-        found = (await execute(query.limit(limit + 1))).mappings().all()
-    page, following = found[:limit], None
-    if len(found) > limit:
+        user_rows = (await execute(query.limit(limit + 1))).mappings().all()
+    page, following = user_rows[:limit], None
+    if len(user_rows) > limit:
         following = encode_cursor(call.services.vault, of, page[-1]["created_at"].isoformat(), page[-1]["id"])
     return {"users": [_list_user(row) for row in page], "next_cursor": following}
 
@@ -194,8 +194,8 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
 async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions:
     """List where a user is signed in, the most recently used first."""
     async with call.reading() as execute:
-        found = await list_sessions(execute, app_id, user_id, call.now)
-    return {"sessions": [describe_session(row, None) for row in found]}
+        session_rows = await list_sessions(execute, app_id, user_id, call.now)
+    return {"sessions": [describe_session(row, None) for row in session_rows]}
 
 
 @users.tool(

@@ -49,7 +49,7 @@ _UPGRADED = Audit("anonymous_upgraded", category="auth", resource="user")
 async def auth_anonymous(call: Call, app_id: AppId) -> SignedIn:
     """Make a user without an address and sign them in, where the app allows it (op:users_settings_update).
 
-    There is no other way back in than the tokens, until the user gets an address by op:auth_upgrade,
+    The tokens are the only way back in, until the user gets an address by op:auth_upgrade,
     op:auth_upgrade_code or op:auth_upgrade_oauth. The id stays the same then.
     """
     if not (await read_settings(call))["anonymous"]:

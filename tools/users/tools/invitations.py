@@ -103,8 +103,8 @@ async def users_invitations_list(call: Call, app_id: AppId) -> Invitations:
     query = select(user_invitations).where(_columns.app_id == app_id)
     query = query.order_by(_columns.created_at.desc(), _columns.id).limit(1000)
     async with call.reading() as execute:
-        found = (await execute(query)).mappings().all()
-    return {"invitations": [_describe(row) for row in found]}
+        invitation_rows = (await execute(query)).mappings().all()
+    return {"invitations": [_describe(row) for row in invitation_rows]}
 
 
 @users.tool(
@@ -152,7 +152,7 @@ async def auth_accept_invitation(
 ) -> SignedIn | Challenged:
     """Accept an invitation, once: set a password and sign in. The address counts as verified.
 
-    password: the password that counts from now on.
+    password: the new password.
     link: the part `link` of the address in the mail.
     email: the invited address, together with `code` in place of `link`.
     """

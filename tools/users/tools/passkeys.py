@@ -86,8 +86,8 @@ Origin = Annotated[
     Text(300),
     Field(description="The origin of the page on which the browser asks; browsers send it by themselves."),
 ]
-State = Annotated[str, Secret(2000, min_length=1), Field(description="As the first half has answered it.")]
-Answer = Annotated[AnyJsonObject, Field(description="What the browser has answered: `credential.toJSON()`.")]
+State = Annotated[str, Secret(2000, min_length=1), Field(description="What the first half answered.")]
+Answer = Annotated[AnyJsonObject, Field(description="What the browser returned: `credential.toJSON()`.")]
 PasskeyName = Annotated[str, NameText(100), Field(description="What the user calls it.", examples=["My phone"])]
 
 _LARGEST = 32_768
@@ -106,7 +106,7 @@ _EXAMPLE = {"state": "v1.0a1b2c3d.c2VhbGVk", "credential": {"id": "AbCd"}}
 async def auth_passkey_options(
     call: Call, app_id: AppId, challenge: Challenge | None = None, origin: Origin | None = None
 ) -> PasskeyCeremony:
-    """Begin to add a passkey to the user: what `navigator.credentials.create` is asked for.
+    """Begin to add a passkey: returns the options of `navigator.credentials.create`.
 
     A passkey belongs to the host name of the page that calls: this server's, the app's own, or one of its allowed
     origins. The session must have begun within the last 15 minutes.
@@ -224,7 +224,7 @@ async def auth_passkey_delete(call: Call, app_id: AppId, passkey_id: Uuid) -> Pa
 async def auth_passkey_sign_in_options(
     call: Call, app_id: AppId, challenge: Challenge | None = None, origin: Origin | None = None
 ) -> PasskeyCeremony:
-    """Begin a sign-in with a passkey: what `navigator.credentials.get` is asked for. Nobody needs to say who they are.
+    """Begin a sign-in with a passkey: returns the options of `navigator.credentials.get`. No user name is needed.
 
     challenge: of a sign-in that goes on with a passkey as its second factor; otherwise null.
     origin: of the page; null, as from a program, for this server's own address.

@@ -171,7 +171,7 @@ async def auth_forgot_password(call: Call, app_id: AppId, email: Email) -> Messa
 async def auth_reset_password(call: Call, app_id: AppId, email: Email, code: Code, new_password: Password) -> Message:
     """Set a new password with a mailed code, which lives an hour. Every session of the user ends.
 
-    new_password: the password that counts from now on.
+    new_password: the new password.
     """
     check_password(new_password)
     password_hash = await hash_password(new_password)

@@ -28,7 +28,7 @@ AvatarUrl = Annotated[str, Text(2000, pattern=r"^https://[^\s]+$"), Field(descri
 
 @auth.tool("GET /me", access=SIGNED_IN_USER, effect="read", raises=(UserNotFound,))
 async def auth_me(call: Call, app_id: AppId) -> Profile:
-    """The record of the signed-in user."""
+    """Read the signed-in user."""
     assert isinstance(call.caller, EndUser)
     async with call.reading() as execute:
         user = await find_user(execute, app_id, user_id=call.caller.user_id)

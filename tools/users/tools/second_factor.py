@@ -55,7 +55,7 @@ from baobab.tools.users.toolset import auth, users
 from baobab.tools.users.totp import build_uri
 
 Challenge = Annotated[
-    str, Secret(100, min_length=1), Field(description="As a sign-in has answered it in place of tokens.")
+    str, Secret(100, min_length=1), Field(description="What the sign-in answered in place of tokens.")
 ]
 FactorCode = Annotated[
     str,
@@ -123,7 +123,7 @@ async def auth_second_factor_get(call: Call, app_id: AppId) -> SecondFactor:
     audit=Audit("totp_enrolled", category="auth", action="create", resource="user"),
 )
 async def auth_totp_enrol(call: Call, app_id: AppId, challenge: Challenge | None = None) -> TotpSecret:
-    """Make a secret for the user's authenticator app. It counts as soon as op:auth_totp_confirm has seen a code of it.
+    """Create a secret for the user's authenticator app. It takes effect when op:auth_totp_confirm gets a code.
 
     Called again before that, it makes another one. The session must have begun within the last 15 minutes.
 

@@ -66,7 +66,7 @@ async def auth_refresh(
     audit=Audit("logout", category="auth", action="delete", resource="session"),
 )
 async def auth_logout(call: Call, app_id: AppId) -> Message:
-    """Sign the user out everywhere: refresh tokens and access tokens of all sessions stop to work, on every server."""
+    """Sign the user out everywhere: refresh tokens and access tokens of all sessions stop working, on every server."""
     user_id = _user(call).user_id
     async with FREEZES.writing(call) as unit:
         await end_sessions(call, unit, user_id)
@@ -91,7 +91,7 @@ async def auth_sessions(call: Call, app_id: AppId) -> Sessions:
     audit=Audit("session.end", category="auth", action="delete", resource="session"),
 )
 async def auth_session_end(call: Call, app_id: AppId, session_id: Uuid) -> EndedSessions:
-    """Sign the user out of one session: its tokens stop to work, those of the others go on."""
+    """Sign the user out of one session: its tokens stop working; the others stay valid."""
     async with FREEZES.writing(call) as unit:
         ended = await end_sessions(call, unit, _user(call).user_id, session_id)
     if not ended:
