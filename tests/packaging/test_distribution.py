@@ -20,9 +20,9 @@ def list_package_files() -> set[str]:
     """The package's files by their names in a wheel."""
     found = {f"baobab/{path.name}" for path in (ROOT / "src" / "baobab").iterdir() if path.is_file()}
     found |= {f"baobab/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
-    for room in ROOMS:
-        files = (path for path in (ROOT / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        found |= {f"baobab/{path.relative_to(ROOT)}" for path in files}
+    for folder in (ROOT / "src" / "baobab" / "cli", *(ROOT / room for room in ROOMS)):
+        files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        found |= {f"baobab/{folder.name}/{path.relative_to(folder)}" for path in files}
     return found
 
 
