@@ -26,8 +26,13 @@ async def show_usage(visit: Visit) -> Context:
     by_model = (await visit.call("billing_usage", by=["model"], **asked))["usage"]
     billing = await visit.call("billing_get", org_id=wanted)
     apps = await visit.call("apps_list", org_id=wanted, limit=100)
+    names = {app["id"]: app["name"] for app in apps["apps"]}
+    if any(budget["subject"] == "key" for budget in billing["budgets"]):
+        listed = await visit.call("api_keys_list", organization_id=wanted)
+        names |= {key["id"]: key["name"] for key in listed["keys"]}
     return {
         "organisations": own,
+        "names": names,
         "of": wanted,
         "days": days,
         "spans": _SPANS,
