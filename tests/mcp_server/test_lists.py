@@ -160,7 +160,7 @@ async def test_limits_that_a_key_was_made_with_hold_in_every_view(baobab: Baobab
     # Which tools there are is no secret; why this key has one not, its person must learn.
     told = read_refusal((await send_message(baobab, "tools/call", put, by=by, era=era)).result)
     assert told["code"] == "AUTH_KEY_LIMITED"
-    assert "only reads" in told["message"]
+    assert told["message"] == "This key cannot call kv_put: the key only reads."
     elsewhere = {"name": "call_tool", "arguments": {"name": "apps_list"}}
     assert (await send_message(baobab, "tools/call", elsewhere, by=by, era=era)).error["code"] == -32602
     over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=by)

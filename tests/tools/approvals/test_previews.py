@@ -49,7 +49,7 @@ async def test_a_call_that_would_be_refused_says_so(approvals_client: ApprovalsC
         "PATCH", f"/api-keys/{approvals_client.agent_id}", approvals_client.baobab.owner, {"read_only": True}
     )
     assert (await approvals_client.get_approval(approval_id))["preview"] == (
-        "It would fail now: This key's limits do not allow kv_delete: it only reads."
+        "It would fail now: This key cannot call kv_delete: the key only reads."
     )
     await approvals_client.ask("DELETE", f"/api-keys/{approvals_client.agent_id}", approvals_client.baobab.owner)
     assert "revoked" in (await approvals_client.get_approval(approval_id))["preview"]

@@ -31,15 +31,15 @@ def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:  # noqa: PLR0
         return f"The app does not give {tool.name} to its users over MCP."
     if limits.toolsets is not None and tool.toolset.name not in limits.toolsets:
         opened = ", ".join(sorted(limits.toolsets))
-        return f"This key's limits do not allow {tool.name}: it opens {opened}, not {tool.toolset.name}."
+        return f"This key cannot call {tool.name}: its toolsets are {opened}."
     if limits.read_only and tool.effect != "read":
-        return f"This key's limits do not allow {tool.name}: it only reads."
+        return f"This key cannot call {tool.name}: the key only reads."
     if limits.app_id is not None and tool.app_parameter != "app_id" and tool.toolset.name not in _OF_ONE_KEY:
-        return f"This key's limits do not allow {tool.name}: it opens one app only."
+        return f"This key cannot call {tool.name}: the key opens one app only."
     if tool.grants:
         # What it hands out would know nothing of this key's limits.
         what = "a budget" if limits.budgeted else "limits"
-        return f"A key with {what} cannot call {tool.name}: it hands out credentials or rights."
+        return f"A key with {what} cannot call {tool.name}, which hands out credentials or rights."
     return None
 
 
@@ -77,7 +77,7 @@ def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
     reason = find_exceeded_limit(caller, tool)
     limits = caller.limits
     if reason is None and limits is not None and limits.app_id not in (None, app_id) and app_id is not None:
-        reason = f"This key's limits do not allow {tool.name} here: it opens one app only, and not this one."
+        reason = f"This key cannot call {tool.name} here: the key opens one app only, and not this one."
     if reason is not None:
         raise KeyLimited(reason, details={"tool": tool.name})
 
