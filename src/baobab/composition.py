@@ -274,6 +274,7 @@ def build_options(settings: Settings) -> Options:
         realtime_connections=settings.realtime_connections,
         undo_days=settings.undo_days,
         undo_bytes=settings.undo_megabytes * 2**20,
+        slow_seconds=settings.slow_statement_ms / 1000,
     )
 
 

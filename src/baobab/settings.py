@@ -126,6 +126,9 @@ class Settings(BaseSettings):
     undo_megabytes: int = Field(
         64, ge=1, le=100_000, description="Most megabytes that each app's log of changed rows may hold."
     )
+    slow_statement_ms: int = Field(
+        200, ge=0, le=60_000, description="Milliseconds from which on a statement on an app's tables is listed as slow."
+    )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup creates accounts.")
     smtp_url: str = Field(

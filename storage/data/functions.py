@@ -5,11 +5,13 @@ import os
 import re
 import sqlite3
 import uuid
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache, partial
 from typing import Any
 
 _EXACT = Context(prec=4000)
+_WIDE = Context(prec=40_000)
+"""For what arithmetic makes of the longest numbers of columns."""
 _WORD = re.compile(r"[^\W_]+")
 # The words that Postgres's English search passes over.
 _STOP_WORDS = frozenset(
@@ -27,6 +29,10 @@ def add_to(connection: sqlite3.Connection) -> None:
     for name, arguments, function in (
         ("absolute", 1, _measure_size),
         ("fold", 1, _fold),
+        ("exact", 3, _calculate),
+        ("exact_number", 1, _read_exact),
+        ("exact_round", 2, _round_exact),
+        ("exact_between", 3, _is_between),
         ("json_contains", 2, lambda left, right: _of_json(_contains, left, right)),
         ("json_contained", 2, lambda left, right: _of_json(_contains, right, left)),
         ("json_overlaps", 2, lambda left, right: _of_json(_overlaps, left, right)),
@@ -45,6 +51,35 @@ def _measure_size(number: int | float | str | None) -> int | float | None:
         return None
     size = abs(number if isinstance(number, int) else float(number))
     return size if size < 2**63 else float(size)
+
+
+def _calculate(operator: str, left: int | float | str | None, right: int | float | str | None) -> str | None:
+    """The exact result of `+`, `-` or `*`, as a text with as many decimals as Postgres's numeric has."""
+    if left is None or right is None:
+        return None
+    a, b = Decimal(str(left)), Decimal(str(right))
+    result = {"+": _WIDE.add, "-": _WIDE.subtract, "*": _WIDE.multiply}[operator](a, b)
+    return format(result.copy_abs() if result.is_zero() else result, "f")
+
+
+def _read_exact(value: int | float | str | None) -> int | float | None:
+    """The number that is nearest to an exact one, for comparisons."""
+    if value is None:
+        return None
+    number = Decimal(str(value))
+    is_integer = number == number.to_integral_value() and abs(number) < 2**63
+    return int(number) if is_integer else float(number)
+
+
+def _round_exact(value: int | float | str | None, scale: int) -> str | None:
+    if value is None:
+        return None
+    result = Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    return format(result.copy_abs() if result.is_zero() else result, "f")
+
+
+def _is_between(value: str | None, low: str, high: str) -> bool | None:
+    return None if value is None else Decimal(low) <= Decimal(value) <= Decimal(high)
 
 
 def _compare_decimals(left: str, right: str) -> int:

@@ -1,7 +1,11 @@
-"""The tables of an app on files: one row against the key-value store, a page against raw SQLite, a million rows."""
+"""The tables of an app on files: one row against the key-value store, a page against raw SQLite, a million rows, and
+files of rows against the csv module and SQLite's driver.
+"""
 
 import asyncio
+import csv
 import http.client
+import io
 import json
 import os
 import sqlite3
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.load import build_request, free_port, measure_microseconds, start_server
+from tests.bench.processes import cpu_seconds
 from tests.bench.rest import KEY
 
 _ROWS = 1_000_000
@@ -19,6 +24,8 @@ _USERS = 10_000
 _ROUNDS = 5
 _PAGE = 100
 _ASKED = 400
+_IN_FILE = 50_000
+"""Rows of the file that is imported and exported."""
 _COLUMNS = {
     "id": {"type": "integer", "primaryKey": True},
     "owner": {"type": "text"},
@@ -27,7 +34,12 @@ _COLUMNS = {
     "price": {"type": "integer"},
     "public": {"type": "boolean"},
 }
-_SCHEMA = {"tables": {"items": {"columns": _COLUMNS, "indexes": {"by_owner": {"columns": ["owner", "price"]}}}}}
+_SCHEMA = {
+    "tables": {
+        "items": {"columns": _COLUMNS, "indexes": {"by_owner": {"columns": ["owner", "price"]}}},
+        "copies": {"columns": _COLUMNS},
+    }
+}
 _LIST = "SELECT id, owner, kind, title, price, public FROM items ORDER BY id LIMIT 100"
 
 
@@ -47,7 +59,9 @@ async def run() -> dict[str, float]:
             await asyncio.to_thread(_fill, file)
             costs = [await _measure_costs(pid, port, app, file) for _ in range(_ROUNDS)]
             least = {name: min(cost[name] for cost in costs) for name in costs[0]}
-            return least | await asyncio.to_thread(_measure_pages, port, app)
+            least |= await asyncio.to_thread(_measure_pages, port, app)
+            files = [await asyncio.to_thread(_measure_files, pid, port, app, folder) for _ in range(_ROUNDS)]
+            return least | {name: min(cost[name] for cost in files) for name in files[0]}
 
 
 def _make_app(port: int) -> str:
@@ -132,13 +146,70 @@ def _measure_pages(port: int, app: str) -> dict[str, float]:
     return {"p50 ms": seconds[len(seconds) // 2] * 1e3, "p99 ms": seconds[len(seconds) * 99 // 100] * 1e3}
 
 
+def _measure_files(pid: int, port: int, app: str, folder: str) -> dict[str, float]:
+    """Microseconds of CPU for each row of a CSV that is imported and exported, and the same without a server."""
+    rows = [list(_build_row(number).values()) for number in range(_IN_FILE)]
+    text = io.StringIO()
+    csv.writer(text).writerows([list(_COLUMNS), *([*row[:5], str(row[5]).lower()] for row in rows)])
+    content = text.getvalue().encode()
+    costs: dict[str, float] = {}
+    for name, method, path, sent in (
+        ("import", "POST", "data-import/copies", content),
+        ("export", "GET", "data-export/copies", None),
+    ):
+        before = cpu_seconds(pid)
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request(method, f"/v1/{app}/{path}", sent, {"authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 200, body
+        assert len(body.splitlines()) == (1 if name == "import" else _IN_FILE + 1)
+        connection.close()
+        costs[name] = (cpu_seconds(pid) - before) / _IN_FILE * 1e6
+    _ask(
+        port,
+        f"/v1/{app}/schema/apply",
+        {"schema": {"tables": {"items": _SCHEMA["tables"]["items"]}, "_drop": ["copies"]}},
+    )
+    _ask(port, f"/v1/{app}/schema/apply", {"schema": _SCHEMA})
+    return costs | _measure_raw_files(Path(folder) / "raw.db", content)
+
+
+def _measure_raw_files(file: Path, content: bytes) -> dict[str, float]:
+    """The same file read by csv and written by SQLite's driver, and the other way, in this process."""
+    file.unlink(missing_ok=True)
+    connection = sqlite3.connect(file)
+    connection.execute(
+        "CREATE TABLE copies (id INTEGER PRIMARY KEY, owner TEXT, kind TEXT, title TEXT, price INTEGER, public INTEGER)"
+    )
+    before = time.process_time()
+    lines = csv.reader(io.StringIO(content.decode()))
+    next(lines)
+    with connection:
+        connection.executemany(
+            "INSERT INTO copies VALUES (?, ?, ?, ?, ?, ?)",
+            ((int(row[0]), *row[1:4], int(row[4]), row[5] == "true") for row in lines),
+        )
+    imported = time.process_time() - before
+    before = time.process_time()
+    text = io.StringIO()
+    csv.writer(text).writerows(connection.execute("SELECT * FROM copies ORDER BY id"))
+    text.getvalue().encode()
+    exported = time.process_time() - before
+    connection.close()
+    return {"raw import": imported / _IN_FILE * 1e6, "raw export": exported / _IN_FILE * 1e6}
+
+
 def report(costs: dict[str, float]) -> list[str]:
     row, page = costs["row"] / costs["value"], costs["page"] / costs["raw page"]
     ours, raw = costs["page"], costs["raw page"]
+    imported, exported = costs["import"] / costs["raw import"], costs["export"] / costs["raw export"]
     return [
         f"Tables on files, {_ROWS} rows with an index and a policy, load average {os.getloadavg()[0]:.1f}",
         "",
         f"one row {costs['row']:.0f} us, a value of a key {costs['value']:.0f} us: {row:.2f} (to hold: at most 2)",
         f"{_PAGE} rows {ours:.0f} us, raw SQLite and json {raw:.0f} us: {page:.2f} (to hold: at most 2)",
+        f"a row of an import {costs['import']:.1f} us, csv and SQLite {costs['raw import']:.1f} us: {imported:.1f}",
+        f"a row of an export {costs['export']:.1f} us, SQLite and csv {costs['raw export']:.1f} us: {exported:.1f}",
         f"a user's page: median {costs['p50 ms']:.1f} ms, p99 {costs['p99 ms']:.1f} ms (to hold: below 10)",
     ]

@@ -111,6 +111,7 @@ class Config(TypedDict):
     access_mode: AccessMode
     visibility: Visibility
     listed: bool
+    open_tables: list[str]
     paused: bool
     paused_at: datetime | None
     paused_reason: str | None
@@ -123,9 +124,12 @@ class Config(TypedDict):
 
 
 class AccessModeSet(TypedDict):
+    """warnings: of a public app, the tables of which visitors or any user reach every row."""
+
     message: str
     app_id: str
     access_mode: AccessMode
+    warnings: NotRequired[list[str]]
 
 
 class SecuredTable(TypedDict):
@@ -157,10 +161,13 @@ class AuthHookSet(TypedDict):
 
 
 class VisibilitySet(TypedDict):
+    """warnings: of a public app, the tables of which visitors or any user reach every row."""
+
     message: str
     app_id: str
     visibility: Visibility
     listed: bool
+    warnings: NotRequired[list[str]]
 
 
 class StorageSet(TypedDict):

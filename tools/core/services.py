@@ -56,6 +56,8 @@ class Options:
     """How many days it is kept what rows of apps' tables were before they were changed."""
     undo_bytes: int = 64 * 2**20
     """The most bytes of that in each app."""
+    slow_seconds: float = 0.2
+    """From how many seconds on a statement on an app's tables is listed as slow."""
     realtime_connections: int = 1000
     """The most connections that may follow one app's changes, in each worker."""
     allowed_hosts: tuple[str, ...] = ()

@@ -24,10 +24,10 @@ def read_aggregate(table: TableInfo, text: str) -> Item | None:
             raise InvalidFilter(f"`{text[:60]}` needs a column: `price.{function}()`.")
         return Item(alias or "count", ["aggregate", "count", None, ""], _NUMBER)
     operand, kind = FilterReader(table).operand(name)
-    return Item(alias or function, ["aggregate", function, operand, str(kind)], _find_type(function, kind, name))
+    return Item(alias or function, ["aggregate", function, operand, str(kind)], find_type(function, kind, name))
 
 
-def _find_type(function: str, kind: ColumnType, name: str) -> ColumnType:
+def find_type(function: str, kind: ColumnType, name: str) -> ColumnType:
     """The type of an aggregate. A sum of integers is a number, one of bigints or numerics is exact, as a text."""
     if function == "count":
         return _NUMBER

@@ -16,6 +16,8 @@ from baobab.tools.data.errors import ColumnNotFound, TableNotFound
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 NOTICE = "data_catalogue"
+_VIEWS = "_views"
+"""Where the views are in the document of a catalogue, beside the tables: no table has this name."""
 Command = Literal["SELECT", "INSERT", "UPDATE", "DELETE"]
 Expression = list[Any]
 """A condition as a tree, in JSON: `["=", ["column", "", "owner"], ["user"]]` (tools/data/expressions.py)."""
@@ -38,6 +40,9 @@ class Column:
     default: str | None = None
     unique: bool = False
     references: Reference | None = None
+    generated: str | None = None
+    """The expression of SQL that the database computes it by, as its author wrote it."""
+    generated_tree: Expression | None = None
 
     @property
     def needs_value(self) -> bool:
@@ -51,6 +56,15 @@ class Index:
     unique: bool = False
     method: str = "btree"
     opclass: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition that every row of a table must fulfil. `text` is what its author wrote."""
+
+    name: str
+    text: str
+    tree: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +94,18 @@ class TableInfo:
     """The column that a user's insert fills with the user's id where the row does not name it."""
     live_since: str | None = None
     """Since when changes of its rows are told to those who follow them; None where they are not."""
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    view: Mapping[str, Any] | None = None
+    """The query of a view (tools/data/views.py), which is read as a table is; None for a table."""
 
     @cached_property
     def key(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns.values() if column.primary_key)
+
+    @cached_property
+    def written(self) -> tuple[Column, ...]:
+        """The columns whose values a write gives: all but the generated ones."""
+        return tuple(column for column in self.columns.values() if column.generated is None)
 
     def column(self, name: str) -> Column:
         found = self.columns.get(name)
@@ -94,14 +116,31 @@ class TableInfo:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """A query under a name. `text` is what its author wrote, `query` the trees of its parts."""
+
+    name: str
+    text: str
+    query: Mapping[str, Any]
+    columns: Mapping[str, Column]
+
+    def as_table(self) -> TableInfo:
+        """What reads the rows of tables reads those of a view. It has no policies: the tables in it have theirs."""
+        return TableInfo(self.name, self.columns, secured=False, view=self.query)
+
+
 @dataclass(frozen=True)
 class Catalogue:
     tables: Mapping[str, TableInfo] = field(default_factory=dict)
     version: int = 0
     """Of the whole: each change of a table or policy counts one up. 0 where the app has no database yet."""
+    views: Mapping[str, View] = field(default_factory=dict)
 
     def table(self, name: str) -> TableInfo:
         found = self.tables.get(name)
+        if found is None and name in self.views:
+            raise TableNotFound(f"`{name}` is a view, and this is for tables.", remediation="Name a table of the view.")
         if found is None:
             raise TableNotFound(f"The app has no table `{name[:63]}`.", details={"tables": sorted(self.tables)})
         return found
@@ -116,11 +155,17 @@ class Catalogue:
                     yield table, column, column.references
 
     def encode(self) -> str:
-        return json.dumps({name: _encode_table(table) for name, table in self.tables.items()})
+        document: dict[str, Any] = {name: _encode_table(table) for name, table in self.tables.items()}
+        if self.views:
+            document[_VIEWS] = [_encode_view(view) for view in self.views.values()]
+        return json.dumps(document)
 
 
 def decode_catalogue(text: str, version: int) -> Catalogue:
-    return Catalogue({name: _decode_table(name, each) for name, each in json.loads(text).items()}, version)
+    document = json.loads(text)
+    views = [_decode_view(each) for each in document.pop(_VIEWS, ())]
+    tables = {name: _decode_table(name, each) for name, each in document.items()}
+    return Catalogue(tables, version, {view.name: view for view in views})
 
 
 def read_catalogue(statements: Statements, store: DataStore, app_id: str) -> Catalogue:
@@ -171,6 +216,8 @@ def _encode_table(table: TableInfo) -> dict[str, Any]:
                 "default": column.default,
                 "unique": column.unique,
                 "references": None if column.references is None else _as_dict(column.references),
+                "generated": column.generated,
+                "generated_tree": column.generated_tree,
             }
             for column in table.columns.values()
         ],
@@ -180,10 +227,21 @@ def _encode_table(table: TableInfo) -> dict[str, Any]:
         "policies": [_as_dict(policy) for policy in table.policies.values()],
         "fill_user": table.fill_user,
         "live_since": table.live_since,
+        "checks": [_as_dict(check) for check in table.checks.values()],
     }
 
 
-def _as_dict(record: Reference | Index | Policy) -> dict[str, Any]:
+def _encode_view(view: View) -> dict[str, Any]:
+    columns = {column.name: str(column.type) for column in view.columns.values()}
+    return {"name": view.name, "text": view.text, "query": view.query, "columns": columns}
+
+
+def _decode_view(text: Mapping[str, Any]) -> View:
+    columns = {name: Column(name, parse_type(kind)) for name, kind in text["columns"].items()}
+    return View(text["name"], text["text"], text["query"], columns)
+
+
+def _as_dict(record: Reference | Index | Policy | Check) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
 
 
@@ -209,4 +267,5 @@ def _decode_table(name: str, text: Mapping[str, Any]) -> TableInfo:
         {policy.name: policy for policy in policies},
         text["fill_user"],
         text.get("live_since"),
+        {each["name"]: Check(**each) for each in text.get("checks", [])},
     )

@@ -17,14 +17,17 @@ from baobab.tools.data.catalogue import (
     read_catalogue,
     write_catalogue,
 )
-from baobab.tools.data.errors import InvalidExpression
+from baobab.tools.data.errors import InvalidExpression, InvalidSchema
 from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.policies import list_names
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
 from baobab.tools.data.usage import write_within_plan
+from baobab.tools.data.views import write_source
 
 Change = Callable[[Statements, Catalogue], Catalogue]
+_MOST_CHARACTERS = 8_000_000
+"""Of a catalogue as it is kept, with the trees of its expressions."""
 
 
 async def change_catalogue(call: Call, change: Change) -> Catalogue:
@@ -36,15 +39,26 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
         require_thawed(statements, store, app_id)
         current = read_catalogue(statements, store, app_id)
         changed = write_within_plan(call, statements, lambda: change(statements, current))
+        _require_room(current, changed)
         write_catalogue(statements, store, app_id, changed)
         return changed
 
     try:
         changed = await store.alter(app_id, run, call.unit)
     except IntegrityError as exc:
-        raise translate_violation(exc) from exc
+        raise translate_violation(exc, Catalogue()) from exc
     await call.services.notices.publish(call.unit, NOTICE, app_id)
     return changed
+
+
+def _require_room(current: Catalogue, changed: Catalogue) -> None:
+    """Raises InvalidSchema for a catalogue that would take too much of the memory of every process."""
+    size = len(changed.encode())
+    if size > _MOST_CHARACTERS and size > len(current.encode()):
+        raise InvalidSchema(
+            f"The tables, policies and views have {size} characters as they are kept, and may have {_MOST_CHARACTERS}.",
+            remediation="Write fewer or shorter expressions.",
+        )
 
 
 def try_policies(call: Call, statements: Statements, catalogue: Catalogue) -> None:
@@ -54,6 +68,15 @@ def try_policies(call: Call, statements: Statements, catalogue: Catalogue) -> No
             for tree in (policy.using_tree, policy.check_tree):
                 if tree is not None:
                     _try_policy(call, statements, catalogue, table, policy, tree)
+
+
+def try_views(call: Call, statements: Statements, catalogue: Catalogue) -> None:
+    """Counts no row of each view, as a user. InvalidSchema names one that cannot be read."""
+    for view in catalogue.views.values():
+        try:
+            count_rows(call, statements, catalogue, view.as_table(), ["true"], Actor("user", None), limit=0)
+        except InvalidExpression as exc:
+            raise InvalidSchema(f"The view `{view.name}`: {exc.message}") from exc
 
 
 def _try_policy(
@@ -83,8 +106,8 @@ def count_rows(
 ) -> int:
     """How many rows of a table fulfil a condition for somebody, counted up to a limit."""
     writer = SqlWriter(call.stores.data, call.require_app().id, catalogue, actor, format_moment(call))
+    source = write_source(writer, table, actor)
     where = writer.write(condition, {"": quote(table.name)})
-    source = f"{writer.name_table(table.name)} AS {quote(table.name)}"
     text = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT {limit}) AS _n"  # noqa: S608
     return int(statements.rows(text, *writer.values)[0][0])
 

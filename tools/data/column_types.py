@@ -115,6 +115,26 @@ class ColumnType:
         return (self.name in _INTEGERS or self.name in _FLOATS or self.name == "numeric") and not self.array
 
     @property
+    def is_exact(self) -> bool:
+        """Whether its values are numbers that both databases keep exactly."""
+        return self.is_number and self.name not in _FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        return self.name in _INTEGERS and not self.array
+
+    @property
+    def bounds(self) -> tuple[str, str] | None:
+        """The least and the greatest number that it has room for; None for one without bounds."""
+        if self.name in _INTEGERS:
+            return str(-(2 ** _INTEGERS[self.name])), str(2 ** _INTEGERS[self.name] - 1)
+        if self.name == "numeric" and self.size is not None:
+            scale = self.scale or 0
+            most = f"{'9' * (self.size - scale) or '0'}.{'9' * scale}".rstrip(".")
+            return f"-{most}", most
+        return None
+
+    @property
     def is_ordered(self) -> bool:
         """Whether its values have an order that both databases know."""
         return not self.array and self.name not in (*_JSON, "vector", "interval", "timetz", "bytea")

@@ -7,7 +7,7 @@ from typing import Any
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import SERVICE
-from baobab.tools.data.catalogue import NAME, Catalogue, Column, Index, Reference, TableInfo
+from baobab.tools.data.catalogue import NAME, Catalogue, Check, Column, Index, Reference, TableInfo
 from baobab.tools.data.column_types import UnknownType, parse_type
 from baobab.tools.data.defaults import evaluate
 from baobab.tools.data.errors import InvalidName, InvalidSchema, ReservedTable, TableLimit, UnknownTable
@@ -15,11 +15,18 @@ from baobab.tools.data.errors import InvalidName, InvalidSchema, ReservedTable, 
 MOST_TABLES = 50
 MOST_COLUMNS = 200
 _MOST_INDEXES = 50
+_MOST_CHECKS = 50
+_MOST_VIEWS = 50
+_LONGEST_EXPRESSION = 4000
+_LONGEST_EXPRESSIONS = 20_000
+"""Characters of all checks and generated columns of a table, which become parts of one statement."""
+_LONGEST_OWN_NAME = 56
+"""Characters of the name of a check or a generated column: the name of its constraint has some more."""
 _ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 _METHODS = ("btree", "hash", "gist", "gin", "hnsw", "ivfflat")
 _OPCLASS = re.compile(r"[a-z_]{1,40}")
-_TABLE_FIELDS = {"columns", "indexes", "_dropColumns", "_seed", "_drop"}
-_COLUMN_FIELDS = {"type", "primaryKey", "primary", "nullable", "default", "unique", "references"}
+_TABLE_FIELDS = {"columns", "indexes", "checks", "_dropColumns", "_seed", "_drop"}
+_COLUMN_FIELDS = {"type", "primaryKey", "primary", "nullable", "default", "unique", "references", "generated"}
 _INDEX_FIELDS = {"columns", "unique", "method", "opclass"}
 _TAKEN = {"data"}
 """Names whose address is another's: `/v1/{app_id}/data/{table}` is the address of any table."""
@@ -33,13 +40,15 @@ class Wanted:
     tables: Mapping[str, TableInfo]
     dropped_tables: frozenset[str] = frozenset()
     dropped_columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    views: Mapping[str, str] | None = None
+    """The queries of the views by name; None if the document does not say, so that they stay."""
 
 
 def read_document(document: Mapping[str, Any]) -> Wanted:
     """Reads a schema document. The errors name the table and the field that they are about."""
-    unknown = set(document) - {"tables", "_drop"}
+    unknown = set(document) - {"tables", "views", "_drop"}
     if unknown:
-        raise InvalidSchema(f"A schema has `tables` and `_drop`, and no `{min(unknown)}`.")
+        raise InvalidSchema(f"A schema has `tables`, `views` and `_drop`, and no `{min(unknown)}`.")
     given = document.get("tables", {})
     if not isinstance(given, dict):
         raise InvalidSchema("`tables` is an object: the tables by their names.")
@@ -47,11 +56,7 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
     tables: dict[str, TableInfo] = {}
     columns: dict[str, frozenset[str]] = {}
     for name, table in given.items():
-        _check_name(name, f"table `{name}`")
-        if name.startswith("_"):
-            raise ReservedTable(f"`{name}` begins with `_`.")
-        if name in _TAKEN:
-            raise InvalidName(f"A table cannot be called `{name}`: the addresses of all tables begin with it.")
+        _check_table_name(name, "table")
         if not isinstance(table, dict):
             raise InvalidSchema(f"`{name}` is an object with `columns`.")
         if table.get("_drop") is True:
@@ -64,11 +69,33 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
     if len(tables) > MOST_TABLES:
         raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
     check_references(tables)
-    return Wanted(tables, frozenset(dropped), columns)
+    return Wanted(tables, frozenset(dropped), columns, _read_views(document.get("views")))
+
+
+def _check_table_name(name: str, noun: str) -> None:
+    _check_name(name, f"{noun} `{name}`")
+    if name.startswith("_"):
+        raise ReservedTable(f"`{name}` begins with `_`.")
+    if name in _TAKEN:
+        raise InvalidName(f"A {noun} cannot be called `{name}`: the addresses of all tables begin with it.")
+
+
+def _read_views(given: Any) -> dict[str, str] | None:
+    if given is None:
+        return None
+    if not isinstance(given, dict) or len(given) > _MOST_VIEWS:
+        raise InvalidSchema(f"`views` is an object of at most {_MOST_VIEWS} queries, by the names of the views.")
+    for name, text in given.items():
+        _check_table_name(name, "view")
+        _check_expression(text, f"views.{name}")
+    return given
 
 
 def render_document(catalogue: Catalogue) -> dict[str, Any]:
-    return {"tables": {name: render_table(table) for name, table in sorted(catalogue.tables.items())}}
+    shown: dict[str, Any] = {"tables": {name: render_table(table) for name, table in sorted(catalogue.tables.items())}}
+    if catalogue.views:
+        shown["views"] = {name: view.text for name, view in sorted(catalogue.views.items())}
+    return shown
 
 
 def render_table(table: TableInfo) -> dict[str, Any]:
@@ -83,6 +110,8 @@ def render_table(table: TableInfo) -> dict[str, Any]:
             }
             for index in table.indexes.values()
         }
+    if table.checks:
+        shown["checks"] = {check.name: check.text for check in table.checks.values()}
     if table.seed:
         shown["_seed"] = True
     return shown
@@ -119,6 +148,8 @@ def _render_column(column: Column) -> dict[str, Any]:
         shown["default"] = column.default
     if column.unique:
         shown["unique"] = True
+    if column.generated is not None:
+        shown["generated"] = column.generated
     if column.references is not None:
         to = column.references
         shown["references"] = {
@@ -144,9 +175,35 @@ def _read_table(name: str, given: Mapping[str, Any]) -> TableInfo:
     seed = given.get("_seed", False)
     if not isinstance(seed, bool):
         raise InvalidSchema(f"`{name}._seed` is true or false.")
+    checks = _read_checks(name, given.get("checks", {}))
+    texts = [*(check.text for check in checks.values()), *(column.generated or "" for column in columns.values())]
+    if sum(map(len, texts)) > _LONGEST_EXPRESSIONS:
+        raise InvalidSchema(f"The expressions of `{name}` have more than {_LONGEST_EXPRESSIONS} characters together.")
     return TableInfo(
-        name, columns, {index: _read_index(name, index, each, columns) for index, each in indexes.items()}, seed
+        name,
+        columns,
+        {index: _read_index(name, index, each, columns) for index, each in indexes.items()},
+        seed,
+        checks=checks,
     )
+
+
+def _read_checks(table: str, given: Any) -> dict[str, Check]:
+    if not isinstance(given, dict) or len(given) > _MOST_CHECKS:
+        raise InvalidSchema(f"`{table}.checks` is an object of at most {_MOST_CHECKS} conditions, by their names.")
+    for name, text in given.items():
+        _check_name(name, f"check `{name}`")
+        if len(name) > _LONGEST_OWN_NAME:
+            raise InvalidName(f"The check `{name}` has a name of more than {_LONGEST_OWN_NAME} characters.")
+        _check_expression(text, f"{table}.checks.{name}")
+    return {name: Check(name, text) for name, text in given.items()}
+
+
+def _check_expression(text: Any, place: str) -> None:
+    if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_EXPRESSION:
+        raise InvalidSchema(
+            f"`{place}` is an expression of SQL, as a text of at most {_LONGEST_EXPRESSION} characters."
+        )
 
 
 def _read_column(table: str, name: str, given: Any) -> Column:
@@ -180,7 +237,10 @@ def _read_column(table: str, name: str, given: Any) -> Column:
         default=default,
         unique=flags.get("unique", False),
         references=_read_reference(place, given.get("references")),
+        generated=given.get("generated"),
     )
+    if column.generated is not None:
+        _check_generated(place, column)
     if (column.primary_key or column.unique) and not (kind.is_ordered or kind.name in ("bytea", "interval", "timetz")):
         raise InvalidSchema(f"`{place}`: a column of the type {kind} is no key and not unique.")
     if default is not None:
@@ -189,6 +249,17 @@ def _read_column(table: str, name: str, given: Any) -> Column:
         except BadRequest as exc:
             raise InvalidSchema(exc.message) from exc
     return column
+
+
+def _check_generated(place: str, column: Column) -> None:
+    _check_expression(column.generated, f"{place}.generated")
+    if len(column.name) > _LONGEST_OWN_NAME:
+        raise InvalidName(f"The generated column `{place}` has a name of more than {_LONGEST_OWN_NAME} characters.")
+    is_given = column.default is not None or column.references is not None or column.type.serial
+    if is_given or column.needs_value:
+        raise InvalidSchema(
+            f"`{place}` is generated: it is no key, has no default and no reference, is not serial, and may be null."
+        )
 
 
 def _read_reference(place: str, given: Any) -> Reference | None:
@@ -250,7 +321,11 @@ def check_references(tables: Mapping[str, TableInfo]) -> None:
                     f"`{table.name}.{column.name}` refers to the table `{to.table}`, which is not there."
                 )
             referred = target.columns.get(to.column)
-            if referred is None or not (referred.unique or target.key == (to.column,)):
+            if (
+                referred is None
+                or referred.generated is not None
+                or not (referred.unique or target.key == (to.column,))
+            ):
                 raise InvalidSchema(
                     f"`{table.name}.{column.name}` refers to `{to.table}.{to.column}`, which is no key and not unique."
                 )

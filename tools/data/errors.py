@@ -90,6 +90,12 @@ class Violation(BadRequest):
     remediation = "Correct the value; op:schema_get shows the constraints."
 
 
+class CheckViolation(Violation):
+    code = "VALIDATION_CHECK_VIOLATION"
+    summary = "The row breaks a check of its table, or a generated value does not fit its column."
+    remediation = "Give the columns of details.columns values that fulfil details.expression."
+
+
 class NotNullViolation(Violation):
     code = "VALIDATION_NOT_NULL_VIOLATION"
     summary = "A column that must have a value has none."
@@ -122,6 +128,12 @@ class TablesFull(BaobabError):
     remediation = "Delete rows that are no longer needed, or have the operator give another plan (`baobab plan`)."
 
 
+class ViewReadOnly(BadRequest):
+    code = "DATA_VIEW_READ_ONLY"
+    summary = "A view shows the rows of tables, and is not written."
+    remediation = "Write the tables that the view reads; op:schema_get shows its query."
+
+
 class AnswerTooLarge(BaobabError):
     code = "DATA_ANSWER_TOO_LARGE"
     status = 413
@@ -138,7 +150,7 @@ class DestructiveChange(BadRequest):
 class MigrationFailed(BadRequest):
     code = "SCHEMA_MIGRATION_FAILED"
     summary = "The rows that are there do not fit the new schema; nothing was changed."
-    remediation = "Correct the rows first, or give the column a default."
+    remediation = "Correct the rows first (details say which), or give the column a default."
 
 
 class UnexpectedCount(Conflict):

@@ -11,6 +11,8 @@ A tree is JSON: a list of a name and its parts.
     ["words", a, b]
     ["exists", {table, alias, column, where}] ["in_rows", a, {...}]
     ["column", alias, name] ["value", type, canonical] ["number", text] ["user"] ["user_uuid"] ["role"] ["now"]
+    ["concat", a, b, ...] ["exact", "+" | "-" | "*", a, b] ["exact_choice", ["call", "coalesce", a, ...]]
+    ["generated", a, type] ["fits", a, type]
     ["json", a, [step, ...], whether as text] ["cast", a, type] ["call", name, a, ...]
     ["aggregate", "count" | "sum" | "avg" | "min" | "max", a or null, type of a]
     ["distance", "cosine" | "l2" | "inner", a, b]
@@ -24,7 +26,7 @@ from typing import Any
 from baobab.storage.data.store import DataStore
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
-from baobab.tools.data.column_types import parse_type
+from baobab.tools.data.column_types import ColumnType, parse_type
 from baobab.tools.data.errors import InvalidExpression
 
 TRUE: Expression = ["true"]
@@ -103,6 +105,9 @@ class SqlWriter:
     def name_table(self, table: str) -> str:
         return self._store.name_table(self._app_id, table)
 
+    def find_table(self, name: str) -> TableInfo:
+        return self._catalogue.table(name)
+
     @property
     def _fold(self) -> str:
         """The function that makes small letters of all letters, as Unicode has them."""
@@ -111,13 +116,19 @@ class SqlWriter:
     def write(self, tree: Expression, scope: Scope) -> str:
         kind = tree[0]
         if kind in COMPARISONS:
-            return f"({self.write(tree[1], scope)} {kind} {self.write(tree[2], scope)})"
+            return f"({self._write_compared(tree[1], scope)} {kind} {self._write_compared(tree[2], scope)})"
         written: str = self.writers[kind](self, tree, scope)
         return written
 
     def value(self, value: Any, placeholder: str = "?") -> str:
         self.values.append(value)
         return placeholder
+
+    def _write_compared(self, tree: Expression, scope: Scope) -> str:
+        """An exact number may be a text in SQLite, and is compared as a number."""
+        written = self.write(tree, scope)
+        is_exact = tree[0] in ("exact", "exact_choice") or (tree[0] == "generated" and parse_type(tree[2]).is_exact)
+        return f"exact_number({written})" if is_exact and self.dialect == "sqlite" else written
 
     def _write_joined(self, tree: Expression, scope: Scope) -> str:
         parts = [self.write(part, scope) for part in tree[1:]]
@@ -132,7 +143,7 @@ class SqlWriter:
 
     def _write_distinct(self, tree: Expression, scope: Scope) -> str:
         operator = "IS NOT" if self.dialect == "sqlite" else "IS DISTINCT FROM"
-        return f"({self.write(tree[1], scope)} {operator} {self.write(tree[2], scope)})"
+        return f"({self._write_compared(tree[1], scope)} {operator} {self._write_compared(tree[2], scope)})"
 
     def _write_is(self, tree: Expression, scope: Scope) -> str:
         left = self.write(tree[1], scope)
@@ -142,8 +153,8 @@ class SqlWriter:
         return f"({left} IS {tree[2].upper()})"
 
     def _write_in(self, tree: Expression, scope: Scope) -> str:
-        left = self.write(tree[1], scope)
-        items = ", ".join(self.write(item, scope) for item in tree[2])
+        left = self._write_compared(tree[1], scope)
+        items = ", ".join(self._write_compared(item, scope) for item in tree[2])
         return f"({left} IN ( {items}))" if items else "FALSE"
 
     def _write_like(self, tree: Expression, scope: Scope) -> str:
@@ -210,7 +221,8 @@ class SqlWriter:
         del scope
         if self.dialect == "postgresql":
             return self.value(tree[1], "?::numeric")
-        return self.value(float(tree[1]) if "." in tree[1] else int(tree[1]))
+        is_integer = "." not in tree[1] and abs(int(tree[1])) < 2**63
+        return self.value(int(tree[1]) if is_integer else float(tree[1]))
 
     def _write_user(self, tree: Expression, scope: Scope) -> str:
         del scope
@@ -224,6 +236,54 @@ class SqlWriter:
     def _write_now(self, tree: Expression, scope: Scope) -> str:
         del tree, scope
         return self.value(self._now, "?" if self.dialect == "sqlite" else "?::timestamptz")
+
+    def _write_concat(self, tree: Expression, scope: Scope) -> str:
+        return f"({' || '.join(self.write(part, scope) for part in tree[1:])})"
+
+    def _write_exact(self, tree: Expression, scope: Scope) -> str:
+        def write(part: Expression) -> str:
+            if self.dialect == "sqlite":
+                # A float has not all digits of a literal.
+                return self.value(part[1]) if part[0] == "number" else self.write(part, scope)
+            return f"({self.write(part, scope)})::numeric"
+
+        left, right = write(tree[2]), write(tree[3])
+        if self.dialect == "sqlite":
+            return f"exact('{tree[1]}', {left}, {right})"
+        return f"({left} {tree[1]} {right})"
+
+    def _write_exact_choice(self, tree: Expression, scope: Scope) -> str:
+        return self.write(tree[1], scope)
+
+    def _write_generated(self, tree: Expression, scope: Scope) -> str:
+        """A value as a column of a type holds it; null if it does not fit, which `fits` refuses."""
+        kind = parse_type(tree[2])
+        if not kind.is_exact:
+            value = self.write(tree[1], scope)
+            if self.dialect == "sqlite":
+                return f"CAST({value} AS REAL)" if kind.is_number else value
+            return f"({value})::{kind.cast_name}"
+        if kind.bounds is None:
+            return self._write_rounded(tree[1], kind, scope)
+        fits, value = self._write_fits(tree, scope), self._write_rounded(tree[1], kind, scope)
+        if kind.name != "numeric":
+            value = f"exact_number({value})" if self.dialect == "sqlite" else f"({value})::{kind.cast_name}"
+        return f"CASE WHEN {fits} THEN {value} END"
+
+    def _write_fits(self, tree: Expression, scope: Scope) -> str:
+        kind = parse_type(tree[2])
+        assert kind.bounds is not None
+        low, high = kind.bounds
+        value = self._write_rounded(tree[1], kind, scope)
+        if self.dialect == "sqlite":
+            return f"exact_between({value}, '{low}', '{high}')"
+        return f"({value} BETWEEN {low}::numeric AND {high}::numeric)"
+
+    def _write_rounded(self, tree: Expression, kind: ColumnType, scope: Scope) -> str:
+        value = self.write(tree, scope)
+        if self.dialect == "sqlite":
+            return f"exact('+', {value}, 0)" if kind.bounds is None else f"exact_round({value}, {kind.scale or 0})"
+        return f"({value})::numeric" if kind.bounds is None else f"round(({value})::numeric, {kind.scale or 0})"
 
     def _write_json(self, tree: Expression, scope: Scope) -> str:
         left = self.write(tree[1], scope)
@@ -267,6 +327,11 @@ class SqlWriter:
         return f"{name}({', '.join(self.write(part, scope) for part in tree[2:])})"
 
     writers: Mapping[str, Callable[["SqlWriter", Expression, Scope], str]] = {
+        "concat": _write_concat,
+        "exact": _write_exact,
+        "exact_choice": _write_exact_choice,
+        "generated": _write_generated,
+        "fits": _write_fits,
         "and": _write_joined,
         "or": _write_joined,
         "not": _write_not,

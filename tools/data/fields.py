@@ -9,6 +9,7 @@ from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.types import JsonObject, Text
 from baobab.tools.data.errors import (
     AnswerTooLarge,
+    CheckViolation,
     ColumnNotFound,
     IdempotencyKeyReused,
     InvalidFilter,
@@ -18,13 +19,23 @@ from baobab.tools.data.errors import (
     TablesFull,
     UniqueViolation,
     UserRequired,
+    ViewReadOnly,
     Violation,
 )
 
 OBJECT = "application/vnd.pgrst.object+json"
 MOST_ROWS = 1000
 READ_ERRORS = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout, AnswerTooLarge)
-WRITE_ERRORS = (*READ_ERRORS, PolicyViolation, Violation, UniqueViolation, TablesFull, IdempotencyKeyReused)
+WRITE_ERRORS = (
+    *READ_ERRORS,
+    ViewReadOnly,
+    PolicyViolation,
+    Violation,
+    CheckViolation,
+    UniqueViolation,
+    TablesFull,
+    IdempotencyKeyReused,
+)
 AS_HEADERS = {"as_role": "x-platform-as-role", "as_user": "x-platform-as-user"}
 ANSWER_HEADERS = {**AS_HEADERS, "prefer": "prefer", "media_type": "accept"}
 """From which headers the tools that answer several rows read their arguments."""

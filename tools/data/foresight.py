@@ -28,7 +28,7 @@ class Foresight:
     ) -> list[Change]:
         changes: list[Change] = []
         for row in given[:MOST_SHOWN]:
-            values = {name: value for name, value in row.items() if name in table.columns}
+            values = _pick_written(table, row)
             present = self._find_conflict(table, values, upsert)
             if present is None:
                 changes.append(describe_change(f"{table.name}: new row", NOTHING, values))
@@ -75,11 +75,16 @@ def _compare(table: TableInfo, rows: Iterable[Row], values: Mapping[str, Any]) -
     """The columns of each row that would have another value."""
     changes: list[Change] = []
     for row in rows:
-        after = {name: value for name, value in values.items() if name in row and row[name] != value}
+        after = {name: value for name, value in _pick_written(table, values).items() if row.get(name) != value}
         if after:
             before = {name: row[name] for name in after}
             changes.append(describe_change(_name_row(table, row), before, after))
     return changes
+
+
+def _pick_written(table: TableInfo, values: Mapping[str, Any]) -> Row:
+    """What of given values is written: the rest is no column, or computed."""
+    return {column.name: values[column.name] for column in table.written if column.name in values}
 
 
 def _name_row(table: TableInfo, row: Row) -> str:

@@ -95,7 +95,6 @@ class Import:
         self._progress = _Progress(import_id=f"import-{call.services.ids.uuid()}")
         self._part: list[_Line] = []
         self._characters = 0
-        self._keys: set[str] = set()
 
     async def run(self, body: Body) -> Imported:
         table = (await find_catalogue(self._call)).table(self._asked.table)
@@ -146,25 +145,14 @@ class Import:
             return
         if row is None:
             return
-        key = self._find_conflict(table, row)
         size = len(record.text)
-        if len(self._part) == _MOST_ROWS or self._characters + size > _MOST_CHARACTERS or key in self._keys:
+        if len(self._part) == _MOST_ROWS or self._characters + size > _MOST_CHARACTERS:
             await self._write_part()
         self._part.append(_Line(record.line, row, digest))
         self._characters += size
-        if key is not None:
-            self._keys.add(key)
-
-    def _find_conflict(self, table: TableInfo, row: Row) -> str | None:
-        """The values by which a row finds the one that it updates: Postgres changes none twice in one statement."""
-        upsert = find_upsert(table, self._asked.on_conflict, self._asked.preferences)
-        if upsert is None:
-            return None
-        cleaned = [table.columns[name].type.clean(row.get(name), name) for name in upsert.columns]
-        return json.dumps(cleaned, default=str)
 
     async def _write_part(self) -> None:
-        lines, self._part, self._characters, self._keys = self._part, [], 0, set()
+        lines, self._part, self._characters = self._part, [], 0
         if lines:
             try:
                 await self._write(lines)

@@ -2,19 +2,30 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
-from baobab.tools.data import attempts
+from baobab.tools.data import attempts, slow_statements
 from baobab.tools.data.actor import SERVICE
-from baobab.tools.data.catalogue import Catalogue, Column, Index, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Column, Expression, Index, TableInfo, View
 from baobab.tools.data.change_log import COLUMNS, INDEX
+from baobab.tools.data.constraints import (
+    ConstraintWriter,
+    compile_constraints,
+    find_check,
+    list_checks,
+    name_constraint,
+    see_today,
+)
 from baobab.tools.data.defaults import evaluate
 from baobab.tools.data.document import MOST_TABLES, Wanted, check_references, keep_policies, order_by_reference
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
-from baobab.tools.data.expressions import quote
-from baobab.tools.data.schemas import Statement
+from baobab.tools.data.expressions import SqlWriter, quote
+from baobab.tools.data.policies import list_names
+from baobab.tools.data.schemas import BrokenCheck, Statement
 from baobab.tools.data.usage import Counter
+from baobab.tools.data.views import compile_view
 
 OWN_TABLES = {
     "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL",
@@ -28,9 +39,11 @@ OWN_TABLES = {
     "_presence": (
         "client_id text PRIMARY KEY, process text NOT NULL, user_id text, metadata text NOT NULL, seen_at text NOT NULL"
     ),
+    "_slow_statements": slow_statements.COLUMNS,
     "_messages": "id bigint PRIMARY KEY, kind text NOT NULL, fields text NOT NULL, at text NOT NULL",
 }
 """The tables of our own in each app's database."""
+_MOST_EXAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +57,23 @@ class Change:
     """What the document must say so that it is made, if it loses data."""
     fill: tuple[TableInfo, Column] | None = None
     check_nulls: tuple[TableInfo, Column] | None = None
+    check_rows: TableInfo | None = None
+    """The table whose rows must fulfil its conditions, before the step is made."""
 
 
 class MigrationPlan:
     """The changes that lead from what is there to what is wanted. Raises InvalidSchema, DestructiveChange."""
 
-    def __init__(self, store: DataStore, app_id: str, current: Catalogue, wanted: Wanted, now: str) -> None:
+    def __init__(
+        self, store: DataStore, app_id: str, current: Catalogue, wanted: Wanted, now: str, parser: Any = None
+    ) -> None:
+        """parser: of expressions; None if those of the document are compiled already, or it has none."""
         self._store = store
         self._app_id = app_id
         self._current = current
         self._wanted = wanted
         self._now = now
+        self._parser = parser
         self.result = self._build_result()
         self.changes = list(self._list_changes())
 
@@ -84,6 +103,8 @@ class MigrationPlan:
 
     def _apply(self, statements: Statements) -> None:
         for change in self.changes:
+            if change.check_rows is not None:
+                self._require_checks(statements, change.check_rows)
             if change.check_nulls is not None:
                 self._require_no_nulls(statements, *change.check_nulls)
             if change.sql:
@@ -111,11 +132,20 @@ class MigrationPlan:
                 kept = replace(
                     kept, columns={**{n: c for n, c in older.columns.items() if n in silent}, **kept.columns}
                 )
-            tables[name] = kept
+            tables[name] = kept if self._parser is None else compile_constraints(self._parser, kept)
         if len(tables) > MOST_TABLES:
             raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
         check_references(tables)
-        return Catalogue(tables, current.version + 1)
+        return Catalogue(tables, current.version + 1, self._build_views(Catalogue(tables)))
+
+    def _build_views(self, catalogue: Catalogue) -> dict[str, View]:
+        """The views, which must suit the tables as they shall be."""
+        texts = {name: view.text for name, view in self._current.views.items()}
+        if self._wanted.views is not None:
+            texts = dict(self._wanted.views)
+        for name in texts.keys() & catalogue.tables.keys():
+            raise InvalidSchema(f"`{name}` is a table and a view.")
+        return {name: compile_view(self._parser, name, text, catalogue) for name, text in texts.items()}
 
     def _list_changes(self) -> Iterator[Change]:
         current, wanted = self._current, self._wanted
@@ -131,6 +161,17 @@ class MigrationPlan:
             if name in wanted.tables:
                 yield from self._alter(older, self.result.tables[name], wanted.dropped_columns.get(name, frozenset()))
 
+        yield from self._list_views()
+
+    def _list_views(self) -> Iterator[Change]:
+        """Views are queries that are kept beside the tables: no statement makes them."""
+        older, newer = self._current.views, self.result.views
+        for name in sorted(older.keys() | newer.keys()):
+            if name not in newer:
+                yield Change("", f"drop the view {name}")
+            elif name not in older or older[name] != newer[name]:
+                yield Change("", f"{'change' if name in older else 'create'} the view {name}")
+
     @property
     def _cascade(self) -> str:
         return "" if self._store.dialect == "sqlite" else " CASCADE"
@@ -140,6 +181,7 @@ class MigrationPlan:
 
     def _create(self, table: TableInfo, name: str) -> Change:
         parts = [self._declare(column) for column in table.columns.values()]
+        parts += [self._constrain(table, constraint, tree) for constraint, tree in list_checks(table)]
         if table.key:
             parts.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
         parts += [
@@ -151,7 +193,18 @@ class MigrationPlan:
         return Change(f"CREATE TABLE {self._name(name)} ({', '.join(parts)}){strict}", f"create the table {table.name}")
 
     def _declare(self, column: Column) -> str:
-        return f"{quote(column.name)} {column.type.declare(self._store.dialect)}"
+        declared = f"{quote(column.name)} {column.type.declare(self._store.dialect)}"
+        if column.generated_tree is None:
+            return declared
+        value = self._write_condition(["generated", column.generated_tree, str(column.type)])
+        return f"{declared} GENERATED ALWAYS AS ({value}) STORED"
+
+    def _constrain(self, table: TableInfo, constraint: str, tree: Expression) -> str:
+        name = name_constraint(self._store, table.name, constraint)
+        return f"CONSTRAINT {name} CHECK ({self._write_condition(tree)})"
+
+    def _write_condition(self, tree: Expression) -> str:
+        return ConstraintWriter(self._store, self._app_id).write(tree, {})
 
     def _refer(self, column: Column) -> str:
         to = column.references
@@ -199,9 +252,14 @@ class MigrationPlan:
                 name = quote(self._index_name(older, index))
                 place = name if self._store.dialect == "sqlite" else self._name("x").replace('"x"', name)
                 yield Change(f"DROP INDEX IF EXISTS {place}", f"drop the index {index.name}")
-        rebuild = False
+        yield from self._drop_constraints(older, newer)
+        rebuild = _has_other_constraints(older, newer)
         for name, column in newer.columns.items():
             before = older.columns.get(name)
+            if column.generated is not None or (before is not None and before.generated is not None):
+                if before is not None:
+                    self._require_generated(table, before, column)
+                continue
             if before is None:
                 yield from self._add_column(newer, column)
                 continue
@@ -220,20 +278,125 @@ class MigrationPlan:
             if before.references != column.references:
                 yield from self._change_reference(table, before, column)
                 rebuild = True
-        for name in sorted(dropped & older.columns.keys()):
+        # What is computed goes before what it is computed from.
+        for name in sorted(
+            dropped & older.columns.keys(), key=lambda each: (older.columns[each].generated is None, each)
+        ):
             if name in older.key:
                 raise InvalidSchema(f"`{table}.{name}` is in the key of the table, and cannot be dropped.")
             if older.columns[name].references is not None:
                 rebuild = True
             drop = f"ALTER TABLE {self._name(table)} DROP COLUMN {quote(name)}"
-            is_rebuilt = rebuild and self._store.dialect == "sqlite"
+            is_rebuilt = (rebuild or bool(newer.checks)) and self._store.dialect == "sqlite"
+            rebuild = rebuild or is_rebuilt
             yield Change("" if is_rebuilt else drop, f"drop the column {table}.{name}", destructive=True)
         if rebuild and self._store.dialect == "sqlite":
+            old_checks = dict(list_checks(older))
+            for constraint, tree in list_checks(newer):
+                if old_checks.get(constraint) != tree:
+                    yield Change("", _describe_addition(newer, constraint))
             yield from self._rebuild(newer)
             # The indexes went with the table that was dropped.
             yield from (self._create_index(newer, index) for index in new_indexes)
         else:
-            yield from (self._create_index(newer, index) for index in new_indexes if index not in old_indexes)
+            yield from self._add_constraints(older, newer)
+            # The indexes of a column that is computed anew went with it.
+            computed = _list_recomputed(older, newer)
+            yield from (
+                self._create_index(newer, index)
+                for index in new_indexes
+                if index not in old_indexes or computed.intersection(index.columns)
+            )
+
+    def _require_generated(self, table: str, before: Column, column: Column) -> None:
+        """A column that was given its values cannot be computed, as those would be lost; the other way, they stay."""
+        if before.generated is None or (column.generated is None and before.type != column.type):
+            raise InvalidSchema(
+                f"`{table}.{column.name}` is there already with other values.",
+                remediation=f'Drop it with "_dropColumns": ["{column.name}"] and add it in a second apply.',
+            )
+
+    def _drop_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
+        """What is dropped before columns change. SQLite makes the table anew instead."""
+        is_postgres, table = self._store.dialect == "postgresql", self._name(older.name)
+        new_checks, computed = dict(list_checks(newer)), _list_recomputed(older, newer)
+        for constraint, tree in list_checks(older):
+            if new_checks.get(constraint) != tree or _names_any(tree, computed):
+                drop = f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {quote(constraint)}" if is_postgres else ""
+                is_own = constraint not in new_checks and find_check(older, constraint)[0] is not None
+                description = f"drop the check {constraint.removeprefix('_check_')} of {older.name}" if is_own else ""
+                if drop or description:
+                    yield Change(drop, description or f"drop a condition on the rows of {older.name}")
+        for name in sorted(computed):
+            column = newer.columns[name]
+            if name in older.columns and is_postgres:
+                kept = column.generated is None
+                drop = f"ALTER COLUMN {quote(name)} DROP EXPRESSION" if kept else f"DROP COLUMN {quote(name)}"
+                yield Change(f"ALTER TABLE {table} {drop}", f"no longer compute {older.name}.{name} as before")
+            elif name in older.columns:
+                yield Change("", f"no longer compute {older.name}.{name} as before")
+
+    def _add_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
+        """What is added in Postgres when columns have changed."""
+        table, computed = self._name(newer.name), _list_recomputed(older, newer)
+        old_checks = dict(list_checks(older))
+        new = [
+            (constraint, tree)
+            for constraint, tree in list_checks(newer)
+            if old_checks.get(constraint) != tree or _names_any(tree, computed)
+        ]
+        if new:
+            yield Change("", f"require that the rows of {newer.name} fulfil its conditions", check_rows=newer)
+        for column in newer.columns.values():
+            if column.name in computed and column.generated is not None:
+                sql = f"ALTER TABLE {table} ADD COLUMN {self._declare(column)}"
+                yield Change(sql, f"compute the column {newer.name}.{column.name}")
+        for constraint, tree in new:
+            sql = f"ALTER TABLE {table} ADD {self._constrain(newer, constraint, tree)}"
+            yield Change(sql, _describe_addition(newer, constraint))
+
+    def find_broken_checks(self, statements: Statements) -> list[BrokenCheck]:
+        """The conditions of the result that rows of today break, before anything is changed."""
+        broken: list[BrokenCheck] = []
+        for name, today in self._current.tables.items():
+            table = self.result.tables.get(name)
+            if table is not None and _has_other_constraints(today, table):
+                broken += self._find_broken(statements, table, today)
+        return broken
+
+    def _require_checks(self, statements: Statements, table: TableInfo) -> None:
+        broken = self._find_broken(statements, table, None)
+        if broken:
+            first = broken[0]
+            place = f"the check `{first['check']}`" if "check" in first else f"the type of `{first['column']}`"
+            raise MigrationFailed(
+                f"{first['rows']} rows of `{table.name}` do not fit {place}, such as {first['examples'][0]}.",
+                details={"broken_checks": broken},
+            )
+
+    def _find_broken(self, statements: Statements, table: TableInfo, today: TableInfo | None) -> list[BrokenCheck]:
+        """today: the table as it is, if its new columns are not there yet."""
+        defaults: dict[str, Expression] = {}
+        for column in table.written:
+            value = None if column.default is None else evaluate(column, column.default, SERVICE, self._now)
+            defaults[column.name] = ["value", str(column.type) if not column.type.serial else column.type.name, value]
+        broken: list[BrokenCheck] = []
+        for constraint, tree in list_checks(table):
+            writer = SqlWriter(self._store, self._app_id, Catalogue(), SERVICE, self._now)
+            name = quote(table.name)
+            shown = [table.columns[key].type.show(f"{name}.{quote(key)}", writer.dialect) for key in table.key] or ["1"]
+            where = writer.write(["not", see_today(tree, table, today, defaults)], {"": name})
+            text = (
+                f"SELECT count(*) OVER (), {', '.join(shown)} FROM {self._name(table.name)} AS {name} WHERE {where} "  # noqa: S608
+                f"LIMIT {_MOST_EXAMPLES}"
+            )
+            rows = statements.rows(text, *writer.values)
+            if rows:
+                examples = [dict(zip(table.key, row[1:], strict=False)) for row in rows]
+                check, computed = find_check(table, constraint)
+                about = {"check": check.name} if check is not None else {"column": computed.name if computed else ""}
+                broken.append({"table": table.name, "rows": rows[0][0], "examples": examples, **about})  # type: ignore[typeddict-item]
+        return broken
 
     def _add_column(self, table: TableInfo, column: Column) -> Iterator[Change]:
         if column.primary_key:
@@ -275,8 +438,9 @@ class MigrationPlan:
     def _rebuild(self, table: TableInfo) -> Iterator[Change]:
         """SQLite changes references only by a new table."""
         new = f"_new_{table.name}"
-        columns = ", ".join(map(quote, table.columns))
-        yield replace(self._create(table, new), description=f"make the table {table.name} anew")
+        columns = ", ".join(quote(column.name) for column in table.written)
+        anew = self._create(table, new)
+        yield replace(anew, description=f"make the table {table.name} anew", check_rows=table)
         yield Change(f"INSERT INTO {quote(new)} ({columns}) SELECT {columns} FROM {quote(table.name)}", "copy its rows")  # noqa: S608
         yield Change(f"DROP TABLE {quote(table.name)}", "drop the older one")
         yield Change(f"ALTER TABLE {quote(new)} RENAME TO {quote(table.name)}", "give the new one its name")
@@ -304,8 +468,45 @@ class MigrationPlan:
             )
 
 
+def _describe_addition(table: TableInfo, constraint: str) -> str:
+    check, column = find_check(table, constraint)
+    if check is not None:
+        return f"add the check {check.name} to {table.name}"
+    return f"require that {table.name}.{column.name if column else ''} fits its type"
+
+
+def _names_any(tree: Expression, columns: set[str]) -> bool:
+    return any(name in columns for _, name in list_names(tree))
+
+
+def _list_recomputed(older: TableInfo, newer: TableInfo) -> set[str]:
+    """The generated columns that are new, whose expression or types change, or that are generated no longer."""
+
+    def describe_types(table: TableInfo, column: Column) -> list[str]:
+        names = sorted(name for _, name in list_names(column.generated_tree))
+        return [str(column.type), *(str(table.columns[name].type) for name in names)]
+
+    recomputed: set[str] = set()
+    for name, column in newer.columns.items():
+        before = older.columns.get(name)
+        if before is None or (before.generated is None and column.generated is None):
+            if column.generated is not None:
+                recomputed.add(name)
+        elif before.generated_tree != column.generated_tree or (
+            describe_types(older, before) != describe_types(newer, column)
+        ):
+            recomputed.add(name)
+    return recomputed
+
+
+def _has_other_constraints(older: TableInfo, newer: TableInfo) -> bool:
+    return bool(_list_recomputed(older, newer)) or dict(list_checks(older)) != dict(list_checks(newer))
+
+
 def _is_stored_alike(table: TableInfo, older: TableInfo | None) -> bool:
-    return older is not None and (table.columns, table.indexes) == (older.columns, older.indexes)
+    if older is None:
+        return False
+    return (table.columns, table.indexes, table.checks) == (older.columns, older.indexes, older.checks)
 
 
 def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> None:

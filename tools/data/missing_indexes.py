@@ -14,7 +14,7 @@ def find_missing_indexes(catalogue: Catalogue) -> list[MissingIndex]:
     findings: dict[tuple[str, str], MissingIndex] = {}
     for name, column, reason in _list_lookups(catalogue):
         table = catalogue.tables.get(name)
-        if table is not None and column in table.columns and not _has_index(table, column):
+        if table is not None and column in table.columns and not has_index(table, column):
             message = f"`{name}.{column}` has no index: {reason}."
             findings.setdefault((name, column), {"table": name, "column": column, "message": message})
     return list(findings.values())
@@ -52,7 +52,7 @@ def _list_compared(tree: Any, aliases: dict[str, str]) -> Iterator[tuple[str, st
                 yield from _list_compared(part, aliases)
 
 
-def _has_index(table: TableInfo, column: str) -> bool:
+def has_index(table: TableInfo, column: str) -> bool:
     if table.key[:1] == (column,) or table.columns[column].unique:
         return True
     return any(index.columns[0] == column and index.method in ("btree", "hash") for index in table.indexes.values())

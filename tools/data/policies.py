@@ -3,8 +3,9 @@
 Nothing of the text reaches a database: sqlglot parses it, and what the walk below does not know is refused.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from baobab.runtime.late_import import LateImport
@@ -15,7 +16,12 @@ from baobab.tools.data.errors import InvalidExpression, MismatchedTypes, UnsafeE
 from baobab.tools.data.expressions import FUNCTIONS, is_unfinished
 
 LONGEST = 4000
-_DEEPEST = 40
+_LARGEST = 40_000
+"""Characters of an expression's tree."""
+_DEEPEST = 12
+"""SQLite's parser has room for little more, when an expression stands within others."""
+_MOST_PRODUCTS = 4
+"""Multiplications of one expression: each may double the digits of a number."""
 _USER = {"current_user_id", "auth.uid"}
 _ROLE = {"current_user_role", "auth.role"}
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
@@ -26,11 +32,21 @@ Typed = tuple[Expression, str | None]
 
 
 @dataclass
-class _Scope:
-    """The tables that a name may mean: the policy's own under its name and under the empty alias, then subqueries'."""
+class ExpressionScope:
+    """The tables that a name may mean: a policy's own under its name and under the empty alias, or those of a view;
+    then those of subqueries.
+    """
 
     tables: dict[str, TableInfo] = field(default_factory=dict)
-    outer: "_Scope | None" = None
+    outer: "ExpressionScope | None" = None
+
+    def find_type(self, alias: str, name: str) -> ColumnType:
+        scope: ExpressionScope | None = self
+        while scope is not None:
+            if alias in scope.tables:
+                return scope.tables[alias].columns[name].type
+            scope = scope.outer
+        raise KeyError(alias)
 
 
 def _import_sqlglot() -> Any:
@@ -49,43 +65,55 @@ async def load_parser() -> Any:
 
 def compile_condition(parser: Any, text: str, catalogue: Catalogue, table: TableInfo) -> Expression:
     """Raises UnsafeExpression, MismatchedTypes and InvalidExpression, which say what is wrong where."""
-    if len(text) > LONGEST:
-        raise InvalidExpression(f"An expression has at most {LONGEST} characters.")
-    try:
-        parsed = parser.parse_one(text, into=parser.exp.Condition, dialect="postgres")
-    except (parser.errors.SqlglotError, RecursionError) as exc:
-        raise InvalidExpression("The expression is not one condition in SQL.") from exc
-    compiler = _Compiler(catalogue)
-    scope = _Scope({"": table})
-    tree, family = compiler.compile(parsed, scope, 0)
+    tree, family = compile_value(parser, text, catalogue, table)
     if family not in (_BOOLEAN, None) or (family is None and tree[0] == "literal"):
         raise InvalidExpression("The expression is not a condition: it is neither true nor false.")
     return tree
 
 
-class _Compiler:
+def compile_value(parser: Any, text: str, catalogue: Catalogue, table: TableInfo) -> Typed:
+    """As `compile_condition`, for an expression of any type."""
+    if len(text) > LONGEST:
+        raise InvalidExpression(f"An expression has at most {LONGEST} characters.")
+    try:
+        parsed = parser.parse_one(text, into=parser.exp.Condition, dialect="postgres")
+    except (parser.errors.SqlglotError, RecursionError) as exc:
+        raise InvalidExpression("This is not one expression of SQL.") from exc
+    compiled = ExpressionCompiler(catalogue).compile(parsed, ExpressionScope({"": table}), 0)
+    require_small(compiled[0])
+    return compiled
+
+
+def require_small(tree: Any) -> None:
+    """Raises InvalidExpression for a tree that its short text has made large: `between` writes its value twice."""
+    if len(json.dumps(tree)) > _LARGEST:
+        raise InvalidExpression("The expression is too large: write fewer conditions within each other.")
+
+
+class ExpressionCompiler:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
+        self._products = 0
 
-    def compile(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def compile(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         if depth > _DEEPEST:
             raise InvalidExpression(f"The expression is nested more than {_DEEPEST} deep.")
         kind = type(node).__name__
         if kind in _COMPARISONS:
-            return self._compare([_COMPARISONS[kind]], node, scope, depth)
+            return self._compare([_COMPARISONS[kind]], node, scope, depth + 1)
         known = _NODES.get(kind)
         if known is None:
             raise _refuse(node)
         typed: Typed = getattr(self, known)(node, scope, depth + 1)
         return typed
 
-    def condition(self, node: Any, scope: _Scope, depth: int) -> Expression:
+    def condition(self, node: Any, scope: ExpressionScope, depth: int) -> Expression:
         tree, family = self.compile(node, scope, depth)
         if family != _BOOLEAN:
             raise MismatchedTypes("`and`, `or` and `not` join conditions, and one of these is a value.")
         return tree
 
-    def _compare(self, head: list[Any], node: Any, scope: _Scope, depth: int) -> Typed:
+    def _compare(self, head: list[Any], node: Any, scope: ExpressionScope, depth: int) -> Typed:
         left, right = self._match(self.compile(node.this, scope, depth), self.compile(node.expression, scope, depth))
         return [*head, left, right], _BOOLEAN
 
@@ -106,46 +134,78 @@ class _Compiler:
             return left[0], ["user_uuid"]
         raise MismatchedTypes(f"The expression compares {left[1]} with {right[1]}.")
 
-    def _join_conditions(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _join_conditions(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         name = type(node).__name__.lower()
-        return [name, self.condition(node.this, scope, depth), self.condition(node.expression, scope, depth)], _BOOLEAN
+        return [name, *(self.condition(each, scope, depth) for each in _list_chain(node))], _BOOLEAN
 
-    def _not(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _not(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         return ["not", self.condition(node.this, scope, depth)], _BOOLEAN
 
-    def _paren(self, node: Any, scope: _Scope, depth: int) -> Typed:
-        return self.compile(node.this, scope, depth)
+    def _paren(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+        while type(node).__name__ == "Paren":
+            node = node.this
+        # Parentheses make nothing deeper.
+        return self.compile(node, scope, depth - 1)
 
-    def _boolean(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _boolean(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         del scope, depth
         return ["true" if node.this else "false"], _BOOLEAN
 
-    def _literal(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _literal(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         del scope, depth
         return ["literal", str(node.this), bool(node.is_string)], None
 
-    def _neg(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _neg(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         tree, family = self.compile(node.this, scope, depth)
-        if tree[0] != "literal" or tree[2]:
-            raise InvalidExpression("A minus stands before a number only.")
-        return ["literal", f"-{tree[1]}", False], family
+        if tree[0] == "literal" and not tree[2]:
+            return ["literal", f"-{tree[1]}", False], family
+        return self._calculate("-", (["literal", "0", False], None), (tree, family), scope)
 
-    def _column(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _arithmetic(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+        operator = {"Add": "+", "Sub": "-", "Mul": "*"}[type(node).__name__]
+        left, right = self.compile(node.this, scope, depth), self.compile(node.expression, scope, depth)
+        return self._calculate(operator, left, right, scope)
+
+    def _calculate(self, operator: str, left: Typed, right: Typed, scope: ExpressionScope) -> Typed:
+        """Sums and products are exact, and so are the numbers that they are made of."""
+        self._products += operator == "*"
+        if self._products > _MOST_PRODUCTS:
+            raise InvalidExpression(f"An expression has at most {_MOST_PRODUCTS} multiplications.")
+        parts = [_literal(tree, "number") for tree, _ in (left, right)]
+        for tree, family in zip(parts, (left[1], right[1]), strict=True):
+            if family not in ("number", None):
+                raise MismatchedTypes(f"`{operator}` takes numbers, and not {family}.")
+            if not is_exact(tree, scope.find_type):
+                raise MismatchedTypes(f"`{operator}` takes integers and numerics, and no real or double precision.")
+        return ["exact", operator, *parts], "number"
+
+    def _concat(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+        parts = [self.compile(each, scope, depth) for each in _list_chain(node)]
+        for _, family in parts:
+            if family not in ("text", None):
+                raise MismatchedTypes(f"`||` joins texts, and not {family}; cast it: `number::text`.")
+        return ["concat", *(_literal(tree, "text") for tree, _ in parts)], "text"
+
+    def _column(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         del depth
         if node.args.get("db") or node.args.get("catalog"):
             raise UnsafeExpression(f"`{node.sql()[:60]}`: columns are named with their table at most.")
         name, alias = node.name, node.table
-        at: _Scope | None = scope
+        at: ExpressionScope | None = scope
         while at is not None:
-            for known, table in at.tables.items():
-                if alias in ("", known) or (known == "" and alias == table.name):
-                    column = table.columns.get(name)
-                    if column is not None:
-                        return ["column", known, name], column.type.family()
+            found = [
+                (known, table.columns[name])
+                for known, table in at.tables.items()
+                if (alias in ("", known) or (known == "" and alias == table.name)) and name in table.columns
+            ]
+            if len(found) > 1:
+                raise InvalidExpression(f"`{name}` is a column of several tables: write `{found[0][0]}.{name}`.")
+            if found:
+                return ["column", found[0][0], name], found[0][1].type.family()
             at = at.outer
         raise InvalidExpression(f"There is no column `{f'{alias}.' if alias else ''}{name}` here.")
 
-    def _is(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _is(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         left, family = self.compile(node.this, scope, depth)
         value = type(node.expression).__name__
         word = "null" if value == "Null" else str(node.expression.this).lower() if value == "Boolean" else ""
@@ -154,7 +214,7 @@ class _Compiler:
         tree = ["is", left, word]
         return (["not", tree] if node.args.get("negate") else tree), _BOOLEAN
 
-    def _in(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _in(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         left = self.compile(node.this, scope, depth)
         query = node.args.get("query")
         if query is not None:
@@ -166,13 +226,13 @@ class _Compiler:
         matched = [self._match(left, self.compile(item, scope, depth)) for item in node.expressions]
         return ["in", matched[0][0], [item for _, item in matched]], _BOOLEAN
 
-    def _between(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _between(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         value = self.compile(node.this, scope, depth)
         low = self._match(value, self.compile(node.args["low"], scope, depth))
         high = self._match(value, self.compile(node.args["high"], scope, depth))
         return ["and", [">=", *low], ["<=", *high]], _BOOLEAN
 
-    def _like(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _like(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         name = type(node).__name__.lower()
         left = self.compile(node.this, scope, depth)
         right = self.compile(node.expression, scope, depth)
@@ -183,11 +243,11 @@ class _Compiler:
             raise InvalidExpression("A pattern does not end with a single backslash.")
         return [name, value, pattern], _BOOLEAN
 
-    def _distinct(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _distinct(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         tree, family = self._compare(["isdistinct"], node, scope, depth)
         return (["not", tree] if type(node).__name__ == "NullSafeEQ" else tree), family
 
-    def _cast(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _cast(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         tree, family = self.compile(node.this, scope, depth)
         name = node.args["to"].sql(dialect="postgres").lower()
         try:
@@ -204,28 +264,29 @@ class _Compiler:
             raise MismatchedTypes(f"{family} cannot be cast to {kind}; values can be cast to text.")
         return ["cast", tree, "text"], "text"
 
-    def _user(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _user(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         del node, scope, depth
         return ["user"], "text"
 
-    def _now(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _now(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         del node, scope, depth
         return ["now"], "timestamptz"
 
-    def _call_by_name(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _call_by_name(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         """A function that sqlglot does not know, or `auth.uid()`."""
         name = node.sql().lower().partition("(")[0]
         if name in _USER or name in _ROLE:
             return (["user"] if name in _USER else ["role"]), "text"
         raise _refuse(node)
 
-    def _call(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _call(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         name = type(node).__name__.lower()
         given = [node.this, *node.expressions] if name == "coalesce" else [node.this]
         arguments = [self.compile(each, scope, depth) for each in given]
         if name == "coalesce":
             known = next((argument for argument in arguments if argument[1] is not None), arguments[0])
-            return ["call", name, *(self._match(known, argument)[1] for argument in arguments)], known[1] or "text"
+            tree = ["call", name, *(self._match(known, argument)[1] for argument in arguments)]
+            return (["exact_choice", tree] if known[1] == "number" else tree), known[1] or "text"
         wanted = "number" if name == "abs" else "text"
         tree, family = arguments[0]
         if family is None:
@@ -234,18 +295,18 @@ class _Compiler:
             raise MismatchedTypes(f"`{name}` takes {wanted}, and not {family}.")
         return ["call", name, tree], "number" if name in ("length", "abs") else "text"
 
-    def _exists(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _exists(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         rows, _ = self._rows(node.this, scope, depth, with_column=False)
         return ["exists", rows], _BOOLEAN
 
-    def _subquery(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _subquery(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         """`(select current_user_id())`, as some write it so that Postgres asks once."""
         select = node.this
         if type(select).__name__ == "Select" and not select.args.get("from_") and len(select.expressions) == 1:
             return self.compile(select.expressions[0], scope, depth)
         raise _refuse(node)
 
-    def _json(self, node: Any, scope: _Scope, depth: int) -> Typed:
+    def _json(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         tree, family = self.compile(node.this, scope, depth)
         if family not in ("json", "jsonb"):
             raise MismatchedTypes("`->>` leads into JSON.")
@@ -257,7 +318,9 @@ class _Compiler:
         as_text = type(node).__name__ == "JSONExtractScalar"
         return ["json", tree, steps, as_text], "text" if as_text else "jsonb"
 
-    def _rows(self, select: Any, scope: _Scope, depth: int, *, with_column: bool) -> tuple[dict[str, Any], str | None]:
+    def _rows(
+        self, select: Any, scope: ExpressionScope, depth: int, *, with_column: bool
+    ) -> tuple[dict[str, Any], str | None]:
         """A subquery on one table of the app."""
         source = select.args.get("from_") if type(select).__name__ == "Select" else None
         set_ = {name for name, value in select.args.items() if value} - {"expressions", "from_", "where", "kind"}
@@ -267,7 +330,7 @@ class _Compiler:
         if table.db or table.catalog or table.args.get("joins") or table.name not in self._catalogue.tables:
             raise UnsafeExpression(f"`{table.sql()[:60]}` is no table of this app.")
         alias = table.alias or table.name
-        inner = _Scope({alias: self._catalogue.tables[table.name]}, scope)
+        inner = ExpressionScope({alias: self._catalogue.tables[table.name]}, scope)
         where = select.args.get("where")
         condition = self.condition(where.this, inner, depth) if where is not None else None
         column, family = None, None
@@ -276,6 +339,60 @@ class _Compiler:
                 raise InvalidExpression("A subquery behind `in` selects one column.")
             column, family = self.compile(select.expressions[0], inner, depth)
         return {"table": table.name, "alias": alias, "column": column, "where": condition}, family
+
+
+def _list_chain(node: Any) -> list[Any]:
+    """The parts of `a and b and c`, which is parsed as `(a and b) and c`."""
+    parts: list[Any] = []
+    kind = type(node)
+    while type(node) is kind:
+        parts.append(node.expression)
+        node = node.this
+    return [node, *reversed(parts)]
+
+
+def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> bool:
+    """Whether a number is an integer or a numeric, which both databases compute exactly. find_type: of a column."""
+    match tree:
+        case ["number", _] | ["exact", *_] | ["call", "length", _]:
+            return True
+        case ["exact_choice", ["call", "coalesce", *parts]]:
+            return all(is_exact(part, find_type) for part in parts)
+        case ["column", alias, name]:
+            return find_type(alias, name).is_exact
+    return False
+
+
+def infer_type(
+    tree: Expression, family: str | None, find_type: Callable[[str, str], ColumnType]
+) -> tuple[Expression, ColumnType]:
+    """An expression as a column of a view has it, and the type of that column."""
+    if tree[0] == "literal":
+        family = "text" if tree[2] else "number"
+        tree = _literal(tree, family)
+    if tree[0] == "column":
+        return tree, replace(find_type(tree[1], tree[2]), serial=False)
+    if family != "number":
+        return tree, parse_type(family or "text")
+    integers = _list_integers(tree, find_type)
+    if integers:
+        return tree, max(integers, key=lambda kind: int(kind.bounds[1]) if kind.bounds else 0)
+    return tree, ColumnType("numeric" if is_exact(tree, find_type) else "double precision")
+
+
+def _list_integers(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> list[ColumnType]:
+    """The types of the integers of which one is chosen; none if the number may be something else."""
+    match tree:
+        case ["call", "length", _]:
+            return [ColumnType("integer")]
+        case ["column", alias, name] if find_type(alias, name).is_integer:
+            return [replace(find_type(alias, name), serial=False)]
+        case ["number", text] if "." not in text and len(text) < 10:
+            return [ColumnType("integer")]
+        case ["exact_choice", ["call", "coalesce", *parts]]:
+            chosen = [_list_integers(part, find_type) for part in parts]
+            return [kind for kinds in chosen for kind in kinds] if all(chosen) else []
+    return []
 
 
 def _literal(tree: Expression, family: str) -> Expression:
@@ -295,7 +412,7 @@ def _literal(tree: Expression, family: str) -> Expression:
 
 
 def _refuse(node: Any) -> UnsafeExpression:
-    return UnsafeExpression(f"A policy may not use `{node.sql(dialect='postgres', comments=False)[:80]}`.")
+    return UnsafeExpression(f"An expression may not use `{node.sql(dialect='postgres', comments=False)[:80]}`.")
 
 
 def list_names(tree: Any) -> set[tuple[str, str]]:
@@ -319,6 +436,10 @@ _NODES: Mapping[str, str] = {
     "Boolean": "_boolean",
     "Literal": "_literal",
     "Neg": "_neg",
+    "Add": "_arithmetic",
+    "Sub": "_arithmetic",
+    "Mul": "_arithmetic",
+    "DPipe": "_concat",
     "Column": "_column",
     "Is": "_is",
     "In": "_in",

@@ -1,6 +1,7 @@
 """Reads the rows of one app, in one transaction, as one actor. What policies do not open does not exist."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,12 @@ from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter
 from baobab.tools.data.expressions import SqlWriter, allowed_rows, quote
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.images import decode_rows
+from baobab.tools.data.policies import list_names
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import Embed, Order, Selection, read_order
 from baobab.tools.data.selection_items import Item
+from baobab.tools.data.slow_statements import Operation, Slow, note_slow
+from baobab.tools.data.views import write_source
 
 _MOST_RELATED = 10_000
 """Rows of one embedded table in one answer."""
@@ -38,6 +42,9 @@ class RowReader:
         most_bytes: int = MOST_BYTES,
     ) -> None:
         """most_bytes: of all rows that are read and answered."""
+        self.slow: list[Slow] = []
+        """The statements that took longer than `slow_seconds`."""
+        self.slow_seconds = float("inf")
         self._statements = statements
         self._budget = ByteBudget(most_bytes)
         self._store = store
@@ -48,21 +55,39 @@ class RowReader:
 
     def select(self, selection: Selection, *, key: Expression | None = None) -> list[Row]:
         """The rows of a selection with their embedded rows. key: a further condition."""
-        rows, _ = self._read(selection, [] if key is None else [key], related_by=None)
+        began = time.monotonic()
+        try:
+            rows, _ = self._read(selection, [] if key is None else [key], related_by=None)
+        finally:
+            # Also of a statement that was stopped.
+            self._note_slow("select", selection, began)
         if selection.embeds and _measure_rows(rows, selection, {}) > MOST_BYTES:
             raise AnswerTooLarge(f"The rows, each with those embedded in it, have more than {MOST_BYTES} bytes.")
         return rows
 
     def count(self, selection: Selection) -> int:
         writer = self._writer()
+        source = write_source(writer, selection.table, self.actor)
         where = self._where(writer, selection, [])
-        table = selection.table.name
-        text = f"SELECT count(*) FROM {writer.name_table(table)} AS {quote(table)} WHERE {where}"  # noqa: S608
+        text = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608
         if selection.groups is not None:
-            grouped = f"FROM {writer.name_table(table)} AS {quote(table)} WHERE {where}"
+            grouped = f"FROM {source} WHERE {where}"
             group = self._group(writer, selection)
             text = f"SELECT count(*) FROM (SELECT count(*) {grouped}{group}) AS _g"  # noqa: S608
-        return int(self._statements.rows(text, *writer.values)[0][0])
+        began = time.monotonic()
+        try:
+            return int(self._statements.rows(text, *writer.values)[0][0])
+        finally:
+            self._note_slow("count", selection, began)
+
+    def _note_slow(self, operation: Operation, selection: Selection, began: float) -> None:
+        """began: when the statement did, by the clock of this process."""
+        seconds = time.monotonic() - began
+        if seconds >= self.slow_seconds:
+            table = selection.table
+            trees = [order.tree for order in read_order(table, selection.order)] if operation == "select" else []
+            order = tuple(name for tree in trees for _, name in list_names(tree))
+            self.slow.append(note_slow(operation, table, FilterReader(table).read(selection.where), order, seconds))
 
     def _read(
         self, selection: Selection, further: Sequence[Expression], related_by: str | None
@@ -77,10 +102,10 @@ class RowReader:
         shown = [_show(writer, item, scope) for item in items]
         shown += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
         orders = read_order(table, selection.order)
-        source = f"{writer.name_table(table.name)} AS {quote(table.name)}"
         if related_by is not None and (selection.limit is not None or selection.offset):
             text = self._number_related(writer, selection, further, related_by, shown, orders)
         else:
+            source = write_source(writer, table, self.actor)
             where = self._where(writer, selection, further)
             if selection.groups is None:
                 order = self._order(writer, table, orders)
@@ -188,7 +213,12 @@ class RowReader:
             f"NULLS {'FIRST' if order.nulls_first else 'LAST'}"
             for order in orders
         ]
-        parts += [f"{scope['']}.{quote(name)} ASC" for name in table.key]
+        # The rows of a view have no key: they have the order of all their columns.
+        key = (
+            table.key if table.view is None else [name for name, each in table.columns.items() if each.type.is_ordered]
+        )
+        nulls = "" if table.view is None else " NULLS LAST"
+        parts += [f"{scope['']}.{quote(name)} ASC{nulls}" for name in key]
         return f" ORDER BY {', '.join(parts)}" if parts else ""
 
     def _group(self, writer: SqlWriter, selection: Selection) -> str:

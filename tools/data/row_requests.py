@@ -5,7 +5,7 @@ from typing import Any
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
-from baobab.tools.data.errors import SingleRowExpected, UserRequired
+from baobab.tools.data.errors import SingleRowExpected, UserRequired, ViewReadOnly
 from baobab.tools.data.expressions import FALSE, opened_rows
 from baobab.tools.data.fields import MOST_ROWS, OBJECT
 from baobab.tools.data.filters import FilterReader
@@ -17,7 +17,13 @@ from baobab.tools.data.selection import Selection, place_filters, read_selection
 
 
 def open_table(catalogue: Catalogue, rows: Rows, name: str, command: Command) -> TableInfo:
-    """Raises UserRequired for a visitor to whom no policy opens anything."""
+    """A table, or a view to read. Raises UserRequired for a visitor to whom no policy opens anything."""
+    view = catalogue.views.get(name)
+    if view is not None:
+        if command != "SELECT":
+            raise ViewReadOnly(f"`{name}` is a view, and cannot be written.")
+        open_table(catalogue, rows, view.query["tables"][0]["table"], "SELECT")
+        return view.as_table()
     table = catalogue.table(name)
     if rows.actor.role == "anon" and opened_rows(table, command, rows.actor) == FALSE:
         raise UserRequired(f"No policy of `{name}` opens it to visitors.")
@@ -56,6 +62,8 @@ def find_upsert(table: TableInfo, on_conflict: str | None, preferences: Preferen
     columns = tuple(name.strip().strip('"') for name in on_conflict.split(",")) if on_conflict else table.key
     unique = {frozenset(table.key), *(frozenset((c.name,)) for c in table.columns.values() if c.unique)}
     unique |= {frozenset(index.columns) for index in table.indexes.values() if index.unique}
+    written = {column.name for column in table.written}
+    unique = {columns for columns in unique if columns <= written}
     if not columns or frozenset(columns) not in unique:
         raise BadRequest(
             f"`on_conflict` names columns of `{table.name}` that are no key and not unique.",

@@ -1,8 +1,10 @@
 """Writes the rows of one app, in one transaction, as one actor, and notes each change in the log."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from baobab.storage.data.store import DataStore
@@ -17,6 +19,7 @@ from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allow
 from baobab.tools.data.images import Images, decode_rows
 from baobab.tools.data.row_reader import MOST_BYTES, RowReader
 from baobab.tools.data.schemas import Row
+from baobab.tools.data.slow_statements import Operation, note_slow
 
 _SMALL_CHANGE = 10_000
 _MOST_VALUES = 30_000
@@ -61,19 +64,18 @@ class Rows(RowReader):
         complete = [self._complete(table, row) for row in given]
         inserted: list[Row] = []
         size = max(1, _MOST_VALUES // len(table.columns))
-        for start in range(0, len(complete), size):
-            inserted += self._insert(table, complete[start : start + size], upsert, answer)
+        for part in _part_rows(table, complete, upsert, size):
+            inserted += self._insert(table, part, upsert, answer)
         return inserted
 
     def _complete(self, table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
         """A whole row, in canonical values."""
-        named = {name for name in given if name in table.columns}
+        names = {column.name for column in table.written}
+        named = names.intersection(given)
         if not named and given:
-            raise BadRequest(
-                f"None of the keys is a column of `{table.name}`.", details={"columns": list(table.columns)}
-            )
+            raise _no_column(table)
         row: dict[str, Any] = {}
-        for column in table.columns.values():
+        for column in table.written:
             if column.name in named:
                 value = column.type.clean(given[column.name], column.name)
             elif column.name == table.fill_user and self.actor.role == "user":
@@ -122,7 +124,7 @@ class Rows(RowReader):
     ) -> list[Row]:
         writer = self._writer()
         scope = {"": quote(table.name)}
-        columns = list(table.columns.values())
+        columns = table.written
         lines = [f"({', '.join(self._place(writer, column, row[column.name]) for column in columns)})" for row in rows]
         text = (
             f"INSERT INTO {writer.name_table(table.name)} AS {quote(table.name)} "  # noqa: S608
@@ -142,7 +144,7 @@ class Rows(RowReader):
 
     def _write_upsert(self, writer: SqlWriter, table: TableInfo, upsert: Upsert, scope: Mapping[str, str]) -> str:
         target = ", ".join(quote(table.column(name).name) for name in upsert.columns)
-        others = [name for name in table.columns if name not in upsert.columns]
+        others = [column.name for column in table.written if column.name not in upsert.columns]
         if not upsert.merge or not others:
             return f" ON CONFLICT ({target}) DO NOTHING"
         sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
@@ -157,12 +159,11 @@ class Rows(RowReader):
         answer: Sequence[str] | None = None,
     ) -> list[Row]:
         """Changes the rows that fulfil the conditions and that the actor may change, and returns them."""
-        columns = [column for name, column in table.columns.items() if name in changes]
+        columns = [column for column in table.written if column.name in changes]
         if not columns:
-            raise BadRequest(
-                f"None of the keys is a column of `{table.name}`.", details={"columns": list(table.columns)}
-            )
-        writer = self._writer()
+            raise _no_column(table)
+        writer, began = self._writer(), time.monotonic()
+        conditions = list(conditions)
         sets: list[str] = []
         for column in columns:
             value = _require_value(table, column, column.type.clean(changes[column.name], column.name))
@@ -173,11 +174,14 @@ class Rows(RowReader):
         check = allowed_after(table, "UPDATE", self.actor)
         changes_size = len(json.dumps({column.name: changes[column.name] for column in columns}))
         if self._log is None or not self._fits_log(table, reachable, changes_size):
-            return self._write_returning(writer, table, text, check, answer)
+            changed = self._write_returning(writer, table, text, check, answer)
+            self._note_slow_write("update", table, conditions, began)
+            return changed
         names = {column.name for column in columns}
         older = self._images.read(table, reachable)
         led = self._images.follow_update(table, older, names)
         changed = self._write_returning(writer, table, text, check, None, is_bounded=True)
+        self._note_slow_write("update", table, conditions, began)
         self._images.write_followers(self._log, led)
         for old_row, row in self._images.pair(table, older, changed, names):
             self._log.add(table, "UPDATE", old_row, row)
@@ -187,18 +191,29 @@ class Rows(RowReader):
         self, table: TableInfo, conditions: Iterable[Expression], answer: Sequence[str] | None = None
     ) -> list[Row]:
         """Deletes the rows that fulfil the conditions and that the actor may delete, and returns them."""
-        writer = self._writer()
+        writer, began = self._writer(), time.monotonic()
+        conditions = list(conditions)
         reachable = self._reachable(table, "DELETE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
         text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"  # noqa: S608
         if self._log is None or not self._fits_log(table, reachable, 0):
-            return self._write_returning(writer, table, text, ["true"], answer)
+            deleted = self._write_returning(writer, table, text, ["true"], answer)
+            self._note_slow_write("delete", table, conditions, began)
+            return deleted
         led = self._images.follow_delete(table, reachable)
         deleted = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
+        self._note_slow_write("delete", table, conditions, began)
         self._images.write_followers(self._log, led)
         for row in deleted if led.deleted is None else led.deleted:
             self._log.add(table, "DELETE", row, None)
         return _pick_columns(deleted, answer)
+
+    def _note_slow_write(
+        self, operation: Operation, table: TableInfo, conditions: Sequence[Expression], began: float
+    ) -> None:
+        seconds = time.monotonic() - began
+        if seconds >= self.slow_seconds:
+            self.slow.append(note_slow(operation, table, conditions, (), seconds))
 
     def _write_inserted(
         self,
@@ -290,8 +305,44 @@ class Rows(RowReader):
         return Images(self._statements, self._store, self._app_id, self._catalogue, self.actor, self._now)
 
 
+def _part_rows(
+    table: TableInfo, rows: Sequence[dict[str, Any]], upsert: Upsert | None, size: int
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each statement, in their order. A row that changes an earlier one of the same insert is in a later
+    statement: Postgres changes no row twice in one.
+    """
+    part: list[dict[str, Any]] = []
+    keys: set[tuple[Any, ...]] = set()
+    for row in rows:
+        key = _conflict_key(table, row, upsert) if upsert is not None and upsert.merge else None
+        if len(part) == size or key in keys:
+            yield part
+            part, keys = [], set()
+        part.append(row)
+        if key is not None:
+            keys.add(key)
+    if part:
+        yield part
+
+
+def _conflict_key(table: TableInfo, row: Mapping[str, Any], upsert: Upsert) -> tuple[Any, ...] | None:
+    """What tells a row from those that it does not change; None for one that changes none."""
+    values = [row[name] for name in upsert.columns]
+    if any(value is None for value in values):
+        return None
+    exact = [table.columns[name].type.name == "numeric" for name in upsert.columns]
+    return tuple(Decimal(value) if is_exact else value for value, is_exact in zip(values, exact, strict=True))
+
+
 def _pick_columns(rows: list[Row], names: Sequence[str] | None) -> list[Row]:
     return rows if names is None else [{name: row[name] for name in names} for row in rows]
+
+
+def _no_column(table: TableInfo) -> BadRequest:
+    return BadRequest(
+        f"None of the keys is a column of `{table.name}` that takes values.",
+        details={"columns": [column.name for column in table.written]},
+    )
 
 
 def _require_value(table: TableInfo, column: Column, value: Any) -> Any:

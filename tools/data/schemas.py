@@ -85,10 +85,25 @@ class Statement(TypedDict):
     destructive: bool
 
 
+class BrokenCheck(TypedDict):
+    """A condition that rows of today break. check: its name; column: the generated column whose type they do not fit.
+    examples: the keys of some of the rows.
+    """
+
+    table: str
+    rows: int
+    examples: list[dict[str, Any]]
+    check: NotRequired[str]
+    column: NotRequired[str]
+
+
 class Applied(TypedDict):
+    """broken_checks: of a dry run, the checks that would fail because rows of today break them."""
+
     applied: int
     statements: list[Statement]
     dry_run: NotRequired[bool]
+    broken_checks: NotRequired[list[BrokenCheck]]
     migration_id: NotRequired[str]
     name: NotRequired[str | None]
     message: str
@@ -112,10 +127,12 @@ class Migrations(TypedDict):
 class TableDescription(TypedDict):
     table: str
     columns: dict[str, Any]
+    checks: dict[str, str]
     key: list[str]
     referred_to_by: list[str]
     row_level_security: bool
     policies: list[str]
+    query: NotRequired[str]
 
 
 class Enabled(TypedDict):
@@ -174,11 +191,25 @@ class MissingIndex(TypedDict):
     message: str
 
 
+class SlowStatement(TypedDict):
+    """What was asked of a table and took long. filters, order: the columns, without values. calls: how often it was."""
+
+    table: str
+    operation: str
+    filters: list[str]
+    order: list[str]
+    calls: int
+    slowest_ms: int
+    last_at: str
+    message: str
+
+
 class Policies(TypedDict):
     policies: list[PolicyRow]
     tables_with_rls: list[str]
     open_tables: list[Finding]
     missing_indexes: list[MissingIndex]
+    slow_statements: list[SlowStatement]
 
 
 class Dropped(TypedDict):

@@ -16,15 +16,19 @@ from baobab.tools.data.actor import Actor
 from baobab.tools.data.attempts import Attempt, Attempts, read_attempt
 from baobab.tools.data.catalogue import Catalogue, Catalogues, read_catalogue
 from baobab.tools.data.change_log import Author, ChangeLog, find_author
+from baobab.tools.data.constraints import find_check
 from baobab.tools.data.errors import (
+    CheckViolation,
     ForeignKeyViolation,
     NotNullViolation,
     QueryTimeout,
     UniqueViolation,
     Violation,
 )
+from baobab.tools.data.policies import list_names
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.rows import Rows
+from baobab.tools.data.slow_statements import Slow, SlowStatements
 from baobab.tools.data.usage import write_within_plan
 
 T = TypeVar("T")
@@ -55,15 +59,25 @@ async def read_rows(
     if not catalogue.version:
         # There is no database yet, and the function says so when it looks for its table.
         return work(Rows(_NO_STATEMENTS, store, app_id, catalogue, actor, now), catalogue)
+    slow: list[Slow] = []
+
+    def run(statements: Statements) -> T:
+        rows = Rows(statements, store, app_id, catalogue, actor, now, most_bytes)
+        rows.slow, rows.slow_seconds = slow, call.services.options.slow_seconds
+        return work(rows, catalogue)
+
+    def keep_slow(statements: Statements) -> None:
+        if not is_frozen(statements, store, app_id):
+            SlowStatements(statements, store, app_id).keep(slow, now)
+
     try:
-        return await store.read(
-            app_id,
-            lambda statements: work(Rows(statements, store, app_id, catalogue, actor, now, most_bytes), catalogue),
-            None if alone else call.unit,
-            quick=quick,
-        )
+        return await store.read(app_id, run, None if alone else call.unit, quick=quick)
     except StatementTimeout as exc:
         raise QueryTimeout from exc
+    finally:
+        # Whoever holds a transaction of this app would wait for itself.
+        if slow and call.unit.is_untouched:
+            await store.write(app_id, keep_slow)
 
 
 async def write_rows(
@@ -134,10 +148,13 @@ async def _transact(
         catalogue = _find_current(statements, store, app_id, known)
         log = ChangeLog(statements, store, app_id, author, now, most_bytes)
         rows = Rows(statements, store, app_id, catalogue, actor, now, log=log)
+        rows.slow_seconds = call.services.options.slow_seconds
 
         def change() -> tuple[T, int | None]:
             result = work(rows, catalogue)
             log.write()
+            if rows.slow:
+                SlowStatements(statements, store, app_id).keep(rows.slow, now)
             return result, log.action
 
         write = partial(write_within_plan, call, statements, change)
@@ -147,7 +164,7 @@ async def _transact(
     try:
         return await store.write(app_id, run, unit)
     except IntegrityError as exc:
-        raise translate_violation(exc) from exc
+        raise translate_violation(exc, known) from exc
     except StatementTimeout as exc:
         raise QueryTimeout from exc
 
@@ -157,9 +174,13 @@ def format_moment(call: Call) -> str:
 
 
 def require_thawed(statements: Statements, store: DataStore, app_id: str) -> None:
-    table = store.name_table(app_id, "_catalogue")
-    if statements.rows(f"SELECT frozen FROM {table}")[0][0]:  # noqa: S608
+    if is_frozen(statements, store, app_id):
         raise AppMigrating
+
+
+def is_frozen(statements: Statements, store: DataStore, app_id: str) -> bool:
+    table = store.name_table(app_id, "_catalogue")
+    return bool(statements.rows(f"SELECT frozen FROM {table}")[0][0])  # noqa: S608
 
 
 def _find_current(statements: Statements, store: DataStore, app_id: str, known: Catalogue) -> Catalogue:
@@ -171,14 +192,17 @@ def _find_current(statements: Statements, store: DataStore, app_id: str, known: 
     return known if version == known.version else read_catalogue(statements, store, app_id)
 
 
-def translate_violation(error: IntegrityError | sqlite3.IntegrityError) -> BaobabError:
+def translate_violation(error: IntegrityError | sqlite3.IntegrityError, catalogue: Catalogue) -> BaobabError:
     """error: as the driver of SQLite raises it within a transaction, or as SQLAlchemy does."""
     cause: Any = getattr(error, "orig", error)
     diagnosis = getattr(cause, "diag", None)
     if diagnosis is not None:
-        return _translate_postgres(cause.sqlstate, diagnosis)
+        return _translate_postgres(cause.sqlstate, diagnosis, catalogue)
     text = str(cause)
     kind, _, place = text.partition(" constraint failed: ")
+    if kind == "CHECK":
+        name, _, constraint = place.partition(".")
+        return _describe_check(catalogue, name, constraint)
     table, _, column = place.partition(", ")[0].partition(".")
     if kind == "UNIQUE":
         return _unique(table, [part.partition(".")[2] for part in place.split(", ")])
@@ -191,7 +215,9 @@ def translate_violation(error: IntegrityError | sqlite3.IntegrityError) -> Baoba
     return Violation()
 
 
-def _translate_postgres(state: str, diagnosis: Any) -> BaobabError:
+def _translate_postgres(state: str, diagnosis: Any, catalogue: Catalogue) -> BaobabError:
+    if state == "23514":
+        return _describe_check(catalogue, diagnosis.table_name or "", diagnosis.constraint_name or "")
     if state == "23505":
         # The columns stand in the detail: `Key (a, b)=(...) already exists.`
         named = (diagnosis.message_detail or "").partition("(")[2].partition(")")[0]
@@ -201,6 +227,24 @@ def _translate_postgres(state: str, diagnosis: Any) -> BaobabError:
     if state == "23502":
         column = diagnosis.column_name or ""
         return NotNullViolation(f"`{column}` must have a value.", details={"column": column})
+    return Violation()
+
+
+def _describe_check(catalogue: Catalogue, name: str, constraint: str) -> BaobabError:
+    table = catalogue.tables.get(name)
+    check, column = (None, None) if table is None else find_check(table, constraint)
+    if check is not None:
+        columns = sorted({column_name for _, column_name in list_names(check.tree)})
+        return CheckViolation(
+            f"The row does not fulfil the check `{check.name}` of `{name}`: {check.text[:200]}",
+            details={"table": name, "check": check.name, "columns": columns, "expression": check.text},
+        )
+    if column is not None:
+        columns = sorted({column_name for _, column_name in list_names(column.generated_tree)})
+        return CheckViolation(
+            f"`{column.name}` of `{name}` would be larger than a value of {column.type} can be.",
+            details={"table": name, "column": column.name, "columns": columns, "expression": column.generated},
+        )
     return Violation()
 
 

@@ -20,7 +20,7 @@ async def show_tables(visit: Visit) -> Context:
         "app": app,
         "tables": tables,
         "drawing": draw_tables(tables),
-        "findings": [*policies["open_tables"], *policies["missing_indexes"]],
+        "findings": [*policies["open_tables"], *policies["missing_indexes"], *policies["slow_statements"]],
         "secured": set(policies["tables_with_rls"]),
         "live": live,
     }

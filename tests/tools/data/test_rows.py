@@ -320,3 +320,25 @@ async def test_a_table_that_there_is_not_is_not_found(tables: Tables) -> None:
         assert (answer.status, answer.json["error"]["code"]) == (404, "VALIDATION_TABLE_NOT_FOUND")
     for name in ("_catalogue", "sqlite_master", "pg_catalog.pg_user", "posts%22"):
         assert (await tables.ask("GET", f"/{name}")).status in (400, 404)
+
+
+async def test_rows_of_one_upsert_with_the_same_key_are_written_in_their_order(tables: Tables) -> None:
+    columns = {
+        "id": {"type": "serial", "primaryKey": True},
+        "code": {"type": "numeric", "unique": True},
+        "n": "integer",
+    }
+    await tables.apply({"tags": {"columns": columns}})
+    await tables.insert("tags", {"id": 1, "code": "1", "n": 0})
+    rows = [{"id": 1, "code": "1.0", "n": 1}, {"code": 2, "n": 2}, {"code": "2.00", "n": 3}, {"code": None, "n": 4}]
+    rows += [{"code": None, "n": 5}, {"id": 1, "code": "1.00", "n": 6}]
+    answer = await tables.ask("POST", "/tags?on_conflict=code&select=code,n", rows)
+    assert answer.status == 201, answer.content
+    assert [row["n"] for row in answer.json] == [1, 2, 3, 4, 5, 6]
+    assert [row["n"] for row in await tables.list("tags?order=n")] == [3, 4, 5, 6]
+    undone = await tables.ask("POST", "/data-changes/undo", {"action_id": answer.headers["x-action-id"]})
+    assert undone.status == 200, undone.content
+    assert await tables.list("tags") == [{"id": 1, "code": "1", "n": 0}]
+    # Without `resolution=merge-duplicates`, the first row stays.
+    ignored = await tables.ask("POST", "/tags?on_conflict=code", rows, prefer="resolution=ignore-duplicates")
+    assert [row["n"] for row in ignored.json] == [2, 4, 5]

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from baobab.tools.core import plans
+from tests.http.installation import HOST
 from tests.tools.data.conftest import ADA, BEN, POSTS, Tables
 from tests.tools.data.test_rows import EVERY_TYPE
 
@@ -238,27 +239,25 @@ async def test_a_body_is_taken_apart_wherever_its_pieces_end(tables: Tables) -> 
         assert await tables.list("items?order=id") == rows
 
 
+async def use(tables: Tables, name: str, by: dict[str, str], arguments: dict[str, Any]) -> str:
+    """Calls a tool over MCP, and returns the text that it answers."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    headers = {**by, "content-type": "application/json", "accept": "application/json, text/event-stream"}
+    answer = await tables.world.ask("POST", "/mcp", headers, message)
+    assert answer.status == 200, answer.content
+    text: str = json.loads(answer.content.partition(b"data: ")[2])["result"]["content"][0]["text"]
+    return text
+
+
 async def test_a_small_file_is_imported_and_exported_over_mcp(tables: Tables) -> None:
     await tables.apply({"items": ITEMS})
-
-    async def use(name: str, **arguments: Any) -> Any:
-        message = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": name, "arguments": {"app_id": tables.app.id, "table": "items", **arguments}},
-        }
-        headers = {
-            **tables.world.owner,
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-        }
-        answer = await tables.world.ask("POST", "/mcp", headers, message)
-        assert answer.status == 200, answer.content
-        return json.loads(answer.content.partition(b"data: ")[2])["result"]["content"][0]["text"]
-
-    assert json.loads(await use("data_import", content="id,note\n1,a\n2,b\n"))["written"] == 2
-    assert '{"id": 2, "note": "b", "code": null}' in await use("data_export", format="jsonl")
+    asked = {"app_id": tables.app.id, "table": "items"}
+    owner = tables.world.owner
+    imported = await use(tables, "data_import", owner, {**asked, "content": "id,note\n1,a\n2,b\n"})
+    assert json.loads(imported)["written"] == 2
+    assert '{"id": 2, "note": "b", "code": null}' in await use(
+        tables, "data_export", owner, {**asked, "format": "jsonl"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,3 +281,71 @@ async def test_a_file_that_cannot_be_read_is_refused_and_nothing_of_it_written(
     answer = await send(tables, "items", content)
     assert (answer.status, answer.json["error"]["code"]) == (400, code), answer.content
     assert await tables.list("items") == []
+
+
+async def test_a_stream_that_a_person_must_agree_to_is_refused_and_a_text_waits_for_them(tables: Tables) -> None:
+    await tables.apply({"items": ITEMS})
+    organisation = (await tables.ask("GET", "/config")).json["organization_id"]
+    asking = await tables.world.create_key(tables.world.owner, organization_id=organisation, approval="write")
+    refused = await send(tables, "items", "id\n1\n", asking)
+    assert (refused.status, refused.json["error"]["code"]) == (400, "DATA_IMPORT_NOT_TEXT")
+    assert "MCP" in refused.json["error"]["remediation"]
+    arguments = {"app_id": tables.app.id, "table": "items", "content": "id\n1\n"}
+    waiting = await use(tables, "data_import", asking, arguments)
+    assert "approval" in waiting
+    assert await tables.list("items") == []
+
+
+@dataclass
+class StalledClient:
+    """A client that asks for an export and reads no piece of it, until it hangs up."""
+
+    tables: Tables
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    has_begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in {**self.tables.world.owner, "host": HOST}.items()]
+        path = f"{self.tables.base}/data-export/items"
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+        }
+        scope |= {"path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": headers}
+        scope |= {"client": ("127.0.0.1", 40000), "server": ("127.0.0.1", 8000)}
+        await self.tables.world.server(scope, self._receive, self._send)
+
+    async def _receive(self) -> dict[str, Any]:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            assert message["status"] == 200
+        else:
+            self.has_begun.set()
+            await asyncio.Future()
+
+
+async def test_exports_that_nobody_reads_hold_nothing_but_their_few_places(tables: Tables) -> None:
+    await tables.apply({"items": ITEMS})
+    for start in (0, 1000):
+        await tables.insert("items", *({"id": start + number} for number in range(1000)))
+    clients = [StalledClient(tables) for _ in range(4)]
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for client in clients:
+            group.create_task(client.run())
+        for client in clients:
+            await client.has_begun.wait()
+        refused = await tables.ask("GET", "/data-export/items")
+        assert (refused.status, refused.json["error"]["code"]) == (429, "DATA_EXPORT_LIMIT")
+        # Neither rows nor tables are locked, and no connection is taken.
+        await tables.insert("items", {"id": 5000})
+        await tables.apply({"items": {**ITEMS, "checks": {"some": "id >= 0"}}})
+        assert len(await tables.list("items?limit=10")) == 10
+        for client in clients:
+            client.gone.set()
+    assert len((await export(tables, "items")).splitlines()) == 2002

@@ -82,6 +82,7 @@ async def config_get(call: Call, app_id: AppId) -> Config:
         "access_mode": row["access_mode"],
         "visibility": row["visibility"],
         "listed": row["listed"],
+        "open_tables": await _list_open_tables(call),
         "paused": row["paused_at"] is not None,
         "paused_at": row["paused_at"],
         "paused_reason": row["paused_reason"],
@@ -148,7 +149,13 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
     access_mode: `public` lets anonymous requests through to the rules; `authenticated` answers them 401.
     """
     await _set(call, access_mode=access_mode)
-    return {"message": f"Access mode is now {access_mode}.", "app_id": app_id, "access_mode": access_mode}
+    answer: AccessModeSet = {
+        "message": f"Access mode is now {access_mode}.",
+        "app_id": app_id,
+        "access_mode": access_mode,
+    }
+    warnings = await _list_open_tables(call) if access_mode == "public" else []
+    return {**answer, "warnings": warnings} if warnings else answer
 
 
 @config.tool(
@@ -260,7 +267,10 @@ async def config_visibility(
     row = await get_app_row(call)
     chosen = row["listed"] if listed is None else listed
     await _set(call, visibility=visibility, listed=chosen)
-    return {"message": f"Visibility is now {visibility}.", "app_id": app_id, "visibility": visibility, "listed": chosen}
+    message = f"Visibility is now {visibility}."
+    answer: VisibilitySet = {"message": message, "app_id": app_id, "visibility": visibility, "listed": chosen}
+    warnings = await _list_open_tables(call) if visibility == "public" else []
+    return {**answer, "warnings": warnings} if warnings else answer
 
 
 @config.tool(
@@ -458,3 +468,9 @@ async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
     merged = (await get_app_row(call))[column] | new_values
     await _set(call, **{column: merged})
     return merged
+
+
+async def _list_open_tables(call: Call) -> list[str]:
+    """A sentence for each table of which visitors or any user reach every row."""
+    policies = await call.invoke("rls_list", app_id=call.require_app().id)
+    return [finding["message"] for finding in policies["open_tables"]]

@@ -168,7 +168,7 @@ class _BatchRun:
         try:
             found = self._write(rows, catalogue, write)
         except (IntegrityError, sqlite3.IntegrityError) as exc:
-            raise _name_write(translate_violation(exc), number, write) from exc
+            raise _name_write(translate_violation(exc, catalogue), number, write) from exc
         except BaobabError as exc:
             raise _name_write(exc, number, write) from exc
         result: Written = {"op": write["op"], "table": write["table"], "count": len(found)}

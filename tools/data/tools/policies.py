@@ -19,6 +19,7 @@ from baobab.tools.data.changes import change_catalogue, count_rows, try_policies
 from baobab.tools.data.errors import (
     ColumnNotFound,
     InvalidExpression,
+    InvalidSchema,
     MismatchedTypes,
     PolicyNotFound,
     TableNotFound,
@@ -28,12 +29,23 @@ from baobab.tools.data.expressions import FALSE, TRUE, allowed_rows, opened_rows
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.missing_indexes import find_missing_indexes
 from baobab.tools.data.policies import compile_condition, load_parser
-from baobab.tools.data.schemas import Dropped, Enabled, Finding, Isolated, Policies, PolicyRow, PolicySet, Visible
+from baobab.tools.data.schemas import (
+    Dropped,
+    Enabled,
+    Finding,
+    Isolated,
+    Policies,
+    PolicyRow,
+    PolicySet,
+    SlowStatement,
+    Visible,
+)
+from baobab.tools.data.slow_statements import SlowStatements
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue
 
 _ADMIN = AppOwner("admin")
-_WRONG = (TableNotFound, ColumnNotFound, UnsafeExpression, MismatchedTypes, InvalidExpression)
+_WRONG = (TableNotFound, ColumnNotFound, InvalidSchema, UnsafeExpression, MismatchedTypes, InvalidExpression)
 _COMMANDS: tuple[Command, ...] = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _SOMEBODY = Actor("user", "00000000-0000-4000-8000-000000000000", "user")
 _MOST_POLICIES = 50
@@ -255,10 +267,15 @@ async def rls_isolate(
     ),
 )
 async def rls_list(call: Call, app_id: AppId) -> Policies:
-    """List all policies, tables that visitors or any user can read or write as a whole, and columns that need an
-    index for policies or references.
+    """List all policies, tables that visitors or any user can read or write as a whole, columns that need an index for
+    policies or references, and statements that took long.
     """
-    catalogue = await find_catalogue(call)
+    catalogue, store = await find_catalogue(call), call.stores.data
+    slow: list[SlowStatement] = []
+    if catalogue.version:
+        slow = await store.read(
+            app_id, lambda statements: SlowStatements(statements, store, app_id).list(catalogue), call.unit, quick=True
+        )
     return {
         "policies": [
             _render_policy(app_id, table, policy)
@@ -268,6 +285,7 @@ async def rls_list(call: Call, app_id: AppId) -> Policies:
         "tables_with_rls": sorted(name for name, table in catalogue.tables.items() if table.secured),
         "open_tables": [finding for table in catalogue.tables.values() for finding in _find_open(table)],
         "missing_indexes": find_missing_indexes(catalogue),
+        "slow_statements": slow,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from baobab.storage.database import StatementTimeout
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
@@ -15,7 +16,7 @@ from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.catalogue import Catalogue
-from baobab.tools.data.changes import change_catalogue, try_policies
+from baobab.tools.data.changes import change_catalogue, try_policies, try_views
 from baobab.tools.data.document import read_document, render_document, render_table
 from baobab.tools.data.errors import (
     DestructiveChange,
@@ -23,6 +24,7 @@ from baobab.tools.data.errors import (
     InvalidName,
     InvalidSchema,
     MigrationFailed,
+    QueryTimeout,
     ReservedTable,
     TableLimit,
     TableNotFound,
@@ -30,7 +32,8 @@ from baobab.tools.data.errors import (
 )
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.migration import MigrationPlan, describe
-from baobab.tools.data.schemas import Applied, Meta, Migrations, Schema, TableDescription
+from baobab.tools.data.policies import load_parser
+from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, Schema, TableDescription
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, format_moment
 
@@ -57,6 +60,7 @@ _REFUSALS = (
     MigrationFailed,
     TableLimit,
     InvalidExpression,
+    QueryTimeout,
 )
 _MOST_MIGRATIONS = 200
 
@@ -64,7 +68,8 @@ SchemaDocument = Annotated[
     JsonObject,
     Field(
         alias="schema",
-        description="The whole schema: `tables` by name with their `columns` and `indexes`, and `_drop`.",
+        description="The whole schema: `tables` by name with their `columns`, `indexes` and `checks`, `views` by name, "
+        "each a SELECT, and `_drop`.",
     ),
 ]
 
@@ -105,17 +110,20 @@ async def schema_get(call: Call, app_id: AppId) -> Schema:
     ),
 )
 async def schema_describe(call: Call, app_id: AppId, table: TableName) -> TableDescription:
-    """Describe one table: columns, key, which tables refer to it, and its policies."""
+    """Describe one table or view: columns, key, which tables refer to it, its policies, and the query of a view."""
     catalogue = await find_catalogue(call)
-    found = catalogue.table(table)
-    return {
+    view = catalogue.views.get(table)
+    found = catalogue.table(table) if view is None else view.as_table()
+    described: TableDescription = {
         "table": table,
         "columns": render_table(found)["columns"],
+        "checks": {check.name: check.text for check in found.checks.values()},
         "key": list(found.key),
         "referred_to_by": sorted(f"{other.name}.{column.name}" for other, column, _ in catalogue.references_to(table)),
         "row_level_security": found.secured,
         "policies": sorted(found.policies),
     }
+    return described if view is None else {**described, "query": view.text}
 
 
 async def _digest_schema(call: Call, **_: Any) -> str:
@@ -160,11 +168,12 @@ async def schema_apply(
     """Make the app's tables match a schema, in one transaction: all or nothing.
 
     Give the whole schema. A table that you leave out must be named in `_drop`. To drop a column, name it in its
-    table's `_dropColumns`; one that you only leave out stays. New tables are closed to users and visitors until
-    a policy opens them (rls_create_policy, rls_isolate).
+    table's `_dropColumns`; one that you only leave out stays. `checks` of a table are conditions on its rows, and a
+    column with `generated` is computed from others. New tables are closed to users and visitors until a policy opens
+    them (rls_create_policy, rls_isolate).
 
     document: the schema, such as schema_get answers.
-    dry_run: only tell what would be done.
+    dry_run: only tell what would be done, and which checks the rows of today break.
     name: the name of the migration in the list of migrations.
     """
     plan = await _plan(call, document)
@@ -173,25 +182,28 @@ async def schema_apply(
         return {"applied": 0, "statements": [], "message": "The tables are as the schema says already."}
     if dry_run:
         count = len(plan.changes)
-        return {
+        dry: Applied = {
             "dry_run": True,
             "applied": count,
             "statements": describe(plan.changes),
             "message": "Nothing was changed.",
         }
+        broken = await _find_broken_checks(call, plan)
+        return {**dry, "broken_checks": broken} if broken else dry
     if any(change.destructive for change in plan.changes):
         call.declare_destructive()
     migration_id = call.services.ids.uuid()
     store, now = call.stores.data, format_moment(call)
-    wanted = read_document(document)
+    wanted, parser = read_document(document), await load_parser()
 
     def apply(statements: Statements, current: Catalogue) -> Catalogue:
         nonlocal plan
         # Another schema may have been applied since it was looked at.
-        plan = MigrationPlan(store, app_id, current, wanted, now)
+        plan = MigrationPlan(store, app_id, current, wanted, now, parser)
         plan.require_authorised()
         plan.apply(statements)
         try_policies(call, statements, plan.result)
+        try_views(call, statements, plan.result)
         table = store.name_table(app_id, "_migrations")
         [(position,)] = statements.rows(f"SELECT coalesce(max(position), 0) FROM {table}")  # noqa: S608
         statements.rows(f"DELETE FROM {table} WHERE position <= ?", position - _MOST_MIGRATIONS)  # noqa: S608
@@ -256,9 +268,17 @@ async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
 
 async def _plan(call: Call, document: Mapping[str, Any]) -> MigrationPlan:
     app_id = call.require_app().id
-    return MigrationPlan(
-        call.stores.data, app_id, await find_catalogue(call), read_document(document), format_moment(call)
-    )
+    current, wanted, parser = await find_catalogue(call), read_document(document), await load_parser()
+    return MigrationPlan(call.stores.data, app_id, current, wanted, format_moment(call), parser)
+
+
+async def _find_broken_checks(call: Call, plan: MigrationPlan) -> list[BrokenCheck]:
+    if not (await find_catalogue(call)).version:
+        return []
+    try:
+        return await call.stores.data.read(call.require_app().id, plan.find_broken_checks, call.unit)
+    except StatementTimeout as exc:
+        raise QueryTimeout from exc
 
 
 def _describe_tables(catalogue: Catalogue) -> Meta:

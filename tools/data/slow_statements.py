@@ -1,0 +1,109 @@
+"""The statements on an app's tables that took long, so that whoever runs the app learns which index is missing.
+
+What is kept is the shape of a statement: its table, and the columns that it filters and orders by. No value is kept.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from baobab.storage.data.store import DataStore
+from baobab.storage.statements import Statements
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.data.missing_indexes import has_index
+from baobab.tools.data.policies import list_names
+from baobab.tools.data.schemas import SlowStatement
+
+COLUMNS = "shape text PRIMARY KEY, calls bigint NOT NULL, milliseconds bigint NOT NULL, at text NOT NULL"
+_MOST = 50
+"""Shapes that are kept of an app; those that were slow longest ago go first."""
+_VERBS = {"select": "Listing rows", "count": "Counting rows", "update": "Updating rows", "delete": "Deleting rows"}
+
+Operation = Literal["select", "count", "update", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """One statement that took long, in seconds."""
+
+    operation: Operation
+    table: str
+    filters: tuple[str, ...]
+    order: tuple[str, ...]
+    seconds: float
+
+    @property
+    def shape(self) -> str:
+        return json.dumps([self.operation, self.table, self.filters, self.order])
+
+
+def note_slow(
+    operation: Operation, table: TableInfo, conditions: Iterable[Expression], order: tuple[str, ...], seconds: float
+) -> Slow:
+    names = {name for condition in conditions for alias, name in list_names(condition) if alias == "" and name}
+    return Slow(operation, table.name, tuple(sorted(names)), order, seconds)
+
+
+class SlowStatements:
+    """Those of one app, in a transaction."""
+
+    def __init__(self, statements: Statements, store: DataStore, app_id: str) -> None:
+        self._statements = statements
+        self._table = store.name_table(app_id, "_slow_statements")
+
+    def keep(self, found: Iterable[Slow], now: str) -> None:
+        for slow in found:
+            milliseconds = int(slow.seconds * 1000)
+            self._statements.rows(
+                f"INSERT INTO {self._table} AS kept (shape, calls, milliseconds, at) VALUES (?, 1, ?, ?) "  # noqa: S608
+                "ON CONFLICT (shape) DO UPDATE SET calls = kept.calls + 1, at = excluded.at, milliseconds = "
+                "CASE WHEN excluded.milliseconds > kept.milliseconds THEN excluded.milliseconds "
+                "ELSE kept.milliseconds END",
+                slow.shape,
+                milliseconds,
+                now,
+            )
+        self._statements.rows(
+            f"DELETE FROM {self._table} WHERE shape NOT IN "  # noqa: S608
+            f"(SELECT shape FROM {self._table} ORDER BY at DESC, shape LIMIT {_MOST})"
+        )
+
+    def list(self, catalogue: Catalogue) -> list[SlowStatement]:
+        """The slowest first, of tables that are there."""
+        rows = self._statements.rows(
+            f"SELECT shape, calls, milliseconds, at FROM {self._table} ORDER BY milliseconds DESC, shape"  # noqa: S608
+        )
+        listed: list[SlowStatement] = []
+        for shape, calls, milliseconds, at in rows:
+            operation, table, filters, order = json.loads(shape)
+            if table in catalogue.tables or table in catalogue.views:
+                listed.append(
+                    {
+                        "table": table,
+                        "operation": operation,
+                        "filters": filters,
+                        "order": order,
+                        "calls": int(calls),
+                        "slowest_ms": int(milliseconds),
+                        "last_at": at,
+                        "message": _describe(catalogue, operation, table, filters, order, int(milliseconds)),
+                    }
+                )
+        return listed
+
+
+def _describe(
+    catalogue: Catalogue, operation: str, name: str, filters: list[str], order: list[str], milliseconds: int
+) -> str:
+    text = f"`{name}`: {_VERBS[operation]}"
+    if filters:
+        text += f" by {', '.join(f'`{column}`' for column in filters)}"
+    if order:
+        text += f" in the order of {', '.join(f'`{column}`' for column in order)}"
+    text += f" took up to {milliseconds} ms."
+    table = catalogue.tables.get(name)
+    used = [column for column in filters or order if table is not None and column in table.columns]
+    if table is not None and used and not any(has_index(table, column) for column in used):
+        text += f" No index begins with {' or '.join(f'`{column}`' for column in used)}."
+    return text
