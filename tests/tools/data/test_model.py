@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -101,13 +101,11 @@ def conditions(table: Table, others: list[Table], *, of_policies: bool) -> st.Se
             pairs = [(ID, PARENT), ("uuid", "uuid"), (ID, ID)]
             theirs = st.sampled_from([pair for pair in pairs if pair[1] in table.columns and pair[0] in other.columns])
             inner = st.none() | conditions(other, [], of_policies=True)
-            leaves.append(
-                st.builds(lambda pair, tree, other=other: ("exists", other.name, *pair, tree), theirs, inner)  # type: ignore[misc]
-            )
+            leaves.append(st.builds(lambda pair, tree, other=other: ("exists", other.name, *pair, tree), theirs, inner))
             leaves.append(
                 st.builds(
                     lambda pair, tree, other=other: ("in rows", pair[1], other.name, pair[0], tree), theirs, inner
-                )  # type: ignore[misc]
+                )
             )
     return st.recursive(
         st.one_of(leaves),
@@ -376,10 +374,9 @@ async def make_tables(asked: Tables, known: dict[str, Table]) -> None:
 
 
 def expect(model: Model, step: Tree) -> Any:
-    kind, caller, *given_to = step
-    return {"read": model.read, "insert": model.insert, "update": model.update, "delete": model.delete}[kind](
-        caller, *given_to
-    )
+    kind, *asked = step
+    writers: dict[str, Callable[..., Any]] = {"insert": model.insert, "update": model.update, "delete": model.delete}
+    return model.read(*asked) if kind == "read" else writers[kind](*asked)
 
 
 async def check(world: Installation, case: Case) -> None:
