@@ -149,7 +149,7 @@ class Model:
         def value(column: str) -> Any:
             return comparable(self.kind(table, column), row[column])
 
-        def given(column: str, constant: Any) -> Any:
+        def convert(column: str, constant: Any) -> Any:
             return comparable(self.kind(table, column), constant)
 
         role, user = CALLERS[caller]
@@ -164,21 +164,21 @@ class Model:
                 # Users have the role `user`, and visitors none.
                 return _compare("user" if role == "user" else None, "=", name)
             case ("compare", column, operator, constant):
-                return _compare(value(column), operator, given(column, constant))
+                return _compare(value(column), operator, convert(column, constant))
             case ("columns", left, operator, right):
                 return _compare(value(left), operator, value(right))
             case ("null", column):
                 return row[column] is None
             case ("in", column, constants):
-                return _join(decisive=True, values=[_compare(value(column), "=", given(column, c)) for c in constants])
+                return _join(decisive=True, values=[_compare(value(column), "=", convert(column, c)) for c in constants])
             case ("between", column, low, high):
                 ends = (
-                    _compare(value(column), ">=", given(column, low)),
-                    _compare(value(column), "<=", given(column, high)),
+                    _compare(value(column), ">=", convert(column, low)),
+                    _compare(value(column), "<=", convert(column, high)),
                 )
                 return _join(decisive=False, values=ends)
             case ("distinct", column, constant):
-                return bool(value(column) != given(column, constant))
+                return bool(value(column) != convert(column, constant))
             case ("like", column, pattern):
                 return _matches(row[column], pattern)
             case ("ilike", column, pattern):
@@ -188,8 +188,8 @@ class Model:
             case ("length", column, operator, constant):
                 return _compare(None if row[column] is None else len(row[column]), operator, constant)
             case ("coalesce", column, other, operator, constant):
-                known = given(column, other) if row[column] is None else value(column)
-                return _compare(known, operator, given(column, constant))
+                known = convert(column, other) if row[column] is None else value(column)
+                return _compare(known, operator, convert(column, constant))
             case ("contains", column, constants):
                 return None if row[column] is None else set(constants) <= set(row[column])
             case ("overlaps", column, constants):
