@@ -9,7 +9,7 @@ from sqlalchemy import Boolean, Column, Index, String, Table, insert
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable, Execute, Unit
+from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable, Unit
 from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.core.auth.callers import Account, Caller, EndUser, ScopedKey
 from baobab.tools.core.auth.directory import App
@@ -83,7 +83,7 @@ class AuditedCall(Protocol):
     def audit(self) -> AuditNote: ...
 
     @property
-    def execute(self) -> Execute: ...
+    def unit(self) -> Unit: ...
 
 
 @dataclass(slots=True)
