@@ -170,7 +170,8 @@ class Model:
             case ("null", column):
                 return row[column] is None
             case ("in", column, constants):
-                return _join(decisive=True, values=[_compare(value(column), "=", convert(column, c)) for c in constants])
+                matches = [_compare(value(column), "=", convert(column, each)) for each in constants]
+                return _join(decisive=True, values=matches)
             case ("between", column, low, high):
                 ends = (
                     _compare(value(column), ">=", convert(column, low)),
