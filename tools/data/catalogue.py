@@ -103,7 +103,7 @@ class TableInfo:
         return tuple(column.name for column in self.columns.values() if column.primary_key)
 
     @cached_property
-    def written(self) -> tuple[Column, ...]:
+    def writable_columns(self) -> tuple[Column, ...]:
         """The columns whose values a write gives: all but the generated ones."""
         return tuple(column for column in self.columns.values() if column.generated is None)
 

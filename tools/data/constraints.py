@@ -32,7 +32,7 @@ def compile_constraints(parser: Any, table: TableInfo) -> TableInfo:
 
     What they say depends on their row alone: it is the same whoever writes the row, and at any time.
     """
-    given = replace(table, columns={column.name: column for column in table.written})
+    given = replace(table, columns={column.name: column for column in table.writable_columns})
     columns = {
         name: column
         if column.generated is None

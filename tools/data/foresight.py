@@ -84,7 +84,7 @@ def _compare(table: TableInfo, rows: Iterable[Row], values: Mapping[str, Any]) -
 
 def _pick_written(table: TableInfo, values: Mapping[str, Any]) -> Row:
     """What of given values is written: the rest is no column, or computed."""
-    return {column.name: values[column.name] for column in table.written if column.name in values}
+    return {column.name: values[column.name] for column in table.writable_columns if column.name in values}
 
 
 def _name_row(table: TableInfo, row: Row) -> str:

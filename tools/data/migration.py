@@ -377,7 +377,7 @@ class MigrationPlan:
     def _find_broken(self, statements: Statements, table: TableInfo, today: TableInfo | None) -> list[BrokenCheck]:
         """today: the table as it is, if its new columns are not there yet."""
         defaults: dict[str, Expression] = {}
-        for column in table.written:
+        for column in table.writable_columns:
             value = None if column.default is None else evaluate(column, column.default, SERVICE, self._now)
             defaults[column.name] = ["value", str(column.type) if not column.type.serial else column.type.name, value]
         broken: list[BrokenCheck] = []
@@ -438,7 +438,7 @@ class MigrationPlan:
     def _rebuild(self, table: TableInfo) -> Iterator[Change]:
         """SQLite changes references only by a new table."""
         new = f"_new_{table.name}"
-        columns = ", ".join(quote(column.name) for column in table.written)
+        columns = ", ".join(quote(column.name) for column in table.writable_columns)
         anew = self._create(table, new)
         yield replace(anew, description=f"make the table {table.name} anew", check_rows=table)
         yield Change(f"INSERT INTO {quote(new)} ({columns}) SELECT {columns} FROM {quote(table.name)}", "copy its rows")  # noqa: S608

@@ -62,7 +62,7 @@ def find_upsert(table: TableInfo, on_conflict: str | None, preferences: Preferen
     columns = tuple(name.strip().strip('"') for name in on_conflict.split(",")) if on_conflict else table.key
     unique = {frozenset(table.key), *(frozenset((c.name,)) for c in table.columns.values() if c.unique)}
     unique |= {frozenset(index.columns) for index in table.indexes.values() if index.unique}
-    written = {column.name for column in table.written}
+    written = {column.name for column in table.writable_columns}
     unique = {columns for columns in unique if columns <= written}
     if not columns or frozenset(columns) not in unique:
         raise BadRequest(

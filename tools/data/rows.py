@@ -70,12 +70,12 @@ class Rows(RowReader):
 
     def _complete(self, table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
         """A whole row, in canonical values."""
-        names = {column.name for column in table.written}
+        names = {column.name for column in table.writable_columns}
         named = names.intersection(given)
         if not named and given:
             raise _no_column(table)
         row: dict[str, Any] = {}
-        for column in table.written:
+        for column in table.writable_columns:
             if column.name in named:
                 value = column.type.clean(given[column.name], column.name)
             elif column.name == table.fill_user and self.actor.role == "user":
@@ -124,7 +124,7 @@ class Rows(RowReader):
     ) -> list[Row]:
         writer = self._writer()
         scope = {"": quote(table.name)}
-        columns = table.written
+        columns = table.writable_columns
         lines = [f"({', '.join(self._place(writer, column, row[column.name]) for column in columns)})" for row in rows]
         text = (
             f"INSERT INTO {writer.name_table(table.name)} AS {quote(table.name)} "  # noqa: S608
@@ -144,7 +144,7 @@ class Rows(RowReader):
 
     def _write_upsert(self, writer: SqlWriter, table: TableInfo, upsert: Upsert, scope: Mapping[str, str]) -> str:
         target = ", ".join(quote(table.column(name).name) for name in upsert.columns)
-        others = [column.name for column in table.written if column.name not in upsert.columns]
+        others = [column.name for column in table.writable_columns if column.name not in upsert.columns]
         if not upsert.merge or not others:
             return f" ON CONFLICT ({target}) DO NOTHING"
         sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
@@ -159,7 +159,7 @@ class Rows(RowReader):
         answer: Sequence[str] | None = None,
     ) -> list[Row]:
         """Changes the rows that fulfil the conditions and that the actor may change, and returns them."""
-        columns = [column for column in table.written if column.name in changes]
+        columns = [column for column in table.writable_columns if column.name in changes]
         if not columns:
             raise _no_column(table)
         writer, began = self._writer(), time.monotonic()
@@ -341,7 +341,7 @@ def _pick_columns(rows: list[Row], names: Sequence[str] | None) -> list[Row]:
 def _no_column(table: TableInfo) -> BadRequest:
     return BadRequest(
         f"None of the keys is a column of `{table.name}` that takes values.",
-        details={"columns": [column.name for column in table.written]},
+        details={"columns": [column.name for column in table.writable_columns]},
     )
 
 
