@@ -37,7 +37,7 @@ _NEVER_READ = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DocumentSource:
     """Where a document comes from: a text, a file of the app, or an address on the web.
 
     digest: SHA-256 of its content, in hexadecimal; of the address where the content is not known yet.
@@ -58,7 +58,7 @@ class Source:
 
 async def find_source(
     call: Call, text: str | None, object_id: str | None, url: str | None, filename: str | None
-) -> Source:
+) -> DocumentSource:
     """Raises SourceMissing, FileRefused, NotForUsers and the errors of the guarded client for an address.
 
     Raises the errors of `files_locate` for a file that the caller may not read.
@@ -66,7 +66,7 @@ async def find_source(
     if [text, object_id, url].count(None) != 2:
         raise SourceMissing
     if text is not None:
-        return Source(text, None, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
+        return DocumentSource(text, None, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
     if url is not None:
         # What strangers name would be fetched from this server's address.
         if isinstance(call.caller, EndUser):
@@ -76,7 +76,7 @@ async def find_source(
         # An address is looked at now, a name when it is fetched.
         http_client.check_url(url)
         digest = hashlib.sha256(b"url\0" + url.encode()).hexdigest()
-        return Source(None, None, url, filename or name_page(url), None, digest)
+        return DocumentSource(None, None, url, filename or name_page(url), None, digest)
     found = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
     kind = found["content_type"].partition(";")[0].strip().lower()
     if kind.startswith(_WITHOUT_TEXT) or kind in _NEVER_READ:
@@ -84,7 +84,7 @@ async def find_source(
             f"A file of the type {kind} has no text that is read.",
             details={"content_type": kind, "supported": sorted(MEDIA_TYPES.values())},
         )
-    return Source(None, object_id, None, filename or found["filename"], found["content_type"], found["sha256"])
+    return DocumentSource(None, object_id, None, filename or found["filename"], found["content_type"], found["sha256"])
 
 
 def name_page(url: str) -> str:
@@ -94,7 +94,7 @@ def name_page(url: str) -> str:
 
 
 async def add_document(
-    call: Call, unit: Unit, collection: Row, source: Source, metadata: dict[str, Any]
+    call: Call, unit: Unit, collection: Row, source: DocumentSource, metadata: dict[str, Any]
 ) -> tuple[str, IngestResult]:
     """Inserts a document and asks for its first version; answers the one that is there if it has the same content.
 
@@ -132,7 +132,9 @@ async def add_document(
     return document_id, {"documentId": document_id, "status": "pending", "message": "The document will be read soon."}
 
 
-async def begin_version(call: Call, unit: Unit, document: Row, source: Source, metadata: dict[str, Any]) -> None:
+async def begin_version(
+    call: Call, unit: Unit, document: Row, source: DocumentSource, metadata: dict[str, Any]
+) -> None:
     """Asks for the next version of a document. What another job prepares of it is given up.
 
     Raises StorageFull. unit: holds the app's lock.
