@@ -57,15 +57,17 @@ class Rows(RowReader):
         upsert: Upsert | None = None,
         answer: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Inserts rows and returns them as they are kept. Keys that are no columns are left out.
+        """Inserts rows and returns them as they are kept. Keys that are no columns are left out. An upsert changes the
+        columns that its row names and no others of a row that is there.
 
         answer: here and in what follows, the columns to return; None for all.
         """
         complete = [self._complete(table, row) for row in given]
         inserted: list[Row] = []
         size = max(1, _MOST_VALUES // len(table.columns))
-        for part in _part_rows(table, complete, upsert, size):
-            inserted += self._insert(table, part, upsert, answer)
+        named = [frozenset(row) if upsert is not None and upsert.merge else frozenset() for row in given]
+        for part, names in _part_rows(table, complete, named, upsert, size):
+            inserted += self._insert(table, part, names, upsert, answer)
         return inserted
 
     def _complete(self, table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,8 +122,14 @@ class Rows(RowReader):
                 )
 
     def _insert(
-        self, table: TableInfo, rows: list[dict[str, Any]], upsert: Upsert | None, answer: Sequence[str] | None
+        self,
+        table: TableInfo,
+        rows: list[dict[str, Any]],
+        named: frozenset[str],
+        upsert: Upsert | None,
+        answer: Sequence[str] | None,
     ) -> list[Row]:
+        """named: what an upsert changes of a row that is there."""
         writer = self._writer()
         scope = {"": quote(table.name)}
         columns = table.writable_columns
@@ -132,7 +140,7 @@ class Rows(RowReader):
         )
         command: tuple[Expression, ...] = (allowed_after(table, "INSERT", self.actor),)
         if upsert is not None:
-            text += self._write_upsert(writer, table, upsert, scope)
+            text += self._write_upsert(writer, table, named, upsert, scope)
             if upsert.merge:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
         inserted = self._write_inserted(writer, table, text, both(*command), rows, upsert, answer)
@@ -142,12 +150,15 @@ class Rows(RowReader):
             )
         return inserted
 
-    def _write_upsert(self, writer: SqlWriter, table: TableInfo, upsert: Upsert, scope: Mapping[str, str]) -> str:
+    def _write_upsert(
+        self, writer: SqlWriter, table: TableInfo, named: frozenset[str], upsert: Upsert, scope: Mapping[str, str]
+    ) -> str:
         target = ", ".join(quote(table.column(name).name) for name in upsert.columns)
-        others = [column.name for column in table.writable_columns if column.name not in upsert.columns]
-        if not upsert.merge or not others:
+        if not upsert.merge:
             return f" ON CONFLICT ({target}) DO NOTHING"
-        sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
+        others = [column.name for column in table.writable_columns if column.name in named - {*upsert.columns}]
+        # A row that names nothing else is answered as it is, which only an update does.
+        sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others or upsert.columns[:1])
         allowed = both(allowed_rows(table, "UPDATE", self.actor), allowed_rows(table, "SELECT", self.actor))
         return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {writer.write(allowed, scope)}"
 
@@ -306,23 +317,29 @@ class Rows(RowReader):
 
 
 def _part_rows(
-    table: TableInfo, rows: Sequence[dict[str, Any]], upsert: Upsert | None, size: int
-) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each statement, in their order. A row that changes an earlier one of the same insert is in a later
-    statement: Postgres changes no row twice in one.
+    table: TableInfo,
+    rows: Sequence[dict[str, Any]],
+    named: Sequence[frozenset[str]],
+    upsert: Upsert | None,
+    size: int,
+) -> Iterator[tuple[list[dict[str, Any]], frozenset[str]]]:
+    """The rows of each statement, in their order, and the columns that they name. A row that changes an earlier one of
+    the same insert is in a later statement: Postgres changes no row twice in one.
     """
     part: list[dict[str, Any]] = []
     keys: set[tuple[Any, ...]] = set()
-    for row in rows:
+    names: frozenset[str] = frozenset()
+    for row, names_of_row in zip(rows, named, strict=True):
         key = _conflict_key(table, row, upsert) if upsert is not None and upsert.merge else None
-        if len(part) == size or key in keys:
-            yield part
+        if part and (len(part) == size or key in keys or names_of_row != names):
+            yield part, names
             part, keys = [], set()
         part.append(row)
+        names = names_of_row
         if key is not None:
             keys.add(key)
     if part:
-        yield part
+        yield part, names
 
 
 def _conflict_key(table: TableInfo, row: Mapping[str, Any], upsert: Upsert) -> tuple[Any, ...] | None:

@@ -303,7 +303,7 @@ class Model:
         ids: set[int] = set()
         complete = [self._complete(table, row, caller) for row in given]
         refused |= {400 for row in complete if self._lacks_value(table, row)}
-        for row in complete:
+        for row, named in zip(complete, given, strict=True):
             before = kept.get(row[ID])
             if before is not None and conflict == "ignore":
                 continue
@@ -317,7 +317,9 @@ class Model:
                     "SELECT", table, caller, before
                 )
                 refused |= set() if may_change else {403}
-            row_after = row
+            # What the row does not name stays as it is.
+            kept_values = {} if before is None or conflict != "merge" else before
+            row_after = {**row, **{name: value for name, value in kept_values.items() if name not in named}}
             if not self.admits("INSERT", table, caller, row_after, after=True):
                 refused.add(403)
             if conflict == "merge" and not self.admits("UPDATE", table, caller, row_after, after=True):

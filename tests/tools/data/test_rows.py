@@ -224,6 +224,23 @@ async def test_an_upsert_changes_the_row_that_is_there(tables: Tables) -> None:
     assert wrong.status == 400
 
 
+async def test_an_upsert_leaves_the_columns_that_its_row_does_not_name_as_they_are(tables: Tables) -> None:
+    columns = {
+        "id": {"type": "serial", "primaryKey": True},
+        "mail": {"type": "text", "unique": True},
+        "name": "text",
+        "role": {"type": "text", "default": "'guest'"},
+    }
+    await tables.apply({"people": {"columns": columns}})
+    await tables.insert("people", {"mail": "a", "name": "Ada", "role": "owner"})
+    rows = [{"mail": "a", "name": "Eve"}, {"mail": "b", "name": "Ben"}, {"mail": "a"}, {"mail": "b", "role": "owner"}]
+    answer = await tables.ask("POST", "/people?on_conflict=mail&select=mail,name,role", rows)
+    assert (answer.status, answer.json[2]) == (201, {"mail": "a", "name": "Eve", "role": "owner"})
+    people = await tables.list("people?order=mail")
+    assert [(row["name"], row["role"]) for row in people] == [("Eve", "owner"), ("Ben", "owner")]
+    assert people[0]["id"] == 1
+
+
 async def test_what_constraints_refuse_is_told_by_its_kind(tables: Tables) -> None:
     parent = {"columns": {"id": {"type": "integer", "primaryKey": True}}}
     child = {
