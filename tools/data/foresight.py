@@ -16,6 +16,9 @@ MOST_SHOWN = 100
 """Rows of one write that are shown one by one; how many more there are is said."""
 
 
+FILTERED_ANEW = "Filters are applied again when it runs, so that it also writes rows which match only then."
+
+
 class Foresight:
     """Foresees writes on the rows that the caller sees now. It writes nothing."""
 

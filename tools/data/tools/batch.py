@@ -25,7 +25,7 @@ from baobab.tools.data.fields import (
     WRITTEN,
     Prefer,
 )
-from baobab.tools.data.foresight import Foresight
+from baobab.tools.data.foresight import FILTERED_ANEW, Foresight
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.row_requests import find_upsert, open_table, read_query, require_filters
@@ -53,7 +53,10 @@ async def _preview_batch(
     def look(rows: Rows, catalogue: Catalogue) -> list[str]:
         return [_describe(rows, catalogue, write) for write in writes]
 
-    lines = [f"It would make {len(writes)} writes, all or none of them.", *await read_rows(call, actor, look)]
+    first = f"It would make {len(writes)} writes, all or none of them."
+    if any(write["op"] != "insert" for write in writes):
+        first += f" {FILTERED_ANEW}"
+    lines = [first, *await read_rows(call, actor, look)]
     return "\n".join(lines)[:4000]
 
 

@@ -26,7 +26,7 @@ from baobab.tools.data.fields import (
     RowId,
     TableName,
 )
-from baobab.tools.data.foresight import Foresight
+from baobab.tools.data.foresight import FILTERED_ANEW, Foresight
 from baobab.tools.data.preferences import read_preferences
 from baobab.tools.data.row_reader import key_condition
 from baobab.tools.data.row_requests import (
@@ -254,7 +254,7 @@ async def _preview_update_many(
         selection.limit = MOST_ROWS
         return rows.select(selection)
 
-    return _describe_changes(table, await read_rows(call, actor, read), changes)
+    return f"{_describe_changes(table, await read_rows(call, actor, read), changes)}\n{FILTERED_ANEW}"
 
 
 async def _list_updates(
@@ -382,7 +382,8 @@ async def _preview_delete_many(
         require_filters(opened, where)
         return rows.count(read_query(catalogue, opened, None, where))
 
-    return f"It would delete up to {await read_rows(call, actor, count)} rows of `{table}`.\n{where}"[:1000]
+    many = await read_rows(call, actor, count)
+    return f"It would delete up to {many} rows of `{table}`. {FILTERED_ANEW}\n{where}"[:1000]
 
 
 async def _list_deletions(
