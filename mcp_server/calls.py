@@ -132,7 +132,7 @@ class ToolCalls:
             refused = self._registry.tools.get(name)
             if refused is not None and not isinstance(error, ToolNotFound):
                 bound_arguments = meta_tools.bind_app(arguments, client, refused.app_parameter)
-                await self._registry.record_refusal(refused, bound_arguments, client.context, error)
+                await self._registry.record_refusal(refused, bound_arguments, client.context, error, client.caller)
             raise error
         return tool, meta_tools.bind_app(arguments, client, tool.app_parameter)
 

@@ -92,7 +92,9 @@ class CreditsExhausted(BaobabError):
     code = "INSUFFICIENT_CREDITS"
     status = 402
     summary = "The organisation's credits do not suffice."
-    remediation = "Top up, or wait for the next month's allowance; details.available_usd is what is left."
+    remediation = (
+        "Top up, or wait for the next month if the plan has an allowance; details.available_usd is what is left."
+    )
 
 
 class BudgetExhausted(BaobabError):

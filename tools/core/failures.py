@@ -26,6 +26,8 @@ failures = Table(
     Column("status_code", Integer, nullable=False),
     Column("error_code", String(60)),
     Column("subject", String(600)),
+    # The user of the app whose call it was.
+    Column("user_id", String(64)),
     sqlite_autoincrement=True,
 )
 
@@ -47,7 +49,15 @@ class Failures:
         self._pending: dict[str, deque[dict[str, Any]]] = {region: deque(maxlen=_PENDING) for region in names}
 
     def record(
-        self, app: App, family: str, method: str, path: str, status: int, code: str | None, subject: object
+        self,
+        app: App,
+        family: str,
+        method: str,
+        path: str,
+        status: int,
+        code: str | None,
+        subject: object,
+        user_id: str | None,
     ) -> None:
         pending = self._pending.get(app.region)
         if pending is None:
@@ -62,6 +72,7 @@ class Failures:
                 "status_code": status,
                 "error_code": code,
                 "subject": subject[:600] if isinstance(subject, str) else None,
+                "user_id": None if user_id is None else user_id[:64],
             }
         )
 
@@ -74,10 +85,11 @@ class Failures:
         *,
         since: datetime | None = None,
         to: datetime | None = None,
+        user_id: str | None = None,
     ) -> Sequence[RowMapping]:
         """Lists the newest first, including those of this process that are not written yet.
 
-        since, to: only those from this moment on, and before that one.
+        since, to: only those from this moment on, and before that one. user_id: only those of this user of the app.
         """
         for region, region_stores in list(self._regions.items()):
             # Only where it looks: that another region does not answer is nothing to this one.
@@ -93,6 +105,8 @@ class Failures:
             query = query.where(failures.c.at >= since)
         if to is not None:
             query = query.where(failures.c.at < to)
+        if user_id is not None:
+            query = query.where(failures.c.user_id == user_id)
         async with stores.database.reading() as connection:
             return (await connection.execute(query)).mappings().all()
 

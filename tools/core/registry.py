@@ -14,13 +14,14 @@ from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
-from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
+from baobab.tools.core.auth.callers import Account, Anonymous, Caller, EndUser, ScopedKey
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, Tool
 from baobab.tools.core.changes import bound_changes
 from baobab.tools.core.context import RequestContext, WouldDestroy
 from baobab.tools.core.errors import (
     AppNotFound,
+    ApprovalRequired,
     BaobabError,
     Internal,
     Naming,
@@ -171,12 +172,12 @@ class Registry:
             outcome = error.code
             error.naming = self.naming(context)
             if not nested:
-                await self.record_refusal(tool, arguments, context, error)
+                await self.record_refusal(tool, arguments, context, error, caller)
             raise
         except BaseException as exc:
             outcome = "error"
             if not nested and isinstance(exc, Exception):
-                await self.record_refusal(tool, arguments, context, Internal())
+                await self.record_refusal(tool, arguments, context, Internal(), caller)
             raise
         finally:
             if self.observers:
@@ -186,15 +187,21 @@ class Registry:
         return result, call
 
     async def record_refusal(
-        self, tool: Tool, arguments: Mapping[str, Any], context: RequestContext, error: BaobabError
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: RequestContext,
+        error: BaobabError,
+        caller: Caller | None = None,
     ) -> None:
         """Records a refusal for the developer of its app, if the tool's family keeps refusals.
 
-        Calls record theirs themselves; doors record what they refuse before a call. A refusal for an app that does not
-        exist is not recorded, or anybody could fill the table.
+        Calls record theirs themselves; doors record what they refuse before a call, perhaps without a caller. A refusal
+        for an app that does not exist is not recorded, or anybody could fill the table. Nor is a call that waits for
+        approval: it is not refused, and who waits asks again and again.
         """
         toolset = tool.toolset
-        if toolset.keeps_failures is None:
+        if toolset.keeps_failures is None or isinstance(error, ApprovalRequired):
             return
         try:
             app = await self.services.directory.app(arguments.get(tool.app_parameter or ""))
@@ -205,7 +212,8 @@ class Registry:
         if isinstance(subject, str) and not subject.isprintable():
             subject = quote(subject[:600], safe="", errors="backslashreplace")
         code = toolset.envelope.code(type(error))
-        self.services.failures.record(app, toolset.name, method, path, error.status, code, subject)
+        user_id = caller.user_id if isinstance(caller, EndUser) else None
+        self.services.failures.record(app, toolset.name, method, path, error.status, code, subject, user_id)
 
     async def preview(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext, unit: Unit

@@ -161,7 +161,7 @@ async def find_subscription(
     if table.live_since is None:
         raise RealtimeNotConfigured(f"Changes of `{name}` are not told to anybody.")
     if actor.role == "anon" and allowed_rows(table, "SELECT", actor) == FALSE:
-        raise UserRequired(f"No policy of `{name}` opens it to visitors.")
+        raise UserRequired(f"No policy of `{name}` lets visitors read rows.")
     return table, read_filter(table, wanted)
 
 

@@ -15,6 +15,8 @@ from baobab.tools.data.rows import Rows, Upsert
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import Selection, place_filters, read_selection
 
+_VERBS: Mapping[Command, str] = {"SELECT": "read", "INSERT": "insert", "UPDATE": "change", "DELETE": "delete"}
+
 
 def open_table(catalogue: Catalogue, rows: Rows, name: str, command: Command) -> TableInfo:
     """A table, or a view to read. Raises UserRequired for a visitor to whom no policy opens anything."""
@@ -26,7 +28,7 @@ def open_table(catalogue: Catalogue, rows: Rows, name: str, command: Command) ->
         return view.as_table()
     table = catalogue.table(name)
     if rows.actor.role == "anon" and opened_rows(table, command, rows.actor) == FALSE:
-        raise UserRequired(f"No policy of `{name}` opens it to visitors.")
+        raise UserRequired(f"No policy of `{name}` lets visitors {_VERBS[command]} rows.")
     return table
 
 

@@ -196,6 +196,15 @@ async def test_refusals_are_listed_newest_first_with_what_was_refused(world: Ins
     assert await list_recent(world, other) == []
 
 
+async def test_a_user_sees_the_refusals_of_their_own_calls_only(world: Installation) -> None:
+    app = await world.create_app()
+    ada, ben = await world.user_headers(app, "ada"), await world.user_headers(app, "ben")
+    for key, by in (("ada", ada), ("ben", ben), ("mine", world.owner), ("nobody", {})):
+        await world.ask("GET", f"{app.kv}/secret:{key}", by)
+    assert [entry["key"] for entry in await list_recent(world, app, by=ada)] == ["secret:ada"]
+    assert len(await list_recent(world, app)) == 4
+
+
 async def test_the_list_of_refusals_is_fifty_long_unless_asked_otherwise(world: Installation) -> None:
     app = await world.create_app()
     for n in range(60):

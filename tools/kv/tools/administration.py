@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 from sqlalchemy import delete, func, select
 
-from baobab.tools.core.auth.callers import Account, AppKey
+from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.function_keys import rotate_function_key
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -167,14 +167,17 @@ async def kv_audit_recent(
 ) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
 
-    For calls over MCP or by agents, `method` is `MCP` or `AGENT`, and `path` is the tool.
+    A user of the app sees their own only. For calls over MCP or by agents, `method` is `MCP` or `AGENT`, and `path` is
+    the tool.
 
     limit: how many; more than 200 counts as 200. The last 1000 of 7 days are kept.
     since: refusals from this moment on; ISO 8601, UTC if it names no zone.
     to: refusals before this moment; ISO 8601, UTC if it names no zone.
     """
     most = min(limit, _MOST_REFUSALS)
-    rows = await call.services.failures.recent(call.stores, app_id, kv.name, most, since=since, to=to)
+    # Keys and addresses name other users.
+    user_id = call.caller.user_id if isinstance(call.caller, EndUser) else None
+    rows = await call.services.failures.recent(call.stores, app_id, kv.name, most, since=since, to=to, user_id=user_id)
     return {
         "entries": [
             {
