@@ -111,7 +111,13 @@ class Config(TypedDict):
     access_mode: AccessMode
     visibility: Visibility
     listed: bool
-    open_tables: list[str]
+    open_tables: Annotated[
+        list[str] | None,
+        Field(
+            description="A sentence for each table of which visitors or any user reach every row; null while the tables "
+            "cannot be read."
+        ),
+    ]
     paused: bool
     paused_at: datetime | None
     paused_reason: str | None

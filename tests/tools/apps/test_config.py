@@ -171,6 +171,7 @@ async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> Non
         "access_mode": "public",
         "visibility": "private",
         "listed": True,
+        "open_tables": [],
         "paused": False,
         "paused_at": None,
         "paused_reason": None,
