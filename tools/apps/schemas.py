@@ -114,8 +114,8 @@ class Config(TypedDict):
     open_tables: Annotated[
         list[str] | None,
         Field(
-            description="A sentence for each table of which visitors or any user reach every row; null while the tables "
-            "cannot be read."
+            description="A sentence for each table of which visitors or any user reach every row; null while the "
+            "tables cannot be read."
         ),
     ]
     paused: bool

@@ -471,8 +471,8 @@ async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
 
 
 async def _list_open_tables(call: Call) -> list[str] | None:
-    """A sentence for each table of which visitors or any user reach every row. None if they cannot be read, as while their
-    region does not answer: settings are read and changed all the same.
+    """A sentence for each table of which visitors or any user reach every row. None if they cannot be read, as while
+    their region does not answer: settings are read and changed all the same.
     """
     try:
         policies = await call.invoke("rls_list", app_id=call.require_app().id)
