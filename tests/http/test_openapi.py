@@ -243,6 +243,7 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "data_undo",
             "notices_channel_add",
             "notices_channel_confirm",
+            "files_update",
         ]
         if "example" not in content or name in unfounded or name.startswith(("mcp_servers_", "model_servers_")):
             continue

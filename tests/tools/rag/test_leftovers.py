@@ -75,4 +75,4 @@ async def test_a_key_that_only_reads_finds_chunks_and_pays_for_no_answer(app: Ra
     assert found.status_code == 200, found.text
     refused = await app.baobab.client.post(address, json={**body, "synthesize": True}, headers=reader)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
-    assert refused.json()["error"]["details"] == {"argument": "synthesize"}
+    assert refused.json()["error"]["details"] == {"tool": f"rag_{path}", "argument": "synthesize"}
