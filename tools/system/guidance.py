@@ -109,7 +109,7 @@ GET {base}/v1/APP_ID/posts?select=id,title&title=ilike.hel*&order=title.asc&limi
 ```
 
 A new table is closed to the app's users and to visitors until a policy opens rows of it (`rls_isolate`: each user has
-the rows of their own; `rls_create_policy`: a condition in SQL, in `table_name`, `policy_name`, `using_expression`).
+the rows of their own; `rls_create_policy`: `table_name`, `policy_name` and a condition in SQL, `using_expression`).
 `rls_simulate` (`table`, `viewers`) shows who sees which rows.
 
 ```
