@@ -1,4 +1,4 @@
-"""What the pages about refusals, leaked keys, public pages and budgets tell a reader to type works as written."""
+"""What the pages with recipes tell a reader to type works as written."""
 
 import json
 import re
@@ -20,9 +20,9 @@ from tests.docs.shell import check_order, run_shell, set_variables
 from tests.docs.test_first_steps import wait_until_it_answers
 from tests.ports import free_port
 
-REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA = (
+REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA, APPROVALS = (
     (ROOT / "docs" / f"{page}.md").read_text()
-    for page in ("refused", "leaked-key", "public-page", "try-budgets", "files", "repository", "data")
+    for page in ("refused", "leaked-key", "public-page", "try-budgets", "files", "repository", "data", "approvals")
 )
 
 
@@ -120,6 +120,10 @@ def test_a_leaked_key_is_replaced_revoked_and_looked_up_by_the_steps_of_the_page
     with open_client(server, leaked["key"]) as calls:
         calls.put(f"/v1/{app}/kv/changed", json={"value": 1}).raise_for_status()
         calls.post("/api-keys", json={"name": "made"}).raise_for_status()
+        table = {"columns": {"id": {"type": "serial", "primaryKey": True}}}
+        schema = {"name": "make a table", "schema": {"tables": {"leaks": table}}}
+        calls.post(f"/v1/{app}/schema/apply", json=schema).raise_for_status()
+        calls.post(f"/v1/{app}/leaks", json={}).raise_for_status()
     with open_client(server, server.key) as calls:
         # Writes are counted in the audit log a moment after they were answered.
         end = time.monotonic() + TIMEOUT_SECONDS
@@ -132,10 +136,20 @@ def test_a_leaked_key_is_replaced_revoked_and_looked_up_by_the_steps_of_the_page
     check_order(printed, '"name":"deploy"', '"name":"deploy-2"', *re.findall(r"^# (.*)$", script, re.MULTILINE))
     _, _, looked_up = printed.partition('"keys_revoked":2}')
     check_order(
-        looked_up, '"logs":', f'"actor_id":"{leaked["key_id"]}"', '"usage":', '"approvals":[]', "api_key.create|"
+        looked_up,
+        '"logs":',
+        f'"actor_id":"{leaked["key_id"]}"',
+        '"usage":',
+        '"approvals":[]',
+        '"table": "leaks"',
+        "api_key.create|",
     )
     with open_client(server, leaked["key"]) as calls:
         assert calls.get("/apps").status_code == 401
+    with open_client(server, server.key) as calls:
+        # The other recipes have tables of their own in this app.
+        schema = {"name": "drop the table", "schema": {"tables": {}, "_drop": ["leaks"]}}
+        calls.post(f"/v1/{app}/schema/apply", json=schema).raise_for_status()
 
 
 def test_each_place_that_a_leaked_key_may_have_changed_can_be_read(server: ServerProcess) -> None:
@@ -174,6 +188,17 @@ def test_the_public_page_reads_the_number_and_its_visitors_cannot_write_it(serve
         with open_client(server, server.key) as owner:
             owner.post(f"/v1/{app}/secure").raise_for_status()
         assert visitor.get(path, headers=page).status_code == 401
+
+
+def test_a_key_asks_and_a_person_decides_by_the_commands_of_the_page(server: ServerProcess) -> None:
+    _, variables = keep_variables(server)
+    making, rule, approving, rejecting = find_blocks(APPROVALS, "sh")[:4]
+    put = 'curl -s -X PUT $BAOBAB/v1/$APP/kv/$NAME -H "Authorization: Bearer $AGENT" -d "{\\"value\\": 1}"'
+    asking = f"for NAME in asks-1 asks-1 asks-2 asks-2; do {put}; done\n"
+    _, choosing, _ = approving.splitlines()
+    printed = run_shell(f"{variables}{making}{rule}{asking}{approving}{choosing}\n{rejecting}")
+    check_order(printed, '"kv_delete":"never"', '"pending"', '"pending"', "asks-2", "asks-1")
+    check_order(printed, '"status":"approved"', '"status":"rejected"')
 
 
 def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess) -> None:

@@ -104,8 +104,8 @@ class BudgetExhausted(BaobabError):
     status = 402
     summary = "A budget is spent."
     remediation = (
-        "Ask for fewer tokens, wait until details.budget.resets_at, or have an owner of the organisation raise the"
-        " budget."
+        "Ask for fewer tokens, wait until details.budget.resets_at, or have an admin or owner of the organisation raise"
+        " the budget."
     )
 
     def __init__(

@@ -109,7 +109,8 @@ GET {base}/v1/APP_ID/posts?select=id,title&title=ilike.hel*&order=title.asc&limi
 ```
 
 A new table is closed to the app's users and to visitors until a policy opens rows of it (`rls_isolate`: each user has
-the rows of their own; `rls_create_policy`: a condition in SQL). `rls_simulate` shows who sees which rows.
+the rows of their own; `rls_create_policy`: `table_name`, `policy_name` and a condition in SQL, `using_expression`).
+`rls_simulate` (`table`, `viewers`) shows who sees which rows.
 
 ```
 POST {base}/v1/APP_ID/rls
@@ -234,10 +235,12 @@ POST {base}/v1/APP_ID/agents/note-keeper/runs/RUN_ID/resume
 
 ## Errors
 
-Every error has a `code`, a `message` and a `remediation`. Do what the remediation says before you try again. The
-shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the key-value store and
-agents answer `{{"error": CODE, "message", "remediation"}}`, the models
-`{{"error": {{"message", "type", "code", "param", "remediation"}}}}`, whose message ends with the remediation.
+Every error has a code, a `message` and a `remediation`. Do what the remediation says before you try again. The
+shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; tables add `code`,
+`message`, `details` and `hint` beside it. The models answer
+`{{"error": {{"message", "type", "code", "param", "remediation"}}}}`, whose message ends with the remediation. The
+key-value store, agents and tool servers answer `{{"error", "message", "remediation", "code"?, "issues"?}}`: read
+`code`, else `error`.
 429 carries `Retry-After` in seconds. All codes: {base}/docs/errors
 
 ## Approvals: when a person must decide

@@ -43,6 +43,13 @@ async def test_the_documented_example_of_conditions_does_what_the_page_says(
         assert run["output"]["granted"] is True, run["error"]
 
 
+@pytest.mark.parametrize(("amount", "output"), [(99, "granted"), (100, "not granted")])
+async def test_the_documented_example_decides_by_the_input_alone(agency: Agency, amount: int, output: str) -> None:
+    await agency.create_agent("amounts", load_example("Decide by the input"))
+    run = await agency.run_agent("amounts", input={"amount": amount})
+    assert (run["status"], run["output"]) == ("completed", output), run["error"]
+
+
 async def test_an_item_of_a_map_that_fails_leaves_the_others_their_results(agency: Agency) -> None:
     await agency.put_key("a", 1)
     await agency.put_key("c", 3)

@@ -48,7 +48,7 @@ def describe_exhausted_budget(budget: Budget, amount: int) -> BudgetExhausted:
     return BudgetExhausted(
         budget,
         f"{whose} is set aside for calls under way: this one does not fit beside them.",
-        remediation="Send it again when some of them have ended, ask for fewer tokens, or have an owner of the"
+        remediation="Send it again when some of them have ended, ask for fewer tokens, or have an admin or owner of the"
         " organisation raise the budget. details.budget says what is spent and what is set aside.",
         details=details,
     )
