@@ -1,5 +1,6 @@
 """Runs functions on an app's rows: with the catalogue as it is, once for each approved call, errors in words."""
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import StatementTimeout, Unit
+from baobab.storage.database import DatabaseUnavailable, StatementTimeout, Unit
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
@@ -77,7 +78,9 @@ async def read_rows(
     finally:
         # Whoever holds a transaction of this app would wait for itself.
         if slow and call.unit.is_untouched:
-            await store.write(app_id, keep_slow)
+            # A read that is done is answered, also where it cannot be noted that it was slow.
+            with contextlib.suppress(DatabaseUnavailable):
+                await store.write(app_id, keep_slow)
 
 
 async def write_rows(

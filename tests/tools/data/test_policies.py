@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.data.slow_statements import SlowStatements
 from tests.http.installation import Headers
 from tests.tools.data.conftest import ADA, BEN, POSTS, Tables
 
@@ -383,6 +385,27 @@ async def test_a_slow_statement_says_which_index_it_lacks(tables: Tables) -> Non
     )  # fmt: skip
     assert "No index begins with `score` or `title`." in listed["select"]["message"]
     assert "No index" not in listed["delete"]["message"]
+
+
+async def test_a_slow_read_is_answered_where_it_cannot_be_noted(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def fail(*_: Any) -> None:
+        tried.append("keep")
+        raise DatabaseUnavailable("busy")
+
+    options = tables.world.application.services.options
+    before = options.slow_seconds
+    await tables.apply({"posts": POSTS})
+    monkeypatch.setattr(SlowStatements, "keep", fail)
+    object.__setattr__(options, "slow_seconds", 0.0)
+    try:
+        assert await tables.list("posts?score=gt.5") == []
+    finally:
+        object.__setattr__(options, "slow_seconds", before)
+    assert tried
 
 
 async def test_open_tables_are_named_where_an_app_is_made_public(tables: Tables) -> None:
