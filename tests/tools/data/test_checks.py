@@ -49,8 +49,9 @@ async def test_a_generated_column_is_computed_from_its_row_and_follows_it(tables
     assert (await tables.insert("orders", {"id": 2}))[0]["total"] is None
     refused = await _refuse(tables, "PATCH", "/orders/1", {"total": "5"})
     assert "takes values" in refused["message"]
+    # The row names no "name", which stays "Nut".
     [upserted] = (await tables.ask("POST", "/orders?on_conflict=id", [{"id": 1, "price": 1, "count": 1}])).json
-    assert (upserted["total"], upserted["label"]) == ("1.00", None)
+    assert (upserted["total"], upserted["label"]) == ("1.00", "nut x1")
     assert (await tables.ask("POST", "/orders?on_conflict=label", [row])).status == 400
 
 
