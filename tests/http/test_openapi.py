@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
+import jsonschema_rs
 import pytest
 from click.testing import CliRunner
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -57,7 +58,10 @@ async def test_the_document_is_valid_openapi_3_1(document: Any) -> None:
 async def test_every_schema_is_a_valid_json_schema(document: Any) -> None:
     for path, node in iterate_nodes(document):
         if path and path[-1] == "schema":
-            jsonschema.Draft202012Validator.check_schema(node)
+            # The checker in Python takes three hundred times as long.
+            jsonschema_rs.meta.validate(node)
+        if node.get("type") == "string" and "pattern" in node:
+            re.compile(node["pattern"])
 
 
 async def test_every_operation_is_a_tool_by_its_name(baobab: Baobab, document: Any) -> None:
