@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,18 @@ class Caller:
 
 
 @dataclass
+class WatchedCaller(Caller):
+    """A caller who notes whether anything of theirs was read."""
+
+    was_read: bool = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("name", "headers", "email", "client"):
+            self.was_read = True
+        return super().__getattribute__(name)
+
+
+@dataclass
 class World:
     baobab: Baobab
     org: str
@@ -97,6 +109,8 @@ class World:
     host_org: str
     callers: dict[str, Caller]
     made: int = 0
+    unspent: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Arguments by tool that are good for any caller, as the callers so far were refused."""
 
     async def request(self, method: str, path: str, headers: dict[str, str], **body: Any) -> Any:
         answer = await self.baobab.client.request(method, path, json=body, headers=headers)
@@ -147,7 +161,17 @@ class World:
         return "ok"
 
     async def call_tool(self, tool: str, caller: Caller) -> str:
-        arguments = await self.build_arguments(tool, caller)
+        """Calls a tool; the answer is `ok` or the status of a refusal, which uses no arguments up."""
+        arguments = self.unspent.pop(tool, None)
+        watched = WatchedCaller(**vars(caller))
+        if arguments is None:
+            arguments = await self.build_arguments(tool, watched)
+        answer = await self._call_with(arguments, tool, caller)
+        if answer != "ok" and not watched.was_read:
+            self.unspent[tool] = arguments
+        return answer
+
+    async def _call_with(self, arguments: dict[str, Any], tool: str, caller: Caller) -> str:
         rest = self.baobab.application.registry.find(tool).rest
         if rest is None:
             return await self.call_without_route(tool, arguments, caller)
