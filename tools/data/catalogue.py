@@ -125,9 +125,16 @@ class View:
     query: Mapping[str, Any]
     columns: Mapping[str, Column]
 
-    def as_table(self) -> TableInfo:
-        """What reads the rows of tables reads those of a view. It has no policies: the tables in it have theirs."""
-        return TableInfo(self.name, self.columns, secured=False, view=self.query)
+    @property
+    def tables(self) -> list[str]:
+        return list(dict.fromkeys(source["table"] for source in self.query["tables"]))
+
+    def list_origins(self) -> Iterator[tuple[str, str, str]]:
+        """The columns that are a column of a table as it is: the name here, the table, and the name there."""
+        tables = {source["alias"]: source["table"] for source in self.query["tables"]}
+        for name, tree in zip(self.columns, self.query["items"], strict=True):
+            if tree[0] == "column":
+                yield name, tables[tree[1]], tree[2]
 
 
 @dataclass(frozen=True)
@@ -140,10 +147,37 @@ class Catalogue:
     def table(self, name: str) -> TableInfo:
         found = self.tables.get(name)
         if found is None and name in self.views:
-            raise TableNotFound(f"`{name}` is a view, and this is for tables.", remediation="Name a table of the view.")
+            tables = " or ".join(f"`{table}`" for table in self.views[name].tables)
+            raise TableNotFound(f"`{name}` is a view, and this is for tables.", remediation=f"Name {tables} instead.")
         if found is None:
             raise TableNotFound(f"The app has no table `{name[:63]}`.", details={"tables": sorted(self.tables)})
         return found
+
+    def find_readable(self, name: str) -> TableInfo:
+        """A table, or a view as a table. Raises TableNotFound."""
+        return self._views_as_tables.get(name) or self.table(name)
+
+    def find_columns(self, readable: TableInfo, table: str, column: str) -> list[str]:
+        """The names under which a table or view shows a column of a table as it is."""
+        view = self.views.get(readable.name)
+        if view is None:
+            return [column] if readable.name == table else []
+        return [name for name, *origin in view.list_origins() if origin == [table, column]]
+
+    @cached_property
+    def _views_as_tables(self) -> Mapping[str, TableInfo]:
+        return {view.name: self._as_table(view) for view in self.views.values()}
+
+    def _as_table(self, view: View) -> TableInfo:
+        """What reads the rows of tables reads those of a view. It has no policies: the tables in it have theirs.
+
+        A column that it shows as it is keeps its reference.
+        """
+        columns = {**view.columns}
+        for name, table, column in view.list_origins():
+            origin = self.tables[table].columns[column] if table in self.tables else None
+            columns[name] = replace(columns[name], references=origin.references if origin else None)
+        return TableInfo(view.name, columns, secured=False, view=view.query)
 
     def with_table(self, table: TableInfo) -> "Catalogue":
         return replace(self, tables={**self.tables, table.name: table})

@@ -17,7 +17,7 @@ from baobab.tools.data.catalogue import (
     read_catalogue,
     write_catalogue,
 )
-from baobab.tools.data.errors import InvalidExpression, InvalidSchema
+from baobab.tools.data.errors import InvalidExpression, InvalidSchema, ViewNotFollowed
 from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.policies import list_names
@@ -74,7 +74,9 @@ def try_views(call: Call, statements: Statements, catalogue: Catalogue) -> None:
     """Counts no row of each view, as a user. InvalidSchema names one that cannot be read."""
     for view in catalogue.views.values():
         try:
-            count_rows(call, statements, catalogue, view.as_table(), ["true"], Actor("user", None), limit=0)
+            count_rows(
+                call, statements, catalogue, catalogue.find_readable(view.name), ["true"], Actor("user", None), limit=0
+            )
         except InvalidExpression as exc:
             raise InvalidSchema(f"The view `{view.name}`: {exc.message}") from exc
 
@@ -112,6 +114,18 @@ def count_rows(
     return int(statements.rows(text, *writer.values)[0][0])
 
 
+def require_followable(catalogue: Catalogue, name: str) -> TableInfo:
+    """The table of a name. TableNotFound, ViewNotFollowed."""
+    view = catalogue.views.get(name)
+    if view is not None:
+        tables = " and ".join(f"`{table}`" for table in view.tables)
+        raise ViewNotFollowed(
+            f"`{name}` is a view, and the changes of a view are not told.",
+            remediation=f"Follow {tables}, and read the view again when something has changed.",
+        )
+    return catalogue.table(name)
+
+
 async def change_tables(call: Call, names: Sequence[str], find_since: Callable[[TableInfo], str | None]) -> None:
     """Turns the telling of changes on or off.
 
@@ -121,7 +135,7 @@ async def change_tables(call: Call, names: Sequence[str], find_since: Callable[[
     def change(statements: Statements, catalogue: Catalogue) -> Catalogue:
         del statements
         for name in names:
-            table = catalogue.table(name)
+            table = require_followable(catalogue, name)
             catalogue = catalogue.with_table(replace(table, live_since=find_since(table)))
         return catalogue
 

@@ -12,6 +12,7 @@ from baobab.tools.core.errors import BadRequest, BaobabError, Unavailable
 from baobab.tools.core.services import Services
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogues, TableInfo
+from baobab.tools.data.changes import require_followable
 from baobab.tools.data.errors import RealtimeNotConfigured, UserRequired
 from baobab.tools.data.expressions import FALSE, allowed_rows
 from baobab.tools.data.feed import AppFeed
@@ -156,8 +157,11 @@ class Conversation:
 async def find_subscription(
     services: Services, app_id: str, actor: Actor, name: str, wanted: Mapping[str, Any]
 ) -> tuple[TableInfo, Filter]:
-    """The table and the filter that somebody wants to follow. TableNotFound, RealtimeNotConfigured, UserRequired."""
-    table = (await services.of(Catalogues).get(app_id)).table(name)
+    """The table and the filter that somebody wants to follow.
+
+    Raises TableNotFound, ViewNotFollowed, RealtimeNotConfigured, UserRequired.
+    """
+    table = require_followable(await services.of(Catalogues).get(app_id), name)
     if table.live_since is None:
         raise RealtimeNotConfigured(f"Changes of `{name}` are not told to anybody.")
     if actor.role == "anon" and allowed_rows(table, "SELECT", actor) == FALSE:

@@ -69,6 +69,12 @@ class RealtimeNotConfigured(BadRequest):
     remediation = "Turn them on with op:realtime_configure."
 
 
+class ViewNotFollowed(BadRequest):
+    code = "REALTIME_VIEW"
+    summary = "The changes of a view are not told."
+    remediation = "Follow the tables that the view reads, and read the view again when something has changed."
+
+
 class RealtimeConnectionLimit(BaobabError):
     code = "REALTIME_CONNECTION_LIMIT"
     status = 429

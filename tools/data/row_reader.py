@@ -155,11 +155,12 @@ class RowReader:
         hidden = shown[len(selection.items) :]
         order = self._order(writer, table, orders)
         number = f"row_number() OVER (PARTITION BY {quote(table.name)}.{quote(related_by)}{order}) AS _n"
+        source = write_source(writer, table, self.actor)
         where = self._where(writer, selection, further)
         columns = ", ".join([*(f"_c{i}" for i in range(len(named))), *(f"_h{i}" for i in range(len(hidden)))])
         inner = (
             f"SELECT {', '.join([*named, *hidden, number])} "  # noqa: S608
-            f"FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"
+            f"FROM {source} WHERE {where}"
         )
         last = selection.offset + (_MOST_RELATED if selection.limit is None else selection.limit)
         return (
@@ -200,9 +201,10 @@ class RowReader:
         inner = embed.selection.table
         if inner.name == table.name:
             raise InvalidFilter("A table cannot be embedded in itself with `!inner`.")
+        # Its placeholders come before those of the conditions.
+        source = write_source(writer, inner, self.actor)
         where = self._where(writer, embed.selection, [])
         joined = f"{quote(inner.name)}.{quote(embed.theirs)} = {quote(table.name)}.{quote(embed.ours)}"
-        source = f"{writer.name_table(inner.name)} AS {quote(inner.name)}"
         return f"EXISTS (SELECT 1 FROM {source} WHERE {where} AND {joined})"  # noqa: S608
 
     def _order(self, writer: SqlWriter, table: TableInfo, orders: list[Order]) -> str:

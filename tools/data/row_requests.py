@@ -25,7 +25,7 @@ def open_table(catalogue: Catalogue, rows: Rows, name: str, command: Command) ->
         if command != "SELECT":
             raise ViewReadOnly(f"`{name}` is a view, and cannot be written.")
         open_table(catalogue, rows, view.query["tables"][0]["table"], "SELECT")
-        return view.as_table()
+        return catalogue.find_readable(name)
     table = catalogue.table(name)
     if rows.actor.role == "anon" and opened_rows(table, command, rows.actor) == FALSE:
         raise UserRequired(f"No policy of `{name}` lets visitors {_VERBS[command]} rows.")

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import NamedTuple
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.aggregates import find_groups, read_aggregate
@@ -191,32 +191,52 @@ def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -
     hint = next((word for word in words if word not in ("inner", "left")), None)
     relation = _find_relation(catalogue, table, target, hint)
     if relation is None:
-        raise InvalidFilter(
-            f"`{table.name}` has no reference to or from `{target[:63]}`.",
-            remediation="Declare the reference of a column with `references` in the schema.",
-        )
-    kind, ours, theirs, related = relation
-    selection = read_selection(catalogue, related, inside, depth + 1)
-    return Embed(alias or target, kind == "many", ours, theirs, inner, selection)
+        remediation = "Declare the reference of a column with `references` in the schema."
+        if table.view is not None or target in catalogue.views:
+            remediation = (
+                "A view is related by columns that it shows as they are: select what refers, or is referred to."
+            )
+        raise InvalidFilter(f"`{table.name}` has no reference to or from `{target[:63]}`.", remediation=remediation)
+    selection = read_selection(catalogue, relation.related, inside, depth + 1)
+    return Embed(alias or target, relation.many, relation.ours, relation.theirs, inner, selection)
 
 
-def _find_relation(
-    catalogue: Catalogue, table: TableInfo, target: str, hint: str | None
-) -> tuple[Literal["one", "many"], str, str, TableInfo] | None:
-    """How a table is related to one that a query names, or by the column that it names. InvalidFilter if in more than
-    one way.
+class _Relation(NamedTuple):
+    """hint: the column that refers, which a query names to choose between several relations."""
+
+    hint: str
+    ours: str
+    theirs: str
+    related: TableInfo
+    many: bool
+
+
+def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: str | None) -> _Relation | None:
+    """How a table or view is related to one that a query names, or by the column that it names. InvalidFilter if in
+    more than one way.
     """
-    ways: list[tuple[Literal["one", "many"], str, str, TableInfo]] = []
+    ways: list[_Relation] = []
+    view = catalogue.views.get(target)
     for column in table.columns.values():
         to = column.references
         if to is None or hint not in (None, column.name, to.table):
             continue
         if target in (to.table, column.name) or column.name == f"{target}_id":
-            ways.append(("one", column.name, to.column, catalogue.table(to.table)))
-    for other, column, to in catalogue.references_to(table.name):
-        if other.name == target and hint in (None, column.name):
-            ways.append(("many", to.column, column.name, other))
+            one = catalogue.table(to.table)
+            ways.append(_Relation(column.name, column.name, to.column, one, many=False))
+        elif view is not None:
+            # A view that joins tables may show the same key in many rows.
+            many, shown = len(view.query["tables"]) > 1, catalogue.find_readable(target)
+            names = catalogue.find_columns(shown, to.table, to.column)
+            ways += [_Relation(column.name, column.name, theirs, shown, many=many) for theirs in names]
+    if target in catalogue.tables or view is not None:
+        other = catalogue.find_readable(target)
+        for column in other.columns.values():
+            to = column.references
+            if to is not None and hint in (None, column.name):
+                names = catalogue.find_columns(table, to.table, to.column)
+                ways += [_Relation(column.name, ours, column.name, other, many=True) for ours in names]
     if len(ways) > 1:
-        named = ", ".join(f"{target}!{ours if kind == 'one' else theirs}" for kind, ours, theirs, _ in ways)
+        named = ", ".join(f"{target}!{way.hint}" for way in ways)
         raise InvalidFilter(f"`{table.name}` and `{target}` are related in several ways: write one of {named}.")
     return ways[0] if ways else None

@@ -1,4 +1,4 @@
-"""/console/apps/{app}/tables/{table}: the rows of a table, and forms that change, import and export them."""
+"""/console/apps/{app}/tables/{table}: the rows of a table or view, and forms that change, import and export them."""
 
 import json
 from typing import Any
@@ -28,6 +28,7 @@ async def show_rows(visit: Visit) -> Context:
         "app": app,
         "title": table,
         "table": table,
+        "query": described.get("query"),
         "columns": list(described["columns"]),
         "key": key,
         "rows": [{name: _show(value) for name, value in row.items()} for row in rows[:_SHOWN]],

@@ -1,4 +1,4 @@
-"""/console/apps/{app}/tables: the tables of an app with a drawing of their relations, and what is open to whom."""
+"""/console/apps/{app}/tables: the tables and views of an app, a drawing of their relations, and what is open."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +13,14 @@ _WIDTH, _GAP, _LINE, _ACROSS, _SHOWN = 220, 60, 18, 3, 8
 
 async def show_tables(visit: Visit) -> Context:
     app = await read_app(visit)
-    tables = (await visit.call("schema_get", app_id=app["id"]))["schema"]["tables"]
+    schema = (await visit.call("schema_get", app_id=app["id"]))["schema"]
+    tables = schema["tables"]
     policies = await visit.call("rls_list", app_id=app["id"])
     live = {each["table_name"] for each in (await visit.call("realtime_get", app_id=app["id"]))["tables"]}
     return {
         "app": app,
         "tables": tables,
+        "views": schema.get("views", {}),
         "drawing": draw_tables(tables),
         "findings": [*policies["open_tables"], *policies["missing_indexes"], *policies["slow_statements"]],
         "secured": set(policies["tables_with_rls"]),

@@ -96,3 +96,26 @@ async def test_a_table_is_exported_and_imported_after_it_was_checked(visitor: Ru
     assert "Ada" not in (await visitor.open(path)).text
     assert (await visitor.send(f"{path}/import", page, content=content)).status_code == 400
     assert "Ada" in (await visitor.open(path)).text
+
+
+async def test_a_view_is_browsed_and_compared_and_offers_no_writes(visitor: Runner) -> None:
+    views = {"titles": "select title, author_id from posts where public", "plain": "select id from authors"}
+    await _ask(visitor, "schema/apply", {"schema": {"tables": POSTS, "views": views}})
+    await _ask(visitor, "posts", [{"id": 1, "title": HOSTILE, "public": True}, {"id": 2, "title": "x"}])
+    policy = {"table_name": "posts", "policy_name": "open", "role": "anon", "using_expression": "true"}
+    await _ask(visitor, "rls/policies", policy)
+    path = f"/console/apps/{visitor.app_id}/tables"
+    listed = (await visitor.open(path)).text
+    assert "select title, author_id from posts where public" in listed
+    assert "The view `titles` of `posts`: anyone without signing in may SELECT any row." in listed
+    rows = (await visitor.open(f"{path}/titles?filter=author_id%3Dis.null")).text
+    assert "A view, which is read only" in rows
+    assert "Add a row" not in rows
+    assert "/import" not in rows
+    assert HOSTILE not in rows
+    assert rows.count("<tr>") == 2
+    page = (await visitor.open(f"{path}/titles/access")).text
+    assert "1 rows in all. Visitors: 1." in page
+    assert "A view has no policies of its own." in page
+    assert "Row-level security is off" not in page
+    assert (await visitor.open(f"{path}/titles/rows.csv")).text.startswith("title,author_id\r\n")

@@ -141,14 +141,107 @@ async def test_a_view_is_not_written_and_has_no_row_of_a_key(shop: Tables) -> No
         answer = await shop.ask(method, path, body)
         assert (answer.status, answer.json["error"]["code"]) == (400, "DATA_VIEW_READ_ONLY"), (method, path)
     assert (await shop.ask("GET", "/lines/1")).status == 400
-    for path, given in (
-        ("/rls", {"table_name": "lines", "user_column": "id"}),
-        ("/realtime/configure", {"tables": ["lines"]}),
+    answer = await shop.ask("POST", "/rls", {"table_name": "lines", "user_column": "id"})
+    assert (answer.status, "is a view" in answer.json["error"]["message"]) == (404, True), answer.content
+    assert answer.json["error"]["remediation"] == "Name `orders` or `people` instead."
+    for method, path, body in (
+        ("POST", "/realtime/configure", {"tables": ["lines"]}),
+        ("DELETE", "/realtime/lines", None),
+        ("GET", "/realtime/changes?table=lines", None),
     ):
-        answer = await shop.ask("POST", path, given)
-        assert (answer.status, "is a view" in answer.json["error"]["message"]) == (404, True), answer.content
+        answer = await shop.ask(method, path, body)
+        assert (answer.status, answer.json["error"]["code"]) == (400, "REALTIME_VIEW"), (method, path, answer.content)
+        assert "Follow `orders` and `people`" in answer.json["error"]["remediation"]
     imported = await shop.world.ask("POST", f"{shop.base}/data-import/lines", shop.world.owner, content=b"id\r\n1\r\n")
     assert imported.status in (400, 404)
+
+
+async def test_a_view_keeps_the_references_of_the_columns_that_it_shows_as_they_are(shop: Tables) -> None:
+    views = {
+        **VIEWS,
+        "cheap": "select id, user_id, price from orders where price < 10",
+        "persons": "select id, name from people where name <> 'Nobody'",
+        "known": "select p.id, p.name, o.kind from people p join orders o on o.user_id = p.id",
+        "loud": "select upper(kind) as kind, user_id from orders",
+    }
+    await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": views}})
+    assert (await shop.ask("GET", "/schema/cheap")).json["columns"]["user_id"]["references"]["table"] == "people"
+    # From a view to the table that it refers to, and back.
+    assert await shop.list("cheap?select=id,people(name)&order=id") == [
+        {"id": 1, "people": {"name": "Ada"}},
+        {"id": 3, "people": None},
+        {"id": 4, "people": {"name": "Ben"}},
+    ]
+    assert await shop.list("people?select=name,cheap(id)&order=name&cheap.price=gt.1") == [
+        {"name": "Ada", "cheap": [{"id": 1}]},
+        {"name": "Ben", "cheap": []},
+    ]
+    newest = "people?select=name,cheap(id)&order=name&cheap.order=id.desc&cheap.limit=1&cheap.price=lt.3"
+    assert [row["cheap"] for row in await shop.list(newest)] == [[{"id": 1}], [{"id": 4}]]
+    # Of a view of one table a row has one, of a view that joins some it may have many.
+    assert await shop.list("orders?select=id,persons!inner(name)&persons.name=eq.Ben&order=id") == [
+        {"id": 2, "persons": {"name": "Ben"}},
+        {"id": 4, "persons": {"name": "Ben"}},
+    ]
+    assert await shop.list("orders?select=id,known(kind)&id=eq.2&known.order=kind") == [
+        {"id": 2, "known": [{"kind": "hidden"}, {"kind": "nut"}]}
+    ]
+    assert await shop.list("persons?select=name,loud(kind),cheap(id)&order=name&limit=1") == [
+        {"name": "Ada", "loud": [{"kind": "NUT"}], "cheap": [{"id": 1}]}
+    ]
+    for query in ("sums?select=kind,people(name)", "people?select=name,sums(kind)", "lines?select=people(name)"):
+        answer = await shop.ask("GET", f"/{query}")
+        assert (answer.status, "as they are" in answer.json["error"]["remediation"]) == (400, True), query
+    # Whoever embeds a view sees what its tables show them.
+    ada = await shop.user(ADA)
+    await shop.policy("people", "all", command="SELECT", using_expression="true")
+    assert [row["cheap"] for row in await shop.list("people?select=name,cheap(id)&order=name", ada)] == [[], []]
+    await shop.ask("POST", "/rls", {"table_name": "orders", "user_column": "user_id"})
+    assert [row["cheap"] for row in await shop.list("people?select=name,cheap(id)&order=name", ada)] == [
+        [{"id": 1}],
+        [],
+    ]
+    assert await shop.list("people?select=name,cheap!inner(id)", ada) == [{"name": "Ada", "cheap": [{"id": 1}]}]
+
+
+async def test_the_simulator_compares_the_rows_of_views(shop: Tables) -> None:
+    await shop.ask("POST", "/rls", {"table_name": "orders", "user_column": "user_id"})
+
+    async def simulate(view: str) -> list[list[str]]:
+        asked = {"table": view, "viewers": ["anon", ADA, BEN], "order": next(iter(ORDERED[view]))}
+        answer = await shop.ask("POST", "/rls/simulate", asked)
+        assert answer.status == 200, answer.content
+        return [each["seen_by"] for each in answer.json["rows"]]
+
+    # The names of buyers are of a table that is closed, so that nobody sees these rows as the owner does.
+    assert await simulate("lines") == [[], [], []]
+    await shop.policy("people", "all", command="SELECT", role="user", using_expression="true")
+    assert await simulate("lines") == [[ADA], [BEN], []]
+    # Each sums what they see: only the hidden order is all of its kind.
+    assert await simulate("sums") == [[], [BEN], []]
+    assert await simulate("buyers") == [[BEN]]
+
+
+ORDERED = {"lines": ["id"], "sums": ["kind"], "buyers": ["name"]}
+
+
+async def test_the_advisor_names_views_that_are_open_as_a_whole(shop: Tables) -> None:
+    async def list_open() -> set[tuple[str, str]]:
+        findings = (await shop.ask("GET", "/rls")).json["open_tables"]
+        return {(each["table"], each["caller"]) for each in findings}
+
+    await shop.policy("orders", "some", command="SELECT", using_expression="price > 5")
+    assert await list_open() == set()
+    answer = await shop.policy("orders", "all", command="SELECT", role="user", using_expression="true")
+    warned = "The view `sums` of `orders`: any signed-in user may SELECT any row."
+    assert warned in answer["warnings"]
+    assert await list_open() == {(name, "user") for name in ("orders", "lines", "sums", "mine")}
+    await shop.policy("people", "all", command="SELECT", using_expression="true")
+    assert ("buyers", "anon") in await list_open()
+    assert warned in (await shop.ask("GET", "/config")).json["open_tables"]
+    views = {**VIEWS, "all_kinds": "select kind from orders group by kind"}
+    applied = await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": views}})
+    assert applied.json["warnings"] == ["The view `all_kinds` of `orders`: any signed-in user may SELECT any row."]
 
 
 async def test_views_are_shown_changed_and_dropped_with_the_schema(shop: Tables) -> None:

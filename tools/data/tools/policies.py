@@ -14,7 +14,7 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.data.actor import VISITOR, Actor
-from baobab.tools.data.catalogue import Catalogue, Command, Policy, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Policy, TableInfo
 from baobab.tools.data.changes import change_catalogue, count_rows, try_policies
 from baobab.tools.data.errors import (
     ColumnNotFound,
@@ -25,14 +25,14 @@ from baobab.tools.data.errors import (
     TableNotFound,
     UnsafeExpression,
 )
-from baobab.tools.data.expressions import FALSE, TRUE, allowed_rows, opened_rows
+from baobab.tools.data.expressions import TRUE, allowed_rows
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.missing_indexes import find_missing_indexes
+from baobab.tools.data.open_tables import find_open_tables
 from baobab.tools.data.policies import compile_condition, load_parser
 from baobab.tools.data.schemas import (
     Dropped,
     Enabled,
-    Finding,
     Isolated,
     Policies,
     PolicyRow,
@@ -46,7 +46,6 @@ from baobab.tools.data.transactions import find_catalogue
 
 _ADMIN = AppOwner("admin")
 _WRONG = (TableNotFound, ColumnNotFound, InvalidSchema, UnsafeExpression, MismatchedTypes, InvalidExpression)
-_COMMANDS: tuple[Command, ...] = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _SOMEBODY = Actor("user", "00000000-0000-4000-8000-000000000000", "user")
 _MOST_POLICIES = 50
 
@@ -267,8 +266,8 @@ async def rls_isolate(
     ),
 )
 async def rls_list(call: Call, app_id: AppId) -> Policies:
-    """List all policies, tables that visitors or any user can read or write as a whole, columns that need an index for
-    policies or references, and statements that took long.
+    """List all policies, tables and views that visitors or any user can read or write as a whole, columns that need an
+    index for policies or references, and statements that took long.
     """
     catalogue, store = await find_catalogue(call), call.stores.data
     slow: list[SlowStatement] = []
@@ -283,7 +282,7 @@ async def rls_list(call: Call, app_id: AppId) -> Policies:
             for policy in table.policies.values()
         ],
         "tables_with_rls": sorted(name for name, table in catalogue.tables.items() if table.secured),
-        "open_tables": [finding for table in catalogue.tables.values() for finding in _find_open(table)],
+        "open_tables": find_open_tables(catalogue),
         "missing_indexes": find_missing_indexes(catalogue),
         "slow_statements": slow,
     }
@@ -385,7 +384,7 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
     changed = await change_catalogue(call, set_policy)
     call.audit.resource_id = policy.name
     answer: PolicySet = {"success": True, "policy_name": policy.name, "table": table_name, "visible_rows": visible}
-    warnings = [finding["message"] for finding in _find_open(changed.tables[table_name])]
+    warnings = [finding["message"] for finding in find_open_tables(changed, [table_name])]
     return {**answer, "warnings": warnings} if warnings else answer
 
 
@@ -407,19 +406,3 @@ def _render_policy(app_id: str, table: TableInfo, policy: Policy) -> PolicyRow:
         "qual": policy.using,
         "with_check": policy.check,
     }
-
-
-def _find_open(table: TableInfo) -> list[Finding]:
-    """What visitors, or any user, may do with every row of a table."""
-    findings: list[Finding] = []
-    for caller, actor in (("anyone without signing in", VISITOR), ("any signed-in user", _SOMEBODY)):
-        may = [command for command in _COMMANDS if _is_open(table, command, actor)]
-        if may:
-            message = f"`{table.name}`: {caller} may {', '.join(may)} any row."
-            findings.append({"table": table.name, "caller": actor.role, "may": list(may), "message": message})
-    return findings
-
-
-def _is_open(table: TableInfo, command: Command, actor: Actor) -> bool:
-    allowed = opened_rows(table, command, actor)
-    return allowed == TRUE or (allowed != FALSE and allowed[0] == "or" and TRUE in allowed[1:])

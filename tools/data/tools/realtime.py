@@ -27,6 +27,7 @@ from baobab.tools.data.errors import (
     RealtimeNotConfigured,
     TableNotFound,
     UserRequired,
+    ViewNotFollowed,
 )
 from baobab.tools.data.feed import LiveFeeds
 from baobab.tools.data.fields import TableName
@@ -100,7 +101,14 @@ async def realtime_open(
     "GET /realtime/changes",
     access=_ACCESS,
     effect="read",
-    raises=(RealtimeConnectionLimit, RealtimeNotConfigured, TableNotFound, ColumnNotFound, UserRequired),
+    raises=(
+        RealtimeConnectionLimit,
+        RealtimeNotConfigured,
+        TableNotFound,
+        ColumnNotFound,
+        UserRequired,
+        ViewNotFollowed,
+    ),
     rest=Rest(
         media_type="text/event-stream",
         credential="token",
@@ -165,7 +173,7 @@ def _stream(call: Call, pieces: AsyncGenerator[bytes, None], media_type: str, ta
     "POST /realtime/configure",
     access=AppOwner("admin"),
     effect="write",
-    raises=(TableNotFound,),
+    raises=(TableNotFound, ViewNotFollowed),
     audit=Audit("realtime.configure", resource="table"),
     rest=Rest(examples={"tables": ["posts"]}),
     mcp=Mcp(
@@ -225,7 +233,7 @@ async def realtime_get(call: Call, app_id: AppId) -> RealtimeConfig:
     "DELETE /realtime/{table}",
     access=AppOwner("admin"),
     effect="write",
-    raises=(TableNotFound,),
+    raises=(TableNotFound, ViewNotFollowed),
     audit=Audit("realtime.disable", resource="table"),
     mcp=Mcp(keywords="turn off realtime, stop live updates; Echtzeit ausschalten; desactivar tiempo real"),
 )

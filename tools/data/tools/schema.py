@@ -32,6 +32,7 @@ from baobab.tools.data.errors import (
 )
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.migration import MigrationPlan, describe
+from baobab.tools.data.open_tables import find_open_tables
 from baobab.tools.data.policies import load_parser
 from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, Schema, TableDescription
 from baobab.tools.data.toolset import data
@@ -113,7 +114,7 @@ async def schema_describe(call: Call, app_id: AppId, table: TableName) -> TableD
     """Describe one table or view: columns, key, which tables refer to it, its policies, and the query of a view."""
     catalogue = await find_catalogue(call)
     view = catalogue.views.get(table)
-    found = catalogue.table(table) if view is None else view.as_table()
+    found = catalogue.find_readable(table)
     described: TableDescription = {
         "table": table,
         "columns": render_table(found)["columns"],
@@ -302,6 +303,8 @@ def _warn(call: Call, plan: MigrationPlan, catalogue: Catalogue) -> list[str]:
         for name in new
         if name in taken
     ]
+    views = {change.description.rpartition(" the view ")[2] for change in plan.changes}
+    warnings += [finding["message"] for finding in find_open_tables(catalogue) if finding["table"] in views]
     return warnings
 
 

@@ -51,7 +51,7 @@ async def rls_simulate(
     order: OrderText = "",
     limit: Annotated[int, Field(ge=1, le=100)] = 20,
 ) -> Simulated:
-    """Show what visitors and users would read of a table, side by side: each row with who sees it.
+    """Show what visitors and users would read of a table or view, side by side: each row with who sees it.
 
     viewers: `anon` for visitors, or the ids of users.
     where: filters by column, as data_list has them; null for all rows.
@@ -82,21 +82,21 @@ async def rls_simulate(
 def _read(
     rows: Rows, catalogue: Catalogue, table: str, where: Mapping[str, Any] | None, order: str, limit: int
 ) -> list[dict[str, Any]]:
-    selection = read_selection(catalogue, catalogue.table(table), None)
+    selection = read_selection(catalogue, catalogue.find_readable(table), None)
     place_filters(selection, where or {})
     selection.order, selection.limit = order, limit
     return rows.select(selection)
 
 
 def _count(rows: RowReader, catalogue: Catalogue, table: str, where: Mapping[str, Any] | None) -> int:
-    selection = read_selection(catalogue, catalogue.table(table), None)
+    selection = read_selection(catalogue, catalogue.find_readable(table), None)
     place_filters(selection, where or {})
     return rows.count(selection)
 
 
 def _read_among(rows: RowReader, catalogue: Catalogue, table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of some rows that somebody sees, found by their keys; of a table without a key, by all their values."""
-    info = catalogue.table(table)
+    """Those of some rows that somebody sees, found by their keys; without a key, as in a view, by all their values."""
+    info = catalogue.find_readable(table)
     if not found:
         return []
     names = info.key or tuple(column.name for column in info.columns.values() if column.type.is_ordered)
@@ -110,4 +110,7 @@ def _read_among(rows: RowReader, catalogue: Catalogue, table: str, found: list[d
             parts.append(["is", column, "null"] if value is None else ["=", column, ["value", kind.name, value]])
         conditions.append(["and", *parts] if parts else ["true"])
     selection = read_selection(catalogue, info, None)
+    if len(names) == len(info.columns):
+        # Many rows may be alike where no key tells them apart: each is read once.
+        selection.groups = selection.items
     return rows.select(selection, key=["or", *conditions])
