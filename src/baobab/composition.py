@@ -288,17 +288,16 @@ def build_postbox(settings: Settings) -> Postbox:
 @contextlib.asynccontextmanager
 async def _run_housekeeping(services: Services) -> AsyncIterator[None]:
     """Runs the periodic maintenance tasks while the application is open, and a last flush when it closes."""
-    flush: MaintenanceTasks = (
-        services.audit_log.flush,
-        services.failures.flush,
-        partial(services.credentials.flush, services.database),
-    )
+
+    def list_flushes() -> MaintenanceTasks:
+        audit, failures = services.audit_log.flush, services.failures.flush
+        return (audit, failures, partial(services.credentials.flush, services.database), *services.flushes)
 
     def list_sweeps() -> MaintenanceTasks:
         stores = list(services.regions.values())
         return (services.notices.prune, *(each.kv.sweep for each in stores), *(each.objects.sweep for each in stores))
 
-    rounds = (("flush", _FLUSH_SECONDS, lambda: flush), ("sweep", _SWEEP_SECONDS, list_sweeps))
+    rounds = (("flush", _FLUSH_SECONDS, list_flushes), ("sweep", _SWEEP_SECONDS, list_sweeps))
     tasks = [asyncio.create_task(_run_periodically(seconds, works), name=name) for name, seconds, works in rounds]
     try:
         yield
@@ -306,7 +305,7 @@ async def _run_housekeeping(services: Services) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await _run_each(flush)
+        await _run_each(list_flushes())
 
 
 async def _run_periodically(seconds: float, list_works: Callable[[], MaintenanceTasks]) -> None:

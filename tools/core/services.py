@@ -1,6 +1,6 @@
 """The services that tools use, built once at start and injected into every call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
@@ -105,6 +105,8 @@ class Services:
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     silent_regions: set[str] = field(default_factory=set)
     """Further regions that did not answer when they were last asked."""
+    flushes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """What domains write a moment after it was answered: called every second, and when the application closes."""
     _own: dict[Any, Any] = field(default_factory=dict)
 
     def stores_of(self, region: str) -> Stores:

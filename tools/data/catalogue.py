@@ -209,6 +209,11 @@ def read_catalogue(statements: Statements, store: DataStore, app_id: str) -> Cat
     return decode_catalogue(document, version)
 
 
+def is_frozen(statements: Statements, store: DataStore, app_id: str) -> bool:
+    table = store.name_table(app_id, "_catalogue")
+    return bool(statements.rows(f"SELECT frozen FROM {table}")[0][0])  # noqa: S608
+
+
 def write_catalogue(statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue) -> None:
     table = store.name_table(app_id, "_catalogue")
     statements.rows(f"UPDATE {table} SET document = ?, version = version + 1", catalogue.encode())  # noqa: S608

@@ -3,14 +3,19 @@
 What is kept is the shape of a statement: its table, and the columns that it filters and orders by. No value is kept.
 """
 
+import contextlib
 import json
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from baobab.storage.data.store import DataStore
+from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.statements import Statements
-from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.services import Services
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, is_frozen
 from baobab.tools.data.missing_indexes import has_index
 from baobab.tools.data.policies import list_names
 from baobab.tools.data.schemas import SlowStatement
@@ -18,6 +23,8 @@ from baobab.tools.data.schemas import SlowStatement
 COLUMNS = "shape text PRIMARY KEY, calls bigint NOT NULL, milliseconds bigint NOT NULL, at text NOT NULL"
 _MOST = 50
 """Shapes that are kept of an app; those that were slow longest ago go first."""
+_MOST_APPS = 1000
+"""Apps of which notes wait in memory."""
 _VERBS = {"select": "Listing rows", "count": "Counting rows", "update": "Updating rows", "delete": "Deleting rows"}
 
 Operation = Literal["select", "count", "update", "delete"]
@@ -43,6 +50,39 @@ def note_slow(
 ) -> Slow:
     names = {name for condition in conditions for alias, name in list_names(condition) if alias == "" and name}
     return Slow(operation, table.name, tuple(sorted(names)), order, seconds)
+
+
+class SlowNotes:
+    """The slow statements of reads, which are answered first. A process that is killed loses those of a second."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._pending: dict[str, deque[Slow]] = {}
+        services.flushes.append(self.flush)
+
+    def add(self, app_id: str, found: Iterable[Slow]) -> None:
+        if app_id in self._pending or len(self._pending) < _MOST_APPS:
+            self._pending.setdefault(app_id, deque(maxlen=_MOST)).extend(found)
+
+    async def flush(self) -> None:
+        for app_id in list(self._pending):
+            # What cannot be noted is forgotten: it will be slow again.
+            with contextlib.suppress(BaobabError, DatabaseUnavailable):
+                await self.flush_app(app_id)
+
+    async def flush_app(self, app_id: str) -> None:
+        found = self._pending.pop(app_id, None)
+        if found is None:
+            return
+        app = await self._services.directory.app(app_id)
+        store, now = self._services.stores_of(app.region).data, self._services.clock.now().isoformat()
+
+        def keep(statements: Statements) -> None:
+            if not is_frozen(statements, store, app_id):
+                SlowStatements(statements, store, app_id).keep(found, now)
+
+        if await store.exists(app_id):
+            await store.write(app_id, keep)
 
 
 class SlowStatements:

@@ -1,6 +1,5 @@
 """Runs functions on an app's rows: with the catalogue as it is, once for each approved call, errors in words."""
 
-import contextlib
 import sqlite3
 from collections.abc import Callable
 from functools import partial
@@ -9,13 +8,13 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import DatabaseUnavailable, StatementTimeout, Unit
+from baobab.storage.database import StatementTimeout, Unit
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.attempts import Attempt, Attempts, read_attempt
-from baobab.tools.data.catalogue import Catalogue, Catalogues, read_catalogue
+from baobab.tools.data.catalogue import Catalogue, Catalogues, is_frozen, read_catalogue
 from baobab.tools.data.change_log import Author, ChangeLog, find_author
 from baobab.tools.data.constraints import find_check
 from baobab.tools.data.errors import (
@@ -29,7 +28,7 @@ from baobab.tools.data.errors import (
 from baobab.tools.data.policies import list_names
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.rows import Rows
-from baobab.tools.data.slow_statements import Slow, SlowStatements
+from baobab.tools.data.slow_statements import Slow, SlowNotes, SlowStatements
 from baobab.tools.data.usage import write_within_plan
 
 T = TypeVar("T")
@@ -67,20 +66,13 @@ async def read_rows(
         rows.slow, rows.slow_seconds = slow, call.services.options.slow_seconds
         return work(rows, catalogue)
 
-    def keep_slow(statements: Statements) -> None:
-        if not is_frozen(statements, store, app_id):
-            SlowStatements(statements, store, app_id).keep(slow, now)
-
     try:
         return await store.read(app_id, run, None if alone else call.unit, quick=quick)
     except StatementTimeout as exc:
         raise QueryTimeout from exc
     finally:
-        # Whoever holds a transaction of this app would wait for itself.
-        if slow and call.unit.is_untouched:
-            # A read that is done is answered, also where it cannot be noted that it was slow.
-            with contextlib.suppress(DatabaseUnavailable):
-                await store.write(app_id, keep_slow)
+        if slow:
+            call.services.of(SlowNotes).add(app_id, slow)
 
 
 async def write_rows(
@@ -179,11 +171,6 @@ def format_moment(call: Call) -> str:
 def require_thawed(statements: Statements, store: DataStore, app_id: str) -> None:
     if is_frozen(statements, store, app_id):
         raise AppMigrating
-
-
-def is_frozen(statements: Statements, store: DataStore, app_id: str) -> bool:
-    table = store.name_table(app_id, "_catalogue")
-    return bool(statements.rows(f"SELECT frozen FROM {table}")[0][0])  # noqa: S608
 
 
 def _find_current(statements: Statements, store: DataStore, app_id: str, known: Catalogue) -> Catalogue:

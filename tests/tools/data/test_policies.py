@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.data.slow_statements import SlowStatements
-from tests.http.installation import Headers
+from baobab.tools.data.slow_statements import SlowNotes, SlowStatements
+from tests.http.installation import Headers, Installation
 from tests.tools.data.conftest import ADA, BEN, POSTS, Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -387,7 +387,7 @@ async def test_a_slow_statement_says_which_index_it_lacks(tables: Tables) -> Non
     assert "No index" not in listed["delete"]["message"]
 
 
-async def test_a_slow_read_is_answered_where_it_cannot_be_noted(
+async def test_a_slow_read_is_answered_before_it_is_noted_and_also_where_it_cannot_be(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
@@ -405,7 +405,9 @@ async def test_a_slow_read_is_answered_where_it_cannot_be_noted(
         assert await tables.list("posts?score=gt.5") == []
     finally:
         object.__setattr__(options, "slow_seconds", before)
-    assert tried
+    assert tried == []
+    await tables.world.application.services.of(SlowNotes).flush()
+    assert tried == ["keep"]
 
 
 async def test_open_tables_are_named_where_an_app_is_made_public(tables: Tables) -> None:
@@ -419,3 +421,31 @@ async def test_open_tables_are_named_where_an_app_is_made_public(tables: Tables)
     assert (await tables.ask("PATCH", "/config/access-mode", {"access_mode": "public"})).json["warnings"] == warned
     assert "warnings" not in (await tables.ask("PATCH", "/config/access-mode", {"access_mode": "authenticated"})).json
     assert (await tables.ask("GET", "/config")).json["open_tables"] == warned
+
+
+async def test_settings_name_open_tables_as_another_worker_has_just_opened_and_closed_them(tables: Tables) -> None:
+    await tables.apply({"posts": POSTS})
+    database = tables.world.application.services.stores_of("local").data
+    # The other worker has the same database and a memory of its own.
+    async with tables.world.server.open() as application:
+        other = Tables(Installation(tables.world.server, application), tables.app)
+        assert (await tables.ask("GET", "/config")).json["open_tables"] == []
+        await other.policy("posts", "all", command="SELECT", role="anon", using_expression="true")
+        await tables.world.application.services.notices.poll()
+        reads: list[str] = []
+        original = database.read
+
+        async def read(app_id: str, *given: Any, **options: Any) -> Any:
+            reads.append(app_id)
+            return await original(app_id, *given, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(database, "read", read)
+            for _ in range(3):
+                warned = (await tables.ask("GET", "/config")).json["open_tables"]
+                assert warned == ["`posts`: anyone without signing in may SELECT any row."]
+        # The catalogue was read anew once, and is in memory since.
+        assert len(reads) <= 2
+        await other.ask("DELETE", "/rls/posts/all")
+        await tables.world.application.services.notices.poll()
+        assert (await tables.ask("GET", "/config")).json["open_tables"] == []

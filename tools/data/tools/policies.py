@@ -40,7 +40,7 @@ from baobab.tools.data.schemas import (
     SlowStatement,
     Visible,
 )
-from baobab.tools.data.slow_statements import SlowStatements
+from baobab.tools.data.slow_statements import SlowNotes, SlowStatements
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue
 
@@ -265,13 +265,18 @@ async def rls_isolate(
         )
     ),
 )
-async def rls_list(call: Call, app_id: AppId) -> Policies:
+async def rls_list(call: Call, app_id: AppId, with_slow_statements: bool = True) -> Policies:
     """List all policies, tables and views that visitors or any user can read or write as a whole, columns that need an
     index for policies or references, and statements that took long.
+
+    with_slow_statements: false answers none, and reads nothing from the app's database.
     """
     catalogue, store = await find_catalogue(call), call.stores.data
     slow: list[SlowStatement] = []
-    if catalogue.version:
+    if catalogue.version and with_slow_statements:
+        if call.unit.is_untouched:
+            # Whoever holds a transaction of this app would wait for itself.
+            await call.services.of(SlowNotes).flush_app(app_id)
         slow = await store.read(
             app_id, lambda statements: SlowStatements(statements, store, app_id).list(catalogue), call.unit, quick=True
         )
