@@ -37,6 +37,10 @@ class DatabaseDamaged(DatabaseUnavailable):
     """The database file is corrupt; only a backup helps."""
 
 
+class PrivilegeRefused(DatabaseUnavailable):
+    """The database's user may not do what was asked of it; only whoever runs the database can change that."""
+
+
 class DatabaseBusy(DatabaseUnavailable):
     """The write lock is held by somebody else, and the caller asked not to wait."""
 
@@ -362,6 +366,8 @@ class ErrorTranslator:
                 raise DatabaseDamaged(type(cause).__name__, reason) from error
             if getattr(cause, "sqlstate", None) == "55P03":
                 raise LockTimeout(type(cause).__name__, reason) from error
+            if getattr(cause, "sqlstate", None) == "42501":
+                raise PrivilegeRefused(type(cause).__name__, reason) from error
             if _is_timeout(cause):
                 raise StatementTimeout(type(cause).__name__, reason) from error
             # The lower byte of a code of SQLite is the primary error.

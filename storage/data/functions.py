@@ -33,6 +33,8 @@ def add_to(connection: sqlite3.Connection) -> None:
         ("exact_number", 1, _read_exact),
         ("exact_round", 2, _round_exact),
         ("exact_between", 3, _is_between),
+        ("json_as_text", 1, _write_as_text),
+        ("json_member", 2, _find_member),
         ("json_contains", 2, lambda left, right: _of_json(_contains, left, right)),
         ("json_contained", 2, lambda left, right: _of_json(_contains, right, left)),
         ("json_overlaps", 2, lambda left, right: _of_json(_overlaps, left, right)),
@@ -134,6 +136,35 @@ def _of_json(compare: Any, left: str | None, right: str | None) -> bool | None:
         return None
     result: bool = compare(json.loads(left), json.loads(right))
     return result
+
+
+def _write_as_text(document: str | None) -> str | None:
+    """JSON as Postgres's `->>` answers it: a text without its quotes, null as null, all else as jsonb is shown."""
+    if document is None or document == "null":
+        return None
+    if document[0] not in '"[{' and not {".", "e", "E"} & set(document):
+        return document
+    found = json.loads(document, parse_float=Decimal)
+    try:
+        return found if isinstance(found, str) else _show_json(found)
+    except RecursionError:
+        return document
+
+
+def _show_json(value: Any) -> str:
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: (len(name.encode()), name.encode()))
+        return f"{{{', '.join([f'{_show_json(name)}: {_show_json(value[name])}' for name in names])}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_show_json, value))}]"
+    if isinstance(value, Decimal):
+        return format(value.copy_abs() if value.is_zero() else value, "f")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _find_member(document: str | None, name: str) -> str | None:
+    found = None if document is None else json.loads(document)
+    return json.dumps(found[name], ensure_ascii=False) if isinstance(found, dict) and name in found else None
 
 
 def _contains(whole: Any, part: Any) -> bool:

@@ -212,6 +212,29 @@ async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_it
             assert sorted(names) == ["after", "before"]
 
 
+async def test_a_privilege_that_the_databases_user_lacks_is_said_to_be_missing_and_not_to_come_back(
+    url: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE modest LOGIN")
+        admin.execute("GRANT ALL ON SCHEMA public TO modest")
+    modest = url.replace("//baobab@", "//modest@")
+    environment = {"BAOBAB_DATABASE_URL": modest, "BAOBAB_BOOTSTRAP_KEY": KEY}
+    server = Server(load_settings(environment, data=tmp_path))
+    async with (
+        server.open(),
+        httpx.AsyncClient(transport=httpx.ASGITransport(server), base_url=ADDRESS) as client,
+    ):
+        client.headers["authorization"] = f"Bearer {KEY}"
+        app_id = (await client.post("/init", json={"name": "a"})).json()["app_id"]
+        # It may make tables, and no schema for those of an app.
+        schema = {"tables": {"notes": {"columns": {"id": {"type": "integer", "primaryKey": True}}}}}
+        answer = await client.post(f"/v1/{app_id}/schema/apply", json={"schema": schema})
+        assert (answer.status_code, answer.json()["code"]) == (500, "STORE_PRIVILEGE_MISSING"), answer.text
+        assert "modest" not in answer.text
+        assert "retry-after" not in answer.headers
+
+
 async def test_a_busy_worker_has_as_many_connections_as_the_guide_counts(
     server: PostgresServer, url: str, tmp_path: Path
 ) -> None:

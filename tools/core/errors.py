@@ -342,6 +342,12 @@ class Damaged(Internal):
     remediation = "Tell the operator, who must restore them from a backup; trying again does not help."
 
 
+class PrivilegeMissing(Internal):
+    code = "STORE_PRIVILEGE_MISSING"
+    summary = "The database does not let this installation's user do what is needed."
+    remediation = "Tell the operator, who must grant what the log of the server names; trying again does not help."
+
+
 class Unavailable(BaobabError):
     code = "SERVICE_UNAVAILABLE"
     status = 503

@@ -6,10 +6,10 @@ asks, with the same function.
 
 import logging
 
-from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable
+from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, PrivilegeRefused
 from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
-from baobab.tools.core.errors import AppMigrating, BaobabError, Damaged, Unavailable
+from baobab.tools.core.errors import AppMigrating, BaobabError, Damaged, PrivilegeMissing, Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ Outage = DatabaseUnavailable | StoreUnavailable | SpaceFrozen | ObjectsUnavailab
 def translate_outage(outage: Outage, request_id: str, tool: str | None = None) -> BaobabError:
     """Logs why a store did not answer, for operators, and returns the error for the caller, which does not say it.
 
-    Returns Damaged (500), AppMigrating (503) or Unavailable (503).
+    Returns Damaged (500), PrivilegeMissing (500), AppMigrating (503) or Unavailable (503).
     """
     if isinstance(outage, SpaceFrozen):
         return AppMigrating()
@@ -30,6 +30,9 @@ def translate_outage(outage: Outage, request_id: str, tool: str | None = None) -
     if isinstance(outage, (DatabaseDamaged, StoreDamaged)):
         _log.error("a store is damaged: restore it from a backup", extra=fields)
         return Damaged()
+    if isinstance(outage, PrivilegeRefused):
+        _log.error("the database refuses a privilege: grant it to the user of BAOBAB_DATABASE_URL", extra=fields)
+        return PrivilegeMissing()
     _log.warning("a store does not answer", extra=fields)
     if isinstance(outage, DatabaseUnavailable):
         return Unavailable("The database does not answer.")

@@ -287,11 +287,23 @@ class SqlWriter:
 
     def _write_json(self, tree: Expression, scope: Scope) -> str:
         left = self.write(tree[1], scope)
+        if self.dialect == "sqlite":
+            for step in tree[2]:
+                left = self._write_member(left, step)
+            return f"json_as_text({left})" if tree[3] else left
         for position, step in enumerate(tree[2]):
             arrow = "->>" if tree[3] and position == len(tree[2]) - 1 else "->"
-            typed = "?" if self.dialect == "sqlite" else "?::int" if isinstance(step, int) else "?::text"
-            left = f"({left} {arrow} {self.value(step, typed)})"
-        return f"CAST({left} AS TEXT)" if tree[3] else left
+            left = f"({left} {arrow} {self.value(step, '?::int' if isinstance(step, int) else '?::text')})"
+        return left
+
+    def _write_member(self, written: str, step: str | int) -> str:
+        """What is in JSON under a name or a number, in SQLite, which would read `$` and `[` as the begin of a path."""
+        if isinstance(step, int):
+            return f"({written} -> {self.value(step)})"
+        if step.isprintable() and not {'"', "\\"} & set(step):
+            path = f'$."{step}"'
+            return f"({written} -> {self.value(path)})"
+        return f"json_member({written}, {self.value(step)})"
 
     def _write_cast(self, tree: Expression, scope: Scope) -> str:
         inner = self.write(tree[1], scope)

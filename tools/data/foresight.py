@@ -18,6 +18,8 @@ MOST_SHOWN = 100
 
 FILTERED_ANEW = "Filters are applied again when it runs, so that it also writes rows which match only then."
 
+SHOWN_AS_NOW = "Each write is shown on the rows of now: the effect of earlier writes of the batch is left out."
+
 
 class Foresight:
     """Foresees writes on the rows that the caller sees now. It writes nothing."""

@@ -237,6 +237,9 @@ async def test_writes_of_rows_show_each_row_before_and_after(approvals_client: A
         *paid,
         ("orders: id 2", rows[1], None),
     ]
+    asked = await approvals_client.ask("POST", f"{app}/data-batch", body={"writes": writes})
+    told = await approvals_client.get_approval(await approvals_client.parse_approval_id(asked))
+    assert "Each write is shown on the rows of now" in told["preview"].splitlines()[0]
     found = await approvals_client.ask("GET", f"{app}/orders", owner)
     assert found.json() == rows
 

@@ -317,6 +317,40 @@ async def test_json_and_arrays_are_filtered_and_shown_by_path(tables: Tables) ->
         assert [row["id"] for row in await tables.list(f"notes?order=id&{sent}")] == ids, query
 
 
+async def test_what_is_in_json_has_one_text_whichever_database_reads_it(tables: Tables) -> None:
+    columns = {
+        "id": {"type": "serial", "primaryKey": True},
+        "data": "jsonb",
+        "kept": {"type": "text", "generated": "data->>'v'"},
+    }
+    await tables.apply({"notes": {"columns": columns}})
+    texts = {
+        "true": True, "false": False, "1": 1, "-1.5": -1.5, "100.0": 100.0, "0.0000001": 1e-7, "0.0": -0.0,
+        "1" + "0" * 22: 10**22, "1" + "0" * 30: 1e30, "text": "text", "": "", "null": "null",
+        'a "b" \\ c': 'a "b" \\ c',
+        '[1, true, null, "x"]': [1, True, None, "x"], '{"b": 1, "aa": {"é": [2.5]}}': {"aa": {"é": [2.5]}, "b": 1},
+    }  # fmt: skip
+    await tables.insert("notes", *({"data": {"v": value}} for value in texts.values()), {"data": {"v": None}}, {})
+    rows = await tables.list("notes?select=v:data->>v,kept&order=id")
+    assert [row["v"] for row in rows] == [*texts, None, None]
+    assert [row["kept"] for row in rows] == [*texts, None, None]
+    assert await tables.list("notes?select=id&data->>v=eq.true") == [{"id": 1}]
+    await tables.policy("notes", "true_ones", command="SELECT", role="anon", using_expression="data->>'v' = 'true'")
+    assert await tables.list("notes?select=id", {}) == [{"id": 1}]
+
+
+async def test_names_in_json_are_names_however_they_look(tables: Tables) -> None:
+    names = ["$", "$[", "$.a", "[0]", "[", "a.b", "a b", 'a"b', '"', "a\\", "é", "a\nb", "'", "true", "A", "."]
+    await tables.apply({"notes": {"columns": {"id": {"type": "serial", "primaryKey": True}, "data": "jsonb"}}})
+    await tables.insert("notes", {"data": {name: {name: number} for number, name in enumerate(names)}}, {"data": [1]})
+    for number, name in enumerate(names):
+        path = f"data->{name}->>{name}"
+        assert await tables.list(f"notes?select=id&{quote(path, safe='')}=eq.{number}") == [{"id": 1}], name
+    literals = [f"data->'{name}'->>'{name}' = '{number}'" for number, name in enumerate(names) if name not in ("'",)]
+    await tables.policy("notes", "all", command="SELECT", role="anon", using_expression=" and ".join(literals))
+    assert await tables.list("notes?select=id", {}) == [{"id": 1}]
+
+
 async def test_words_are_found_in_texts_whatever_their_form(tables: Tables) -> None:
     await tables.apply({"notes": {"columns": {"id": {"type": "serial", "primaryKey": True}, "text": "text"}}})
     await tables.insert("notes", {"text": "The quick foxes were jumping"}, {"text": "A slow dog runs, jumps & barks"})

@@ -25,7 +25,7 @@ from baobab.tools.data.fields import (
     WRITTEN,
     Prefer,
 )
-from baobab.tools.data.foresight import FILTERED_ANEW, Foresight
+from baobab.tools.data.foresight import FILTERED_ANEW, SHOWN_AS_NOW, Foresight
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.row_requests import find_upsert, open_table, read_query, require_filters
@@ -56,6 +56,8 @@ async def _preview_batch(
     first = f"It would make {len(writes)} writes, all or none of them."
     if any(write["op"] != "insert" for write in writes):
         first += f" {FILTERED_ANEW}"
+    if len(writes) > 1:
+        first += f" {SHOWN_AS_NOW}"
     lines = [first, *await read_rows(call, actor, look)]
     return "\n".join(lines)[:4000]
 

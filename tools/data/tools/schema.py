@@ -13,6 +13,7 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, Tool
+from baobab.tools.core.errors import PrivilegeMissing
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.catalogue import Catalogue
@@ -62,6 +63,7 @@ _REFUSALS = (
     TableLimit,
     InvalidExpression,
     QueryTimeout,
+    PrivilegeMissing,
 )
 _MOST_MIGRATIONS = 200
 
