@@ -13,6 +13,7 @@ from tests.bench import (
     capacity,
     console,
     data,
+    data_peers,
     gateway,
     jobs,
     kv_engine,
@@ -57,6 +58,8 @@ def main() -> None:
             print("\n".join(measurement.report(measurement.run())))
     if "data" in chosen:
         print("\n".join(data.report(asyncio.run(data.run()))))
+        with backends.start_servers() as servers:
+            data_peers.main(servers)
     if "console" in chosen:
         print("\n".join(console.report(asyncio.run(console.run()))))
     if chosen & set(_SIDE_BY_SIDE):

@@ -13,6 +13,7 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
 from baobab.tools.data.column_types import ColumnType, parse_type
 from baobab.tools.data.errors import ColumnNotFound, TableNotFound
+from baobab.tools.data.selection_items import Item
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 NOTICE = "data_catalogue"
@@ -101,6 +102,11 @@ class TableInfo:
     @cached_property
     def key(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns.values() if column.primary_key)
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """All columns, as an answer has them where a query selects none."""
+        return tuple(Item(name, ["column", "", name], column.type) for name, column in self.columns.items())
 
     @cached_property
     def writable_columns(self) -> tuple[Column, ...]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.aggregates import find_groups, read_aggregate
-from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
 from baobab.tools.data.errors import InvalidFilter
 from baobab.tools.data.filters import TEXT, Where, as_list, read_json_path, split_outside
 from baobab.tools.data.selection_items import Item
@@ -72,7 +72,10 @@ class Selection:
 def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, depth: int = 0) -> Selection:
     """Names that there are not are left out; where no name is left, all columns are meant."""
     selection = Selection(table)
-    parts = split_outside(text) if text else []
+    if not text:
+        selection.items = [*table.items]
+        return selection
+    parts = split_outside(text)
     if len(parts) > _MOST_COLUMNS:
         raise BadRequest(f"A query selects at most {_MOST_COLUMNS} columns.")
     for part in map(str.strip, parts):
@@ -81,13 +84,13 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
         elif "(" in part:
             selection.embeds.append(_read_embed(catalogue, table, part, depth))
         elif part == "*":
-            selection.items += [_item(column) for column in table.columns.values()]
+            selection.items += table.items
         elif item := _read_item(table, part):
             selection.items.append(item)
     if selection.count_embeds() > _MOST_EMBEDS:
         raise BadRequest(f"A query embeds at most {_MOST_EMBEDS} related tables.")
     if not selection.items and not selection.embeds:
-        selection.items = [_item(column) for column in table.columns.values()]
+        selection.items = [*table.items]
     selection.groups = find_groups(selection.items)
     if selection.groups is not None and (selection.embeds or depth):
         raise InvalidFilter("Aggregates and related tables are not selected together.")
@@ -154,10 +157,6 @@ def _read_distance(table: TableInfo, text: str) -> Order | None:
     wanted = column.type.parse(f"[{found[3]}]", column.name)
     tree: Expression = ["distance", found[2], ["column", "", column.name], ["value", str(column.type), wanted]]
     return Order(tree, descending=False, nulls_first=False)
-
-
-def _item(column: Column, name: str | None = None) -> Item:
-    return Item(name or column.name, ["column", "", column.name], column.type)
 
 
 def _read_item(table: TableInfo, text: str) -> Item | None:

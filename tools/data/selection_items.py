@@ -1,8 +1,8 @@
 """One value of each row of an answer."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from baobab.tools.data.catalogue import Expression
 from baobab.tools.data.column_types import ColumnType
 
 
@@ -11,5 +11,5 @@ class Item:
     """One value of each row: a column, a place in its JSON, or an aggregate of a group of rows."""
 
     name: str
-    tree: Expression
+    tree: list[Any]
     type: ColumnType

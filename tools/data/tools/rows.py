@@ -11,6 +11,7 @@ from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.csv_rows import MEDIA_TYPE, format_csv
 from baobab.tools.data.errors import (
+    AnswerTooLarge,
     RowNotFound,
     SingleRowExpected,
 )
@@ -29,7 +30,7 @@ from baobab.tools.data.fields import (
     TableName,
 )
 from baobab.tools.data.preferences import read_preferences
-from baobab.tools.data.row_reader import key_condition
+from baobab.tools.data.row_reader import MOST_BYTES, key_condition
 from baobab.tools.data.row_requests import (
     open_table,
     read_query,
@@ -42,6 +43,10 @@ from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import read_rows
 
 _CSV = "text/csv"
+_SHORT, _SHORT_BYTES = 100, 2**18
+"""Of a list that is read at once, without a thread: what takes long is stopped and begins anew in one."""
+_NOT_SHORT = frozenset("({>")
+"""What related tables, aggregates, vectors and places in JSON are written with."""
 
 
 @data.tool(
@@ -100,7 +105,17 @@ async def data_list(
         selection.order, selection.limit, selection.offset = order, limit, offset
         return selection, rows.select(selection), rows.count(selection) if preferences.counts else None
 
-    selection, found, total = await read_rows(call, actor, read)
+    is_short = (
+        limit <= _SHORT and where is None and not preferences.counts and not _NOT_SHORT & {*(select or ""), *order}
+    )
+    try:
+        selection, found, total = await read_rows(
+            call, actor, read, quick=is_short, most_bytes=_SHORT_BYTES if is_short else MOST_BYTES
+        )
+    except AnswerTooLarge:
+        if not is_short:
+            raise
+        selection, found, total = await read_rows(call, actor, read)
     _tell_range(call, len(found), offset, total)
     if _CSV in media_type and call.context.streams:
         return Stream(_send_csv(selection, found), MEDIA_TYPE)

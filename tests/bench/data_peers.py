@@ -1,0 +1,156 @@
+"""The tables of an app beside Parse Server, on the same Postgres: one row, a page by a filter, and an insert.
+
+Parse Server is measured where `.bench/parse-server` has it (tests/bench/peers/parse_server.mjs).
+"""
+
+import asyncio
+import json
+import os
+import urllib.parse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.bench.backends import POSTGRES, Servers
+from tests.bench.load import Make, build_request, fetch_body, free_port, measure_microseconds, start_server
+from tests.bench.rest import KEY
+
+PARSE_SERVER = Path(__file__).parents[2] / ".bench/parse-server"
+_ROWS, _KINDS, _PAGE = 2000, 50, 20
+_ASKED, _ROUNDS = 400, 3
+_OURS, _PARSE = "baobab", "Parse Server"
+_COLUMNS = {
+    "id": {"type": "serial", "primaryKey": True},
+    "kind": {"type": "text"},
+    "title": {"type": "text"},
+    "price": {"type": "integer"},
+}
+_SCHEMA = {"tables": {"items": {"columns": _COLUMNS, "indexes": {"by_kind": {"columns": ["kind", "price"]}}}}}
+
+Costs = dict[str, dict[str, dict[str, float]]]
+"""Microseconds of CPU of one request, by product, by what was asked, and by whose: the server's or the database's."""
+
+
+class _Peer(NamedTuple):
+    pid: int
+    port: int
+    requests: dict[str, tuple[Make, int, bytes]]
+    """What is asked, by its name: the request, its status, and what its answer holds."""
+
+
+async def run(servers: Servers) -> Costs:
+    costs = {_OURS: await _measure(servers, _serve_ours(servers))}
+    if (PARSE_SERVER / "node_modules/parse-server").exists():
+        costs[_PARSE] = await _measure(servers, _serve_parse(servers))
+    return costs
+
+
+async def _measure(servers: Servers, serving: Any) -> dict[str, dict[str, float]]:
+    costs: dict[str, dict[str, float]] = {}
+    async with serving as peer:
+        for name, (make, status, holds) in peer.requests.items():
+            rounds = []
+            for _ in range(_ROUNDS):
+                before = servers.cpu_seconds()
+                spent = await measure_microseconds(
+                    peer.pid, peer.port, make, requests=_ASKED, status=status, holds=holds
+                )
+                # A tenth more is sent beforehand.
+                rounds.append((spent, (servers.cpu_seconds() - before) / (_ASKED * 1.1) * 1e6))
+            costs[name] = {"server": min(each[0] for each in rounds), "database": min(each[1] for each in rounds)}
+    return costs
+
+
+def _build_row(number: int) -> dict[str, Any]:
+    return {"kind": f"kind{number % _KINDS}", "title": f"The title of item {number}", "price": number}
+
+
+@asynccontextmanager
+async def _serve_ours(servers: Servers) -> AsyncIterator[_Peer]:
+    port = free_port()
+    environment = {
+        **servers.settings(POSTGRES),
+        "BAOBAB_PORT": str(port),
+        "BAOBAB_BOOTSTRAP_KEY": KEY,
+        "BAOBAB_PLAN": "enterprise",
+    }
+    async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
+
+        def build(method: str, path: str, body: Any = None) -> bytes:
+            content = b"" if body is None else json.dumps(body).encode()
+            return build_request(method, path, port, content, authorization=f"Bearer {KEY}")
+
+        app = json.loads(await fetch_body(port, build("POST", "/init", {"name": "bench"})))["app_id"]
+        await fetch_body(port, build("POST", f"/v1/{app}/schema/apply", {"schema": _SCHEMA}))
+        for start in range(0, _ROWS, 1000):
+            rows = [_build_row(number) for number in range(start, start + 1000)]
+            await fetch_body(port, build("POST", f"/v1/{app}/items", rows))
+        listed = f"/v1/{app}/items?kind=eq.kind7&price=gte.100&order=price&limit={_PAGE}"
+        yield _Peer(
+            pid,
+            port,
+            {
+                "one row": (lambda _: build("GET", f"/v1/{app}/items/8"), 200, b"item 7"),
+                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                "an insert": (lambda number: build("POST", f"/v1/{app}/items", _build_row(number)), 201, b"title"),
+            },
+        )
+
+
+@asynccontextmanager
+async def _serve_parse(servers: Servers) -> AsyncIterator[_Peer]:
+    port = free_port()
+    command = (str(Path(__file__).parent / "peers/parse_server.mjs"), str(PARSE_SERVER), str(port))
+    url = servers.postgres.create_database("bench_parse_server")
+    async with start_server(*command, url, port=port, python="node") as pid:
+
+        def build(method: str, path: str, body: Any = None) -> bytes:
+            content = b"" if body is None else json.dumps(body).encode()
+            headers = {"x_parse_application_id": "bench", "x_parse_master_key": "master"}
+            return build_request(method, f"/parse{path}", port, content, **headers)
+
+        fields = {"kind": {"type": "String"}, "title": {"type": "String"}, "price": {"type": "Number"}}
+        schema = {"className": "Item", "fields": fields, "indexes": {"by_kind": {"kind": 1, "price": 1}}}
+        await fetch_body(port, build("POST", "/schemas/Item", schema))
+        for start in range(0, _ROWS, 50):
+            requests = [
+                {"method": "POST", "path": "/parse/classes/Item", "body": _build_row(number)}
+                for number in range(start, start + 50)
+            ]
+            made = json.loads(await fetch_body(port, build("POST", "/batch", {"requests": requests})))
+            if start == 0:
+                one = made[7]["success"]["objectId"]
+        where = urllib.parse.quote(json.dumps({"kind": "kind7", "price": {"$gte": 100}}))
+        listed = f"/classes/Item?where={where}&order=price&limit={_PAGE}"
+        yield _Peer(
+            pid,
+            port,
+            {
+                "one row": (lambda _: build("GET", f"/classes/Item/{one}"), 200, b"item 7"),
+                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                "an insert": (lambda number: build("POST", "/classes/Item", _build_row(number)), 201, b"objectId"),
+            },
+        )
+
+
+def report(costs: Costs) -> list[str]:
+    lines = [
+        "",
+        f"Tables on Postgres, load average {os.getloadavg()[0]:.1f}: CPU of server and database, microseconds",
+        "",
+    ]
+    for name, ours in costs[_OURS].items():
+        line = f"{name}: {ours['server']:.0f} and {ours['database']:.0f}"
+        if theirs := costs.get(_PARSE, {}).get(name):
+            alone, whole = theirs["server"] / ours["server"], sum(theirs.values()) / sum(ours.values())
+            line += f"; {_PARSE} {theirs['server']:.0f} and {theirs['database']:.0f}: {alone:.1f} times ours"
+            line += f" (to hold: at least 8), with the database {whole:.1f}"
+        lines.append(line)
+    if _PARSE not in costs:
+        lines.append(f"{_PARSE} was not measured: it is not in {PARSE_SERVER}.")
+    return lines
+
+
+def main(servers: Servers) -> None:
+    print("\n".join(report(asyncio.run(run(servers)))), flush=True)
