@@ -218,6 +218,8 @@ async def test_a_privilege_that_the_databases_user_lacks_is_said_to_be_missing_a
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("CREATE ROLE modest LOGIN")
         admin.execute("GRANT ALL ON SCHEMA public TO modest")
+        database = admin.info.dbname
+        admin.execute(f'GRANT CREATE ON DATABASE "{database}" TO modest'.encode())
     modest = url.replace("//baobab@", "//modest@")
     environment = {"BAOBAB_DATABASE_URL": modest, "BAOBAB_BOOTSTRAP_KEY": KEY}
     server = Server(load_settings(environment, data=tmp_path))
@@ -227,7 +229,8 @@ async def test_a_privilege_that_the_databases_user_lacks_is_said_to_be_missing_a
     ):
         client.headers["authorization"] = f"Bearer {KEY}"
         app_id = (await client.post("/init", json={"name": "a"})).json()["app_id"]
-        # It may make tables, and no schema for those of an app.
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(f'REVOKE CREATE ON DATABASE "{database}" FROM modest'.encode())
         schema = {"tables": {"notes": {"columns": {"id": {"type": "integer", "primaryKey": True}}}}}
         answer = await client.post(f"/v1/{app_id}/schema/apply", json={"schema": schema})
         assert (answer.status_code, answer.json()["code"]) == (500, "STORE_PRIVILEGE_MISSING"), answer.text
