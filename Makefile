@@ -30,8 +30,9 @@ BIN := $(VENV)/bin
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 # In parallel (tests/conftest.py says how many), the files in the order of the seed and not the largest first. The crash
-# suite runs by itself: its servers want the machine.
+# suite runs after them, two of its files at a time: its servers want the machine, but mostly wait.
 PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash --ignore tests/e2e
+CRASH := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # A change is judged in one order. `make test` draws another each time.
 IN_ORDER := -p no:randomly
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
@@ -113,8 +114,8 @@ check-tests: $(VENV)/.developing
 	$(PARALLEL) $(IN_ORDER)
 	$(PARALLEL) --backend postgres $(IN_ORDER) $(ON_ROWS)
 	$(PARALLEL) --backend pgbouncer $(IN_ORDER) $(BEHIND_POOLER)
-	$(BIN)/python -m pytest $(IN_ORDER) tests/crash
-	$(BIN)/python -m pytest --backend postgres $(IN_ORDER) tests/crash
+	$(CRASH) $(IN_ORDER) tests/crash
+	$(CRASH) --backend postgres $(IN_ORDER) tests/crash
 
 ## make fuzz: run the property tests with examples drawn anew, and more of them (ARGS="--hypothesis-seed 7": the same again)
 fuzz: $(VENV)/.developing
@@ -131,8 +132,8 @@ bench-peers: $(VENV)/.developing
 ## make crash: break servers, stores and disks under load, for longer than `make check` does
 crash: export BAOBAB_CRASH_ROUNDS ?= 4
 crash: $(VENV)/.developing
-	$(BIN)/python -m pytest tests/crash $(ARGS)
-	$(BIN)/python -m pytest --backend postgres tests/crash $(ARGS)
+	$(CRASH) tests/crash $(ARGS)
+	$(CRASH) --backend postgres tests/crash $(ARGS)
 
 ## make e2e: let the public MCP conformance suite judge the server, the light clients use it, and people decide in a browser (needs npm, Chromium and Linux on x86-64)
 e2e: $(VENV)/.developing $(E2E)/node_modules/.installed
