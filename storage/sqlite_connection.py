@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 import aiosqlite
 from pydantic_core import from_json
 from sqlalchemy import Connection, CursorResult, Dialect, Executable, create_engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import RowStream
+from baobab.storage.sqlite_writes import prepare_write
 from baobab.storage.statements import SqliteStatements, Statements
 
 T = TypeVar("T")
@@ -187,7 +188,16 @@ class SqliteConnection:
 
     async def write(self, statement: Executable, rows: Any = None) -> None:
         """Runs it now: nothing is gained by waiting."""
-        await self.execute(statement, rows)
+        prepared = prepare_write(self._sync.dialect, statement, rows)
+        if prepared is None:
+            await self.execute(statement, rows)
+            return
+        try:
+            # Not through the cursor that keeps rows: there are none.
+            cursor = sqlite3.Cursor(self._raw)
+            await self._call(partial(cursor.execute, prepared.text, prepared.bind(rows)), stops=False)
+        except sqlite3.Error as exc:
+            raise DBAPIError.instance(prepared.text, None, exc, sqlite3.Error, hide_parameters=True) from exc
 
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()

@@ -7,15 +7,35 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import delete, table, text
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Date,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    bindparam,
+    delete,
+    insert,
+    select,
+    table,
+    text,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.sqlite import SqliteDatabase
+from baobab.storage.tables import Instant, Json
 from tests.backends import database_url, release_data
 
 _INCREMENT = """
@@ -234,6 +254,60 @@ async def test_a_deletion_of_very_many_rows_does_not_stop_the_event_loop(databas
             turns += 1
         assert (await deleting).rowcount == 400000
     assert turns > 10
+
+
+_everything = Table(
+    "everything",
+    MetaData(),
+    Column("id", String(10), primary_key=True),
+    Column("said", Json),
+    Column("at", Instant),
+    Column("day", Date),
+    Column("flag", Boolean),
+    Column("raw", LargeBinary),
+    Column("size", Float),
+    Column("given", Integer, default=7),
+)
+
+
+async def test_what_is_written_unread_is_kept_as_what_is_executed(database: Database) -> None:
+    """Whatever the types of its columns, whether SQLAlchemy fills some in, and however often it is written."""
+    full = {"said": {"é": [None, True, "東"]}, "at": datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2)))}
+    full |= {"day": date(2026, 5, 1), "flag": True, "raw": b"\x00\xff", "size": 1.5}
+    rows: list[dict[str, Any]] = [
+        *({**full, "given": given} for given in (1, None)),
+        dict.fromkeys(("said", "at", "day", "flag", "raw", "size", "given")),
+        full,
+        {},
+    ]
+    written = insert(_everything)
+    changed = update(_everything).where(_everything.c.id == bindparam("of_id")).values(said=bindparam("to_said"))
+    try:
+        async with database.writing_unit() as unit:
+            await unit.run(_everything.create)
+            for number, row in enumerate([*rows, *rows]):
+                await unit.write(written, {"id": f"w{number}", **row})
+                await unit.execute(insert(_everything), {"id": f"x{number}", **row})
+                if number % 2:
+                    await unit.write(changed, {"of_id": f"w{number}", "to_said": [number]})
+                    await unit.execute(changed, {"of_id": f"x{number}", "to_said": [number]})
+        async with database.reading() as connection:
+            found = (await connection.execute(select(_everything).order_by(_everything.c.id))).all()
+        kept = {row.id: row[1:] for row in found}
+        assert len(kept) == 4 * len(rows)
+        assert [kept[f"w{number}"] for number in range(10)] == [kept[f"x{number}"] for number in range(10)]
+        with pytest.raises(IntegrityError):
+            async with database.writing_unit() as unit:
+                await unit.write(written, {"id": "w0", **full, "given": 1})
+        assert len(await _read_all(database)) == len(found)
+    finally:
+        async with database.writing() as connection:
+            await connection.execute(text("DROP TABLE IF EXISTS everything"))
+
+
+async def _read_all(database: Database) -> list[Any]:
+    async with database.reading() as connection:
+        return list((await connection.execute(select(_everything.c.id))).all())
 
 
 async def test_a_broken_constraint_is_the_callers_to_understand(database: Database) -> None:

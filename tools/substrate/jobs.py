@@ -1,6 +1,7 @@
 """Jobs of the substrate."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import delete, select
 
@@ -11,7 +12,7 @@ from baobab.tools.substrate.attention.firing import fire_rule
 from baobab.tools.substrate.meaning.duplicates import propose_consolidations
 from baobab.tools.substrate.meaning.filling import fill_all
 from baobab.tools.substrate.outbox import try_delivery
-from baobab.tools.substrate.propagation import mirror_user
+from baobab.tools.substrate.propagation import Step, UserChange, mirror_user
 from baobab.tools.substrate.snapshots import take_snapshot
 from baobab.tools.substrate.toolset import substrate
 
@@ -63,19 +64,32 @@ async def substrate_propose_consolidations(job: Job) -> None:
 async def substrate_mirror_user(job: Job, event: Event) -> None:
     """Mirror a user who has signed up to an app as an entity of the substrate that the app is linked to."""
     if event.data.get("isNewUser"):
-        await mirror_user(job, event)
+        await _mirror(job, event, "signed_up")
 
 
 @substrate.job(on="user.email_verified")
 async def substrate_mirror_address(job: Job, event: Event) -> None:
     """Note the address of a mirrored user once it is verified."""
-    await mirror_user(job, event, is_verified=True)
+    await _mirror(job, event, "verified")
 
 
 @substrate.job(on="user.deleted")
 async def substrate_mirror_deletion(job: Job, event: Event) -> None:
     """Mark the entity of a mirrored user who was deleted."""
-    await mirror_user(job, event, is_deleted=True)
+    await _mirror(job, event, "deleted")
+
+
+async def _mirror(job: Job, event: Event, step: Step) -> None:
+    if event.app_id is not None:
+        await mirror_user(job, UserChange(event.app_id, event.data["user"], event.id, event.at, step))
+
+
+@substrate.job()
+async def substrate_mirror_later(
+    job: Job, app_id: str, user: dict[str, Any], event_id: str, at: str, step: Step
+) -> None:
+    """Mirror a user for whom the memory had no room, as soon as it has."""
+    await mirror_user(job, UserChange(app_id, user, event_id, datetime.fromisoformat(at), step), has_waited=True)
 
 
 @substrate.job(every=3600)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import Table, bindparam, delete, exists, insert, select, update
@@ -54,6 +55,7 @@ _ADVANCE_WITH_RECEIPTS = _ADVANCE.values(
     last_receipt=bindparam("to_receipt"), last_receipt_digest=bindparam("to_digest")
 )
 _AT_ONCE = 500
+_KEYS = ("organisation_id", "id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class Ledger:
             await self.unit.execute(delete(table).where(ours, table.c.id.in_(gone[start : start + _AT_ONCE])))
         fresh = [change.after for change in changes if change.before is None and change.after is not None]
         if fresh:
-            await self.unit.execute(insert(table), [{**row, "organisation_id": self.organisation_id} for row in fresh])
+            await _insert_all(self.unit, table, [{**row, "organisation_id": self.organisation_id} for row in fresh])
         changed = [change.after for change in changes if change.before is not None and change.after is not None]
         if table is tables.entities and len(changed) > 1:
             # Two entities may exchange their addresses, which are unique at every moment.
@@ -171,13 +173,10 @@ class Ledger:
             for start in range(0, len(held), _AT_ONCE):
                 which = table.c.id.in_(held[start : start + _AT_ONCE])
                 await self.unit.execute(update(table).where(ours, which).values(primary_email=None))
-        if changed:
-            columns = [column.name for column in table.c if column.name not in ("organisation_id", "id")]
-            statement = update(table).where(ours, table.c.id == bindparam("of_id"))
-            statement = statement.values({name: bindparam(f"to_{name}") for name in columns})
-            values = [{"of_id": row["id"], **{f"to_{name}": row[name] for name in columns}} for row in changed]
-            for value in values:
-                await self.unit.execute(statement, value)
+        for row in changed:
+            values: Row = {f"to_{name}": value for name, value in row.items() if name not in _KEYS}
+            values |= {"of_organisation": self.organisation_id, "of_id": row["id"]}
+            await self.unit.write(_build_update(table), values)
         await index_rows(self.unit, self.organisation_id, table, [*fresh, *changed], gone)
 
     async def close(self) -> None:
@@ -190,15 +189,35 @@ class Ledger:
             {**told, "organisation_id": self.organisation_id, "seq": last + number, "created_at": now}
             for number, told in enumerate(self._told, 1)
         ]
-        await self.unit.execute(insert(tables.changes), rows)
+        await _insert_all(self.unit, tables.changes, rows)
         advanced = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
         advanced["to_used"] = self._used
         if self._decided:
             receipt, digest = await write_receipts(self.unit, self.services.vault, self.settings, self._decided)
             advanced |= {"to_receipt": receipt, "to_digest": digest}
-        await self.unit.execute(_ADVANCE_WITH_RECEIPTS if self._decided else _ADVANCE, advanced)
+        await self.unit.write(_ADVANCE_WITH_RECEIPTS if self._decided else _ADVANCE, advanced)
         await self.services.notices.publish(self.unit, NOTICE, self.organisation_id)
         self._told = []
+
+
+async def _insert_all(unit: Unit, table: Table, rows: Sequence[Row]) -> None:
+    if len(rows) == 1:
+        await unit.write(_build_insert(table), rows[0])
+    else:
+        await unit.execute(_build_insert(table), rows)
+
+
+# Built once for each table, since that takes longer than to run them.
+@cache
+def _build_insert(table: Table) -> Any:
+    return insert(table)
+
+
+@cache
+def _build_update(table: Table) -> Any:
+    which = (table.c.organisation_id == bindparam("of_organisation"), table.c.id == bindparam("of_id"))
+    values = {column.name: bindparam(f"to_{column.name}") for column in table.c if column.name not in _KEYS}
+    return update(table).where(*which).values(values)
 
 
 @asynccontextmanager

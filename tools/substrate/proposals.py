@@ -21,6 +21,8 @@ from baobab.tools.substrate.rows import Row
 from baobab.tools.substrate.schemas import Proposal
 
 _ledger = tables.action_ledger
+# Built once, since that takes longer than to run it.
+_INSERT = insert(_ledger)
 _AT_ONCE = 500
 
 
@@ -137,7 +139,7 @@ async def _enter(
     }
     if not plan.frees:
         ledger.require_room(measure_action(row) + (plan.measure() if verdict.is_approved else 0))
-    await ledger.unit.execute(insert(_ledger), row)
+    await ledger.unit.write(_INSERT, row)
     ledger.count(measure_action(row))
     ledger.tell(_ledger, "insert", action.id)
     if verdict.conflicts:
@@ -204,6 +206,8 @@ async def _carry_out(ledger: Ledger, row: Row, plan: Plan) -> None:
 
 async def _mark_reverted(ledger: Ledger, row: Row, action_ids: Sequence[str]) -> None:
     """Notes that an action has undone others."""
+    if not action_ids:
+        return
     ours = _ledger.c.organisation_id == ledger.organisation_id
     values = {"status": "reverted", "reverted_by_action_id": row["id"], "updated_at": row["updated_at"]}
     for start in range(0, len(action_ids), _AT_ONCE):

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -21,6 +22,8 @@ from baobab.tools.substrate import tables
 VERSION = 1
 FIRST = "0" * 64
 """What the first receipt has in place of the digest of the one before."""
+# Built once, since that takes longer than to run it.
+_INSERT = insert(tables.receipts)
 _CONTEXT = f"{tables.settings.name}.receipt_key:"
 
 
@@ -32,7 +35,13 @@ def open_key(vault: Vault, settings: Any) -> Ed25519PrivateKey | None:
     """The key that signs an organisation's receipts; None before its first."""
     if settings.receipt_key is None:
         return None
-    return Ed25519PrivateKey.from_private_bytes(vault.open(settings.receipt_key, _CONTEXT + settings.organisation_id))
+    return _open(vault, settings.receipt_key, settings.organisation_id)
+
+
+@lru_cache(maxsize=256)
+def _open(vault: Vault, sealed: str, organisation_id: str) -> Ed25519PrivateKey:
+    # Remembered, since that takes longer than to sign.
+    return Ed25519PrivateKey.from_private_bytes(vault.open(sealed, _CONTEXT + organisation_id))
 
 
 def encode_public_key(key: Ed25519PrivateKey) -> str:
@@ -82,7 +91,10 @@ async def write_receipts(
             }
         )
         previous = digest(body)
-    await unit.execute(insert(tables.receipts), rows)
+    if len(rows) == 1:
+        await unit.write(_INSERT, rows[0])
+    else:
+        await unit.execute(_INSERT, rows)
     return number, previous
 
 

@@ -194,6 +194,7 @@ class Entity(TypedDict):
     source: Source | None
     merged_from: NotRequired[str]
     aliases: NotRequired[list[str]]
+    alias_names: NotRequired[dict[str, str | None]]
     sim: NotRequired[Annotated[float, Field(alias="_sim")]]
 
 

@@ -55,7 +55,7 @@ async def _index_memories(
         remembered = remember(table, row)
         words = " ".join(tag_words(organisation_id, remembered["words"]))
         remembered |= {"words": words, "id": row["id"], "organisation_id": organisation_id}
-        await unit.execute(written, remembered)
+        await unit.write(written, remembered)
 
 
 def remember(table: Table, row: Row) -> dict[str, Any]:
@@ -66,7 +66,8 @@ def remember(table: Table, row: Row) -> dict[str, Any]:
 @cache
 def _build_write(dialect: str) -> Any:
     """The statement that writes a memory, built once: that takes longer than to run it."""
-    written = build_upsert(dialect, tables.memory)
+    # Nobody needs the number that it gets.
+    written = build_upsert(dialect, tables.memory).inline()
     changing = {name: written.excluded[name] for name in _WRITTEN if name not in ("organisation_id", "id")}
     return written.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
 

@@ -97,7 +97,9 @@ async def test_entities_are_found_merged_and_separated(visitor: Runner) -> None:
     proposed = await visitor.send(f"{path}/merge", page, of=of, other=ids[1], reason="the same")
     action = proposed.headers["location"].partition("?")[0]
     assert (await visitor.send(f"{action}/approve", page, of=of)).status_code == 303
-    assert ids[1] in (await visitor.open(path)).text
+    merged = (await visitor.open(path)).text
+    assert ids[1] in merged
+    assert names[1] in merged
     proposed = await visitor.send(f"{path}/unmerge", page, of=of, alias=ids[1])
     assert "unmerge entities" in (await visitor.open(proposed.headers["location"])).text
 

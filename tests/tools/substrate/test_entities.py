@@ -53,6 +53,7 @@ async def test_a_merged_entity_is_found_by_all_its_names_until_it_is_taken_apart
         await substrate.do("merge_entities", loser_id=loser, winner_id=winner, reason="one person")
     found = await substrate.call("entity", entity_id=ids[0])
     assert (found["id"], found["merged_from"], found["aliases"]) == (ids[2], ids[0], [ids[1]])
+    assert found["alias_names"] == {ids[1]: "anna"}
     again = await substrate.do("upsert_entity", type="person", display_name="Ann", primary_email="ann@example.com")
     assert (again["entity_id"], again["was_insert"]) == (ids[2], False)
     assert (await substrate.call("entity", entity_id=ids[2]))["primary_email"] == "hannah@example.com"

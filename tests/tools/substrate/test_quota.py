@@ -4,6 +4,7 @@ import asyncio
 import json
 from dataclasses import replace
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 from sqlalchemy import update
@@ -11,7 +12,7 @@ from sqlalchemy import update
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.plans import PLANS
 from baobab.tools.substrate import tables
-from tests.jobs import run_due_jobs, run_job
+from tests.jobs import list_unfinished_jobs, run_due_jobs, run_job
 from tests.tools.substrate.access_policy import RULE
 from tests.tools.substrate.checker import find_faults
 from tests.tools.substrate.conftest import Substrate
@@ -128,6 +129,41 @@ async def test_what_a_rule_proposes_into_a_full_memory_is_an_error_of_its_tick(
     (firing,) = (await substrate.call("rule_firings", rule_id=rule["id"]))["firings"]
     assert firing["status"] == "error"
     assert "plan_limit_exceeded" in firing["skip_reason"]
+
+
+async def test_users_who_sign_up_while_the_memory_is_full_are_mirrored_once_there_is_room(
+    substrate: Substrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness, owner = substrate.harness, substrate.owner
+    app_id = (await harness.call("apps_init", owner, name="shop"))["app_id"]
+    await harness.call("apps_link_substrate", owner, app_id=app_id)
+    await harness.call("apps_set_substrate_autopropagate", owner, app_id=app_id, users=True)
+    big = await learn(substrate, "big")
+
+    async def tell(event: str, name: str) -> None:
+        user = {"id": str(uuid5(NAMESPACE_DNS, name)), "email": f"{name}@example.com", "display_name": name}
+        async with harness.services.database.writing_unit() as unit:
+            data = {"user": user, "isNewUser": True, "event": event}
+            await harness.services.jobs.emit(unit, event, app_id=app_id, data=data, tenant=None)
+        await run_due_jobs(harness)
+
+    async def list_people() -> list[Any]:
+        return [entity["display_name"] for entity in (await substrate.call("entities", type="person"))["entities"]]
+
+    await leave_room(substrate, monkeypatch, 100)
+    await tell("user.authenticated", "Ada")
+    await tell("user.authenticated", "Eve")
+    await tell("user.deleted", "Eve")
+    assert await list_people() == []
+    waiting = await list_unfinished_jobs(harness)
+    (job,) = [row for row in waiting if row.kind == "substrate_mirror_later"]
+    assert job.tenant == owner.organisation_id
+    assert "do not fit" in job.error
+    await substrate.do("forget", ids=[big], reason="To make room.")
+    harness.clock.advance(601)
+    await run_due_jobs(harness)
+    assert await list_people() == ["Ada"]
+    await check(substrate)
 
 
 async def test_the_memory_of_an_earlier_version_is_counted_at_the_next_action(substrate: Substrate) -> None:

@@ -106,9 +106,12 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     if found is None:
         raise EntityNotFound
     (row,) = await add_sources(call.execute, organisation_id, [found])
-    aliases = select(_rows.id).where(_rows.organisation_id == organisation_id, _rows.merged_into == resolved)
-    merged = (await call.execute(aliases.order_by(_rows.id).limit(_MOST_ALIASES))).scalars()
-    entity: Any = {**render_entity(row), "aliases": list(merged)}
+    aliases = select(_rows.id, _rows.display_name).where(
+        _rows.organisation_id == organisation_id, _rows.merged_into == resolved
+    )
+    merged = (await call.execute(aliases.order_by(_rows.id).limit(_MOST_ALIASES))).all()
+    entity: Any = {**render_entity(row), "aliases": [alias.id for alias in merged]}
+    entity["alias_names"] = {alias.id: alias.display_name for alias in merged}
     if resolved != entity_id:
         entity["merged_from"] = entity_id
     return cast(Entity, entity)
