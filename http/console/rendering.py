@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from baobab.tools.core.escaping import escape_json, escape_text
 
-_COUNTED = re.compile(r"[0-9]+ [a-z]+(, [0-9]+ [a-z ]+)*")
-"""How many operations of each kind a batch has. A text that a proposer chose is in quotes."""
+_QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
+"""What a proposer chose, in a title: a string of JSON."""
 _FOLDER = Path(__file__).parent
 
 
@@ -29,6 +29,7 @@ def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
     )
     environment.filters |= {
         "inert": escape_lines,
+        "quotes_apart": _QUOTED.split,
         "plain_json": partial(escape_json, indent=2),
         "editable_json": partial(json.dumps, indent=2, ensure_ascii=True),
         "moment": render_moment,
@@ -40,7 +41,6 @@ def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
         "iso": lambda moment: moment.astimezone(UTC).isoformat(timespec="seconds"),
     }
     environment.tests["several_lines"] = lambda text: "\n" in text or len(text) > 80
-    environment.tests["counted"] = lambda text: _COUNTED.fullmatch(text) is not None
     return environment
 
 

@@ -14,10 +14,11 @@ from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.escaping import escape_name, escape_text
 from baobab.tools.core.services import Services
-from baobab.tools.core.wording import COUNTED
+from baobab.tools.core.wording import COUNTED, OUTCOME, quote_text
 
 _TELLING = ("key", "name", "tool", "email", "filename", "table", "table_name")
 _MOST = 120
+_HALF_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\$")
 
 
 class ApprovalLabels:
@@ -30,9 +31,13 @@ class ApprovalLabels:
         self._known: dict[tuple[str, str], str | None] = {}
 
     def title(self, row: Any) -> str:
-        """Returns a title: the first clause of the tool's description and the argument that says most."""
+        """Returns a title: what the tool says that the call does, or else the first clause of its description and the
+        argument that says most.
+        """
         tool = self._tools.get(row.tool)
         fields = dict(service_of(self._services).texts.render_fields(row, tool))
+        if OUTCOME in fields:
+            return fields[OUTCOME]
         if row.tool == "interrupt":
             asked = _cut(fields.get("reason", ""))
             return f"Answer a question: {asked}" if asked else "Answer a question"
@@ -105,4 +110,11 @@ class ApprovalLabels:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MOST else f"{text[:_MOST]}…"
+    """Cuts JSON so that what the proposer chose still ends where its quotes do."""
+    if len(text) <= _MOST:
+        return text
+    cut = text[:_MOST]
+    if not text.startswith('"'):
+        return quote_text(cut)
+    # Half an escape would take the quote for a part of the text.
+    return _HALF_ESCAPE.sub(r"\1", cut) + '…"'

@@ -133,6 +133,7 @@ class Tool:
     changes: Handler | None
     idle: Handler | None
     meaning: Handler | None
+    outcome: Callable[[Mapping[str, Any]], str | None] | None
     failure: Callable[[Any], BaobabError | None] | None
     mcp: bool
     taints: bool

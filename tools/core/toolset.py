@@ -117,6 +117,10 @@ class Guard:
     anything; None where it may change something. A person is not asked about the former.
     meaning: `async def (call, **arguments) -> str`: a digest of what the arguments only name, such as an agent's graph.
     An approved call is not made where it has changed since.
+    outcome: of the arguments without secrets, one sentence that says what the call does, such as `Deletes the key "a"`;
+    None where it cannot know. It quotes whatever the proposer chose with `quote_text` or `list_texts`
+    (tools/core/wording.py). Left out, people read the first clause of the tool's summary and the argument that says
+    most.
     """
 
     grants: bool = False
@@ -127,6 +131,7 @@ class Guard:
     changes: Handler | None = None
     idle: Handler | None = None
     meaning: Handler | None = None
+    outcome: Callable[[Mapping[str, Any]], str | None] | None = None
 
 
 _REST, _MCP, _GUARD = Rest(), Mcp(), Guard()
@@ -288,6 +293,7 @@ class Toolset:
                 changes=guard.changes,
                 idle=guard.idle,
                 meaning=guard.meaning,
+                outcome=guard.outcome,
                 failure=mcp.failure,
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
                 taints=taints,

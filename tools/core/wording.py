@@ -14,6 +14,9 @@ HIDDEN = "(hidden)"
 """What stands where a secret is."""
 COUNTED = ", counted"
 """What stands behind a name where its operations are counted; a name that has it itself is quoted."""
+OUTCOME = ", outcome"
+"""The name under which the sentence about the call stands among its fields; an argument of this name is quoted."""
+_LONGEST_QUOTE = 100
 Fields = Sequence[tuple[str, str]]
 """The arguments of a call as a person reads them: names and texts."""
 _CONSEQUENCE = {
@@ -35,10 +38,12 @@ def render_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
     """Returns every argument by its name, as a person reads it: without secrets, and long values cut, with what was cut
     counted.
 
-    A batch of operations follows the number of each kind.
+    A batch of operations follows the number of each kind. Before all stands the sentence that the tool says of them.
     """
-    fields: list[tuple[str, str]] = []
-    for name, value in redact_arguments(tool, arguments).items():
+    safe = redact_arguments(tool, arguments)
+    outcome = None if tool.outcome is None else tool.outcome(safe)
+    fields: list[tuple[str, str]] = [] if outcome is None else [(OUTCOME, outcome)]
+    for name, value in safe.items():
         counted = _count_operations(_field_schema(tool.input_schema, name), value)
         if counted:
             fields.append((escape_name(name) + COUNTED, counted))
@@ -58,11 +63,26 @@ def describe_call(
         lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
     if user_id is not None:
         lines.append(f"It acts for the app's user {escape_name(user_id)}.")
-    lines += [f"{name}: {text}" for name, text in fields[:_MOST_FIELDS]]
-    if len(fields) > _MOST_FIELDS:
-        hidden = len(fields) - _MOST_FIELDS
+    arguments = [(name, text) for name, text in fields if name != OUTCOME]
+    lines += [f"{name}: {text}" for name, text in arguments[:_MOST_FIELDS]]
+    if len(arguments) > _MOST_FIELDS:
+        hidden = len(arguments) - _MOST_FIELDS
         lines.append(f"{hidden} more fields are not shown here; read all of the arguments.")
     return "\n".join(line for line in lines if line)
+
+
+def quote_text(text: object) -> str:
+    """Returns what a proposer chose as a string of JSON, cut if it is long: where it ends, only we can say."""
+    chosen = str(text)
+    return escape_json(chosen if len(chosen) <= _LONGEST_QUOTE else f"{chosen[:_LONGEST_QUOTE]}…")
+
+
+def list_texts(texts: Sequence[object], most: int = 3) -> str:
+    """Returns the first few of what a proposer chose, each quoted, and how many more there are."""
+    shown = [quote_text(text) for text in texts[:most]]
+    if len(texts) > most:
+        return f"{', '.join(shown)} and {len(texts) - most} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def redact_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:

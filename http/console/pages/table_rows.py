@@ -1,6 +1,7 @@
 """/console/apps/{app}/tables/{table}: the rows of a table or view, and forms that change, import and export them."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -8,6 +9,7 @@ from baobab.http.console.app_page import parse_object, read_app
 from baobab.http.console.page import Context, Feed, Form, Page
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.stream import Stream
 
 PATH = "/apps/{app}/tables/{table}"
@@ -28,8 +30,10 @@ async def show_rows(visit: Visit) -> Context:
         "app": app,
         "title": table,
         "table": table,
+        "columns": described["columns"],
+        "writable": _list_writable(described),
+        "checks": described["checks"],
         "query": described.get("query"),
-        "columns": list(described["columns"]),
         "key": key,
         "rows": [{name: _show(value) for name, value in row.items()} for row in rows[:_SHOWN]],
         "filter": typed,
@@ -41,9 +45,22 @@ async def show_rows(visit: Visit) -> Context:
 
 async def show_row(visit: Visit) -> Context:
     app, table, row_id = await read_app(visit), visit.parts["table"], visit.query.get("id", "")
+    described = await visit.call("schema_describe", app_id=app["id"], table=table)
     row = await visit.call("data_get", app_id=app["id"], table=table, row_id=row_id)
-    text = json.dumps(row, indent=2, ensure_ascii=True)
-    return {"app": app, "title": f"A row of {table}", "table": table, "row_id": row_id, "text": text}
+    writable = _list_writable(described)
+    return {
+        "app": app,
+        "title": f"A row of {table}",
+        "table": table,
+        "row_id": row_id,
+        "text": json.dumps({name: row[name] for name in row if name in writable}, indent=2, ensure_ascii=True),
+        # A value that is sent for these would be ignored.
+        "generated": [
+            (name, declared["generated"], escape_json(row.get(name)))
+            for name, declared in described["columns"].items()
+            if name not in writable
+        ],
+    }
 
 
 async def change_row(visit: Visit) -> str:
@@ -110,6 +127,11 @@ async def import_rows(visit: Visit) -> Context:
         "report": report,
         "content": form.get("content", "") if report["dry_run"] else "",
     }
+
+
+def _list_writable(described: Mapping[str, Any]) -> list[str]:
+    """The columns that have values of their own: the others are computed from them."""
+    return [name for name, declared in described["columns"].items() if not declared.get("generated")]
 
 
 def _read_filters(typed: str) -> dict[str, list[str]]:

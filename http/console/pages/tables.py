@@ -67,7 +67,8 @@ def draw_tables(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _label(name: str, declared: Mapping[str, Any]) -> str:
-    return f"{name} {declared['type']}{' (key)' if declared.get('primaryKey') else ''}"[:32]
+    mark = " (key)" if declared.get("primaryKey") else " (generated)" if declared.get("generated") else ""
+    return f"{name} {declared['type']}{mark}"[:32]
 
 
 def _find_target(declared: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ async def visitor(baobab: Baobab) -> Runner:
 async def test_an_agent_is_made_from_the_graph_that_the_page_proposes_and_talked_to(visitor: Runner) -> None:
     new = f"/console/apps/{visitor.app_id}/new-agent"
     page = await visitor.open(new)
-    assert "The graph can be used." in page.text
+    assert "The graph is valid." in page.text
     graph = json.loads(unescape(re.findall(r"<textarea[^>]*>(.*?)</textarea>", page.text, re.DOTALL)[0]))
     graph["nodes"]["answer"]["input_template"] = "/say {{ input.question }}"
     made = await visitor.send(f"{new}/save", page, name="talker", graph=json.dumps(graph))

@@ -111,7 +111,7 @@ async def test_memory_is_searched_and_says_who_wrote_it(visitor: Runner) -> None
     page = await visitor.open("/console/substrate?q=blue+doors&by=words")
     assert f"/console/substrate/actions/{made['action_id']}" in page.text
     assert "<script>alert" not in page.text
-    assert "Nothing in memory is like that" in (await visitor.open("/console/substrate?q=nowhere&by=words")).text
+    assert "Nothing in memory matches" in (await visitor.open("/console/substrate?q=nowhere&by=words")).text
 
 
 async def test_rules_show_what_they_would_do_and_are_switched_off(visitor: Runner) -> None:

@@ -39,7 +39,7 @@ async def _ask(visitor: Runner, path: str, body: Any) -> Any:
 async def test_tables_are_listed_and_their_references_drawn(visitor: Runner) -> None:
     page = await visitor.open(f"/console/apps/{visitor.app_id}/tables")
     assert "posts.author_id refers to authors" in page.text
-    assert 'aria-label="2 tables and 1 references"' in page.text
+    assert 'aria-label="2 tables, 1 reference"' in page.text
     empty = Runner(visitor.baobab, await visitor.baobab.create_app(), visitor.browser)
     assert "There are no tables yet" in (await empty.open(f"/console/apps/{empty.app_id}/tables")).text
 
@@ -119,3 +119,38 @@ async def test_a_view_is_browsed_and_compared_and_offers_no_writes(visitor: Runn
     assert "A view has no policies of its own." in page
     assert "Row-level security is off" not in page
     assert (await visitor.open(f"{path}/titles/rows.csv")).text.startswith("title,author_id\r\n")
+
+
+SALES: dict[str, Any] = {
+    "tables": {
+        "orders": {
+            "columns": {
+                "id": {"type": "integer", "primaryKey": True},
+                "price": {"type": "integer"},
+                "doubled": {"type": "integer", "generated": "price * 2"},
+            },
+            "checks": {"dear": "price > 0"},
+        }
+    },
+    "views": {"sales": "select o.id, o.doubled from orders o"},
+}
+
+
+async def test_generated_columns_are_shown_and_not_offered_to_be_changed(visitor: Runner) -> None:
+    await _ask(visitor, "schema/apply", {"schema": SALES | {"_drop": ["authors", "posts"]}})
+    await _ask(visitor, "orders", {"id": 1, "price": 4})
+    path = f"/console/apps/{visitor.app_id}/tables/orders"
+    opened = (await visitor.open(f"{path}/row?id=1")).text
+    read_only, _, form = opened.partition("row/change")
+    assert "<dt>doubled</dt>" in read_only
+    assert "price * 2" in read_only
+    assert "doubled" not in form
+    assert "price" in form
+    rows = (await visitor.open(path)).text
+    assert "doubled" in rows.partition("Add a row")[0]
+    assert "doubled" not in rows.partition("Add a row")[2]
+    assert "price &gt; 0" in rows
+    row = '{"id": 1, "price": 5}'
+    page = await visitor.open(f"{path}/row?id=1")
+    await visitor.send(f"{path}/row/change", page, id="1", before='{"id": 1, "price": 4}', row=row)
+    assert '<code class="theirs">10</code>' in (await visitor.open(f"{path}/row?id=1")).text

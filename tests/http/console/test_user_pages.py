@@ -45,7 +45,11 @@ async def test_users_are_found_given_a_role_banned_signed_out_and_deleted(visito
     assert (await visitor.send(f"{path}/sign-out", page)).status_code == 303
     assert (await visitor.send(f"{path}/ban", page, reason="spam")).status_code == 303
     page = await visitor.open(path)
-    assert ("Nowhere now" in page.text, "spam" in page.text, 'value="editor"' in page.text) == (True, True, True)
+    assert ("not signed in anywhere" in page.text, "spam" in page.text, 'value="editor"' in page.text) == (
+        True,
+        True,
+        True,
+    )
     refused = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/login", json=login)
     assert refused.status_code == 403
     assert (await visitor.send(f"{path}/unban", page)).status_code == 303
@@ -81,7 +85,7 @@ async def test_one_session_is_ended_and_the_factors_of_a_user_are_shown(visitor:
 
 async def test_what_the_hook_is_told_is_shown_as_text(visitor: Runner) -> None:
     path = f"/console/apps/{visitor.app_id}/sign-in"
-    assert "Nobody has signed in this week" in (await visitor.open(path)).text
+    assert "Nobody has signed in during the last week" in (await visitor.open(path)).text
     await sign_up(visitor, "ada@example.com", display_name="<script>alert(1)</script>")
     await run_due_jobs(visitor.baobab.application)
     page = (await visitor.open(path)).text

@@ -26,6 +26,7 @@ from baobab.tools.data.fields import (
     Prefer,
 )
 from baobab.tools.data.foresight import FILTERED_ANEW, SHOWN_AS_NOW, Foresight
+from baobab.tools.data.outcomes import say_batch
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.row_requests import find_upsert, open_table, read_query, require_filters
@@ -128,7 +129,12 @@ def _foresee(rows: Rows, catalogue: Catalogue, foresight: Foresight, write: Writ
             "transacción, varias escrituras a la vez, todo o nada"
         )
     ),
-    guard=Guard(destructive_when="one of the writes deletes rows", preview=_preview_batch, changes=_list_batch_changes),
+    guard=Guard(
+        destructive_when="one of the writes deletes rows",
+        preview=_preview_batch,
+        changes=_list_batch_changes,
+        outcome=say_batch,
+    ),
 )
 async def data_batch(
     call: Call,

@@ -27,6 +27,7 @@ from baobab.tools.data.fields import (
     TableName,
 )
 from baobab.tools.data.foresight import FILTERED_ANEW, Foresight
+from baobab.tools.data.outcomes import say_deletion, say_insertion, say_update
 from baobab.tools.data.preferences import read_preferences
 from baobab.tools.data.row_reader import key_condition
 from baobab.tools.data.row_requests import (
@@ -121,7 +122,7 @@ def _count(rows: list[Row]) -> str:
         ),
         graph_names=(GraphName("insert_row", for_users=False),),
     ),
-    guard=Guard(preview=_preview_insert, changes=_list_insertions),
+    guard=Guard(preview=_preview_insert, changes=_list_insertions, outcome=say_insertion),
 )
 async def data_insert(
     call: Call,
@@ -191,7 +192,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         changed = {name: [row[name], value] for name, value in changes.items() if name in row and row[name] != value}
         key = next(iter(row.items()), ("", ""))
         shown.append(f"{key[0]} {key[1]}: {json.dumps(changed, ensure_ascii=False)[:500]}")
-    return f"It would change {_count(rows)} of `{table}`, from and to:\n{'; '.join(shown)}"[:4000]
+    return f"It would change {_count(rows)} of `{table}`, each with its values now and then:\n{'; '.join(shown)}"[:4000]
 
 
 @data.tool(
@@ -211,7 +212,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila"),
         graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),),
     ),
-    guard=Guard(preview=_preview_update, changes=_list_update),
+    guard=Guard(preview=_preview_update, changes=_list_update, outcome=say_update),
 )
 async def data_update(
     call: Call,
@@ -289,7 +290,7 @@ async def _list_updates(
     mcp=Mcp(
         keywords=("update many rows, bulk change, set a column where; viele Zeilen ändern; modificar varias filas")
     ),
-    guard=Guard(preview=_preview_update_many, changes=_list_updates),
+    guard=Guard(preview=_preview_update_many, changes=_list_updates, outcome=say_update),
 )
 async def data_update_many(
     call: Call,
@@ -344,7 +345,7 @@ async def _list_deletion(
         from_headers={**AS_HEADERS, **KEY_HEADER},
         also=("/data/{table}/{row_id}",),
     ),
-    guard=Guard(preview=_preview_delete, changes=_list_deletion),
+    guard=Guard(preview=_preview_delete, changes=_list_deletion, outcome=say_deletion),
     mcp=Mcp(
         keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila"),
         graph_names=(GraphName("delete_row", {"row_id": "id"}, for_users=False),),
@@ -403,7 +404,7 @@ async def _list_deletions(
     "DELETE /{table}",
     access=ACCESS,
     effect="destructive",
-    guard=Guard(preview=_preview_delete_many, changes=_list_deletions),
+    guard=Guard(preview=_preview_delete_many, changes=_list_deletions, outcome=say_deletion),
     raises=(*WRITE_ERRORS, SingleRowExpected),
     audit=WRITTEN,
     rest=Rest(

@@ -125,7 +125,7 @@ async def _preview_flush(call: Call, app_id: AppId, confirm: Confirmation, inclu
             "borrar todo, vaciar, todos los datos, todas las claves"
         )
     ),
-    guard=Guard(preview=_preview_flush),
+    guard=Guard(preview=_preview_flush, outcome=lambda _: "Deletes every key of the app"),
 )
 async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, include_config: bool = False) -> Flushed:
     """Delete every key of the app. This cannot be undone.

@@ -1,5 +1,6 @@
 """The batch tool: up to a hundred operations in one request, each with its own result."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
@@ -13,6 +14,7 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
+from baobab.tools.core.wording import list_texts
 from baobab.tools.kv.access import ExposedAccess, rule_book
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
 from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value
@@ -58,6 +60,20 @@ async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
     lines = [f"{first}; {len(refused)} would be refused." if refused else f"{first}."]
     lines += [f"{name} {escape_text(key)}" for name, names in keys.items() for key in names]
     return "\n".join(lines)
+
+
+def _say_operations(arguments: Mapping[str, Any]) -> str | None:
+    """The deletions first; None for a batch that has operations of no known kind."""
+    operations = [op for op in arguments.get("ops") or () if isinstance(op, dict)]
+    keys = {kind: [op.get("key") for op in operations if op.get("op") == kind] for kind in ("del", "set", "get")}
+    if sum(map(len, keys.values())) != len(arguments.get("ops") or ()) or not keys["del"] + keys["set"]:
+        return None
+    said = ", ".join(
+        f"{verb} the {'key' if len(keys[kind]) == 1 else 'keys'} {list_texts(keys[kind])}"
+        for kind, verb in (("del", "deletes"), ("set", "stores"))
+        if keys[kind]
+    )
+    return f"{said[0].upper()}{said[1:]}"
 
 
 async def _list_batch_changes(call: Call, app_id: AppId, ops: list[Item]) -> list[Change]:
@@ -122,7 +138,7 @@ async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> Batch
             "varias operaciones a la vez, muchas claves, lote"
         )
     ),
-    guard=Guard(preview=_preview_batch, changes=_list_batch_changes, idle=_answer_unchanged),
+    guard=Guard(preview=_preview_batch, changes=_list_batch_changes, idle=_answer_unchanged, outcome=_say_operations),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails on its own; results have the same order.

@@ -1,6 +1,7 @@
 """Tools for single keys."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
@@ -15,6 +16,7 @@ from baobab.tools.core.changes import NOTHING, Change, describe_change
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
+from baobab.tools.core.wording import quote_text
 from baobab.tools.kv.access import ExposedAccess
 from baobab.tools.kv.errors import (
     CounterOverflow,
@@ -154,6 +156,7 @@ async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, *
         preview=_preview_put,
         changes=_list_put_changes,
         destructive_when="where the key is there already: its value is replaced",
+        outcome=lambda arguments: f"Stores a value under the key {quote_text(arguments.get('key'))}",
     ),
 )
 async def kv_put(
@@ -206,7 +209,12 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
             "borrar, eliminar una clave, dato, entrada"
         ),
     ),
-    guard=Guard(preview=_preview_delete, changes=_list_deletions, idle=_answer_missing),
+    guard=Guard(
+        preview=_preview_delete,
+        changes=_list_deletions,
+        idle=_answer_missing,
+        outcome=lambda arguments: f"Deletes the key {quote_text(arguments.get('key'))}",
+    ),
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     """Delete a key. `deleted` is 0 if it did not exist."""
@@ -222,6 +230,10 @@ async def _preview_count(call: Call, app_id: AppId, key: Key, by: Step = 1) -> s
     if type(value) is not int:
         raise NotAnInteger
     return f"The counter is at {value}."
+
+
+def _say_count(verb: str, arguments: Mapping[str, Any]) -> str:
+    return f"{verb} the counter {quote_text(arguments.get('key'))} by {arguments.get('by', 1):d}"
 
 
 async def _list_incr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) -> list[Change]:
@@ -250,7 +262,7 @@ async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) 
             "contador, incrementar, aumentar, sumar, contar visitas"
         ),
     ),
-    guard=Guard(preview=_preview_count, changes=_list_incr_changes),
+    guard=Guard(preview=_preview_count, changes=_list_incr_changes, outcome=partial(_say_count, "Raises")),
 )
 async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Raise a counter and return it, atomically. A new one starts at 0 and lives 30 days.
@@ -274,7 +286,7 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
             "disminuir, restar, decrementar contador"
         )
     ),
-    guard=Guard(preview=_preview_count, changes=_list_decr_changes),
+    guard=Guard(preview=_preview_count, changes=_list_decr_changes, outcome=partial(_say_count, "Lowers")),
 )
 async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Lower a counter and return it, atomically. A new one starts at 0 and lives 30 days.
