@@ -5,6 +5,7 @@ from typing import Any
 
 from baobab.tools.core.wording import list_texts, quote_text
 
+_MOST_GROUPS = 4
 _VERBS = {"insert": "inserts", "update": "changes", "delete": "deletes"}
 
 
@@ -34,8 +35,10 @@ def say_batch(arguments: Mapping[str, Any]) -> str:
     for write in arguments.get("writes") or ():
         groups.setdefault((str(write.get("op")), str(write.get("table"))), []).append(write)
     ordered = sorted(groups, key=lambda group: group[0] != "delete")
-    said = [_say_writes(op, table, groups[op, table]) for op, table in ordered]
+    said = [_say_writes(op, table, groups[op, table]) for op, table in ordered[:_MOST_GROUPS]]
     words = ", ".join(said)
+    if len(ordered) > _MOST_GROUPS:
+        words += f" and writes to {len(ordered) - _MOST_GROUPS} more tables"
     return f"{words[:1].upper()}{words[1:]}"
 
 

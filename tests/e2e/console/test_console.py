@@ -190,7 +190,9 @@ POSTS: dict[str, Any] = {
             "author_id": {"type": "integer", "references": "authors.id"},
             "title": {"type": "text"},
             "public": {"type": "boolean"},
-        }
+            "shown": {"type": "text", "generated": "coalesce(title, 'none')"},
+        },
+        "checks": {"titled": f"title is null or title <> '{HOSTILE[:29]}'"},
     },
 }
 
@@ -222,7 +224,7 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
     picture = {"filename": "red.png", "contentType": "image/png", "encoding": "base64", "content": draw_png()}
     await office.ask("POST", f"/storage/{app}/objects", picture)
     await office.ask("PUT", f"/v1/{app}/kv/hostile:{'long' * 30}", {"value": HOSTILE})
-    schema = {"tables": POSTS}
+    schema = {"tables": POSTS, "views": {"titles": "select p.id, p.shown from posts p"}}
     await office.ask("POST", f"/v1/{app}/schema/apply", {"schema": schema})
     await office.ask("POST", f"/v1/{app}/posts", [{"id": 1, "title": HOSTILE, "public": True}, {"id": 2, "title": "x"}])
     policy = {"table_name": "posts", "policy_name": "open", "role": "anon", "using_expression": "public"}
@@ -254,6 +256,8 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         f"{of_app}/tables",
         f"{of_app}/tables/posts",
         f"{of_app}/tables/posts/row?id=1#row",
+        f"{of_app}/tables/posts/import",
+        f"{of_app}/tables/titles",
         f"{of_app}/tables/posts/access",
         f"{of_app}/row-changes",
         f"{of_app}/audit-log",
