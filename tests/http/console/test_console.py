@@ -5,8 +5,10 @@ from html import unescape
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from baobab.tools.accounts.first_account import first_account
+from baobab.tools.approvals.tables import approvals
 from baobab.tools.console.sessions import create_link
 from tests.conftest import ADDRESS, Baobab
 from tests.jobs import run_due_jobs
@@ -265,6 +267,24 @@ async def test_a_denial_tells_its_reason_and_nothing_is_done(baobab: Baobab) -> 
     assert "Not on a Friday." in shown.text
     apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
     assert "denied" not in [app["name"] for app in apps]
+
+
+async def test_a_call_that_nobody_decided_in_time_says_so_and_is_not_made(baobab: Baobab) -> None:
+    approval_id = await propose(baobab, app="late")
+    browser = await sign_in(baobab)
+    form = {"csrf": find_csrf(await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser))}
+    services = baobab.application.services
+    async with services.database.writing(lock=None) as connection:
+        expired = update(approvals).where(approvals.c.id == approval_id).values(expires_at=services.clock.now())
+        await connection.execute(expired)
+    late = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
+    assert late.status_code == 409
+    page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
+    assert "Nobody decided in time. It will not be executed." in page.text
+    assert "/approve" not in page.text
+    assert "late" not in [
+        app["name"] for app in (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
+    ]
 
 
 async def test_a_stranger_sends_no_large_form(baobab: Baobab) -> None:
