@@ -100,7 +100,7 @@ async def test_a_search_shows_chunks_in_their_document_with_the_words_marked(vis
     filtered = (await visitor.open(f'{path}/search?q=water&filter={{"topic": "bread"}}&mode=vector')).text
     assert "Bread rises" in filtered
     assert "Baobabs store" not in filtered
-    assert "No chunk fits" in (await visitor.open(f'{path}/search?q=water&filter={{"topic": "none"}}')).text
+    assert "No chunk matches" in (await visitor.open(f'{path}/search?q=water&filter={{"topic": "none"}}')).text
     for asked in ("top=0", "top=x", "top=99999", "threshold=2", "threshold=nan", "filter=[", "filter=[]", "mode=all"):
         page = await visitor.baobab.client.get(f"{path}/search?q=x&{asked}", headers=visitor.browser)
         assert page.status_code == 400, asked

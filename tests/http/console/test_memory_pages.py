@@ -55,8 +55,9 @@ async def test_what_waits_in_the_substrate_stands_in_the_inbox_and_is_decided(vi
 
 
 async def test_what_a_principle_forbids_is_allowed_once_and_then_approved(visitor: Runner) -> None:
-    waits = await propose(visitor, "place_call", to="Ada", purpose=HOSTILE)
-    rule = {"applies_to": {"capability": "place_call"}, "constraint_spec": {"type": "forbid"}}
+    # No other test proposes this capability: the principle holds for all of them.
+    waits = await propose(visitor, "send_email_draft", to="ada@example.com", subject="Hello", body=HOSTILE)
+    rule = {"applies_to": {"capability": "send_email_draft"}, "constraint_spec": {"type": "forbid"}}
     principle = await propose(visitor, "record_principle", title="Call nobody", **rule)
     await call(visitor, "approve", action_id=principle["action_id"])
     path = f"/console/substrate/actions/{waits['action_id']}"
