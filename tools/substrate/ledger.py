@@ -216,7 +216,9 @@ def _build_insert(table: Table) -> Any:
 @cache
 def _build_update(table: Table) -> Any:
     which = (table.c.organisation_id == bindparam("of_organisation"), table.c.id == bindparam("of_id"))
-    values = {column.name: bindparam(f"to_{column.name}") for column in table.c if column.name not in _KEYS}
+    values: dict[str, Any] = {
+        column.name: bindparam(f"to_{column.name}") for column in table.c if column.name not in _KEYS
+    }
     return update(table).where(*which).values(values)
 
 
