@@ -326,8 +326,9 @@ async def test_the_protocol_of_2026_has_no_get_stream(baobab: Baobab) -> None:
 def test_a_server_that_stops_does_not_wait_for_its_streams(tmp_path: Path, workers: int) -> None:
     by = {"authorization": f"Bearer {KEY}"}
     body, headers = build_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, era=MODERN)
+    options = ("--workers", workers)
     with (
-        run_server(tmp_path / "data", "--workers", workers, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server,
+        run_server(tmp_path / "data", *options, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}, migrated=True) as server,
         httpx.Client(timeout=PROCESS_PATIENCE) as client,
         client.stream("GET", f"{server.address}/mcp", headers={**by, "accept": "text/event-stream"}) as earlier,
         client.stream("POST", f"{server.address}/mcp", json=body, headers={**by, **headers}) as modern,

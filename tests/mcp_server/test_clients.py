@@ -2,13 +2,13 @@
 
 import json
 import shlex
-from pathlib import Path
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from baobab.mcp_server.client_setup import render_client_lines
-from tests.cli.server_process import TIMEOUT_SECONDS, run_server
+from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 from tests.docs.generate import ROOT
 
 URL, KEY = "http://127.0.0.1:8000/mcp", "bb_sk_PUT_YOUR_KEY_HERE"
@@ -20,25 +20,29 @@ def test_the_page_about_mcp_shows_what_is_printed(line: str) -> None:
     assert f"\n{line}\n" in (ROOT / "docs/mcp.md").read_text()
 
 
-def test_every_line_that_is_printed_carries_the_address_and_the_key(tmp_path: Path) -> None:
-    with run_server(tmp_path / "data") as server:
-        for name, line in render_client_lines(f"{server.address}/mcp", server.key).items():
-            assert f"  - {name}\n    {line}\n" in server.log_text
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with run_server(tmp_path_factory.mktemp("clients") / "data", migrated=True) as process:
+        yield process
 
 
-def test_json_is_json_and_leads_to_the_tools(tmp_path: Path) -> None:
-    with run_server(tmp_path / "data") as server:
-        lines = render_client_lines(f"{server.address}/mcp", server.key)
-        entries = [json.loads(line)["mcpServers"]["baobab"] for line in lines.values() if line.startswith("{")]
-        entries.append(json.loads(shlex.split(lines["VS Code"])[2]))
-        for entry in entries:
-            if "command" in entry:
-                assert not [argument for argument in entry["args"] if " " in argument]
-                continue
-            headers = {**entry["headers"], "accept": "application/json, text/event-stream"}
-            request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-            url = entry.get("url") or entry["serverUrl"]
-            assert "kv_put" in httpx.post(url, json=request, headers=headers, timeout=TIMEOUT_SECONDS).text
+def test_every_line_that_is_printed_carries_the_address_and_the_key(server: ServerProcess) -> None:
+    for name, line in render_client_lines(f"{server.address}/mcp", server.key).items():
+        assert f"  - {name}\n    {line}\n" in server.log_text
+
+
+def test_json_is_json_and_leads_to_the_tools(server: ServerProcess) -> None:
+    lines = render_client_lines(f"{server.address}/mcp", server.key)
+    entries = [json.loads(line)["mcpServers"]["baobab"] for line in lines.values() if line.startswith("{")]
+    entries.append(json.loads(shlex.split(lines["VS Code"])[2]))
+    for entry in entries:
+        if "command" in entry:
+            assert not [argument for argument in entry["args"] if " " in argument]
+            continue
+        headers = {**entry["headers"], "accept": "application/json, text/event-stream"}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        url = entry.get("url") or entry["serverUrl"]
+        assert "kv_put" in httpx.post(url, json=request, headers=headers, timeout=TIMEOUT_SECONDS).text
 
 
 def test_the_bridge_is_told_where_an_address_is_not_encrypted() -> None:
