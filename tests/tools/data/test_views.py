@@ -144,12 +144,12 @@ async def test_a_view_is_not_written_and_has_no_row_of_a_key(shop: Tables) -> No
     answer = await shop.ask("POST", "/rls", {"table_name": "lines", "user_column": "id"})
     assert (answer.status, "is a view" in answer.json["error"]["message"]) == (404, True), answer.content
     assert answer.json["error"]["remediation"] == "Name `orders` or `people` instead."
-    for method, path, body in (
+    for method, path, given in (
         ("POST", "/realtime/configure", {"tables": ["lines"]}),
         ("DELETE", "/realtime/lines", None),
         ("GET", "/realtime/changes?table=lines", None),
     ):
-        answer = await shop.ask(method, path, body)
+        answer = await shop.ask(method, path, given)
         assert (answer.status, answer.json["error"]["code"]) == (400, "REALTIME_VIEW"), (method, path, answer.content)
         assert "Follow `orders` and `people`" in answer.json["error"]["remediation"]
     imported = await shop.world.ask("POST", f"{shop.base}/data-import/lines", shop.world.owner, content=b"id\r\n1\r\n")
