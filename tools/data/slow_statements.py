@@ -12,6 +12,7 @@ from typing import Literal
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.statements import Statements
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.services import Services
@@ -58,6 +59,7 @@ class SlowNotes:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._pending: dict[str, deque[Slow]] = {}
+        self._turns = KeyedSemaphore(1)
         services.flushes.append(self.flush)
 
     def add(self, app_id: str, found: Iterable[Slow]) -> None:
@@ -71,9 +73,13 @@ class SlowNotes:
                 await self.flush_app(app_id)
 
     async def flush_app(self, app_id: str) -> None:
-        found = self._pending.pop(app_id, None)
-        if found is None:
-            return
+        # Whoever comes while they are written waits until they are there.
+        async with self._turns.acquire_slot(app_id):
+            found = self._pending.pop(app_id, None)
+            if found is not None:
+                await self._write(app_id, found)
+
+    async def _write(self, app_id: str, found: Iterable[Slow]) -> None:
         app = await self._services.directory.app(app_id)
         store, now = self._services.stores_of(app.region).data, self._services.clock.now().isoformat()
 
