@@ -5,12 +5,15 @@ Vectors that point the same way differ in few signs. Among the thousands that di
 ten.
 """
 
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
 
-_ROWS_AT_ONCE = 16_384
-"""Few enough that what is computed of them stays in the processor's cache."""
+_PACKED_AT_ONCE, _COUNTED_AT_ONCE = 16_384, 65_536
+"""Rows; few enough that what is computed of them stays in the processor's cache."""
+_WORDS_IN_A_BYTE = 3
+"""Words of 64 bits whose ones are counted in 8 bits."""
 
 
 class Signs:
@@ -19,18 +22,19 @@ class Signs:
     def __init__(self, dimensions: int) -> None:
         self._dimensions = dimensions
         self._words = -(-dimensions // 64)
-        self._bits = np.zeros((0, self._words), np.uint64)
+        # The first 64 signs of all rows, then the next 64 of all: counting goes through memory from end to end.
+        self._bits = np.zeros((self._words, 0), np.uint64)
 
     def follow(self, matrix: Any) -> None:
         """Adds the signs of the rows that are new."""
-        known, plain = len(self._bits), matrix.view(np.ndarray)
+        known, plain = self._bits.shape[1], matrix.view(np.ndarray)
         if known == len(plain):
             return
-        bits = np.empty((len(plain), self._words), np.uint64)
-        bits[:known] = self._bits
-        for start in range(known, len(plain), _ROWS_AT_ONCE):
-            part = plain[start : start + _ROWS_AT_ONCE]
-            bits[start : start + len(part)] = self._pack(part)
+        bits = np.empty((self._words, len(plain)), np.uint64)
+        bits[:, :known] = self._bits
+        for start in range(known, len(plain), _PACKED_AT_ONCE):
+            part = plain[start : start + _PACKED_AT_ONCE]
+            bits[:, start : start + len(part)] = self._pack(part).T
         self._bits = bits
 
     def choose(self, vector: Any, count: int, wanted: Any = None) -> Any:
@@ -41,23 +45,26 @@ class Signs:
         different = self._count_different(self._pack(vector[np.newaxis])[0])
         if wanted is not None:
             different[~wanted] = self._dimensions + 1
-        most = int(np.searchsorted(np.cumsum(np.bincount(different)), count))
+        # The least number that so many rows' differences do not exceed. Nine looks at all cost less than a histogram.
+        most = bisect_left(range(self._dimensions), count, key=lambda most: int(np.count_nonzero(different <= most)))
         return np.flatnonzero(different <= most)
 
     def _count_different(self, of_vector: Any) -> Any:
-        different = np.empty(len(self._bits), np.uint16)
-        mixed = np.empty((_ROWS_AT_ONCE, self._words), np.uint64)
-        counts = np.empty((_ROWS_AT_ONCE, self._words), np.uint8)
-        for start in range(0, len(self._bits), _ROWS_AT_ONCE):
-            part = self._bits[start : start + _ROWS_AT_ONCE]
-            size = len(part)
-            np.bitwise_xor(part, of_vector, out=mixed[:size])
-            np.bitwise_count(mixed[:size], out=counts[:size])
-            # Column by column: a sum along the short axis takes several times as long.
-            total = different[start : start + size]
-            total[:] = counts[:size, 0]
-            for word in range(1, self._words):
-                total += counts[:size, word]
+        rows = self._bits.shape[1]
+        different = np.empty(rows, np.uint16)
+        mixed = np.empty(_COUNTED_AT_ONCE, np.uint64)
+        counts, together = np.empty((2, _COUNTED_AT_ONCE), np.uint8)
+        for start in range(0, rows, _COUNTED_AT_ONCE):
+            total = different[start : start + _COUNTED_AT_ONCE]
+            total[:] = 0
+            size = len(total)
+            for first in range(0, self._words, _WORDS_IN_A_BYTE):
+                together[:size] = 0
+                for word in range(first, min(first + _WORDS_IN_A_BYTE, self._words)):
+                    np.bitwise_xor(self._bits[word, start : start + size], of_vector[word], out=mixed[:size])
+                    np.bitwise_count(mixed[:size], out=counts[:size])
+                    together[:size] += counts[:size]
+                total += together[:size]
         return different
 
     def _pack(self, rows: Any) -> Any:

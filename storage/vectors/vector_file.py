@@ -6,7 +6,8 @@ and never changed; a journal beside the file says which rows are whose. Several 
 
     vectors.find_missing(keys)            # of which versions the file has no vectors yet
     vectors.append({key: vectors_of_it})
-    vectors.search(query, keys, 10)
+    selection = vectors.select(keys)      # may be used again and again, while has(selection)
+    vectors.search(query, selection, 10)
 """
 
 import os
@@ -40,6 +41,15 @@ class Neighbour(NamedTuple):
     score: float
 
 
+class Selection(NamedTuple):
+    """Versions of documents among which to search. It means nothing to another file, or to one written anew."""
+
+    rows: int
+    is_wanted: Any
+    """For each version of the file, whether it is one of them."""
+    contents: object
+
+
 class _Files(NamedTuple):
     journal: Path
     vectors: Path
@@ -54,7 +64,9 @@ class VectorFile:
         self._forget()
 
     def find_missing(self, keys: Collection[Key]) -> list[Key]:
-        """Returns the versions that the file has no vectors of. Removes those of others when they are the most."""
+        """Returns the versions that the file has no vectors of. Removes those of others when they are the most: `keys`
+        are all that anybody may search for.
+        """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._read_journal()
         missing = [key for key in keys if key not in self._ordinals]
@@ -84,15 +96,25 @@ class VectorFile:
                 os.fdatasync(file.fileno())
             self._read_journal()
 
-    def search(self, query: bytes, keys: Collection[Key], limit: int) -> list[Neighbour]:
-        """Returns the nearest of the vectors of these versions, the nearest first."""
-        matrix = self._matrix
+    def select(self, keys: Collection[Key]) -> Selection:
+        """Selects those of the versions that the file has."""
+        is_wanted = np.zeros(len(self._keys), bool)
+        is_wanted[[self._ordinals[key] for key in keys if key in self._ordinals]] = True
+        return Selection(int(self._counts[is_wanted].sum()), is_wanted, self._contents)
+
+    def has(self, selection: Selection) -> bool:
+        """Whether it may still be searched for: the file has not been written anew since."""
+        return selection.contents is self._contents
+
+    def search(self, query: bytes, selection: Selection, limit: int) -> list[Neighbour]:
+        """Returns the nearest of the vectors that are selected, the nearest first."""
+        matrix, selected, wanted = self._matrix, selection.rows, selection.is_wanted
         vector = np.frombuffer(query, "<f2").astype("f4")
-        wanted = np.zeros(len(self._keys), bool)
-        wanted[[self._ordinals[key] for key in keys if key in self._ordinals]] = True
-        selected = int(self._counts[wanted].sum())
         if not selected:
             return []
+        if len(wanted) < len(self._keys):
+            # Other versions have been appended since.
+            wanted = np.append(wanted, np.zeros(len(self._keys) - len(wanted), bool))
         if selected > _MOST_COMPARED:
             rows = self._choose_rows(vector, wanted, selected, limit)
             scores = _multiply_rows(matrix, rows, vector)
@@ -129,6 +151,7 @@ class VectorFile:
         self._owners = np.zeros(0, np.int32)
         self._matrix: Any = None
         self._signs = Signs(self._dimensions)
+        self._contents = object()
 
     def _read_journal(self) -> None:
         """Reads what has been added since the last time, by this process or another."""

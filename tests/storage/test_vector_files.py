@@ -14,7 +14,7 @@ EAST, NORTH = (np.array(numbers, "<f2").tobytes() for numbers in ([1, 0], [0, 1]
 
 
 def find(file: VectorFile, query: bytes, *keys: Key) -> list[Key]:
-    return [found.key for found in file.search(query, keys, 5)]
+    return [found.key for found in file.search(query, file.select(keys), 5)]
 
 
 def fill(file: VectorFile, vectors: dict[Key, list[bytes]]) -> None:
@@ -73,8 +73,8 @@ def test_signs_choose_the_same_as_comparing_all(tmp_path: Path, monkeypatch: pyt
         for found, wanted in ((wholes, among), (parts, among[::2])):
             with monkeypatch.context() as few:
                 few.setattr(vector_file, "_MOST_COMPARED", 10**9)
-                exact = [file.search(query, wanted, 10) for query in queries]
-            by_signs = [file.search(query, wanted, 10) for query in queries]
+                exact = [file.search(query, file.select(wanted), 10) for query in queries]
+            by_signs = [file.search(query, file.select(wanted), 10) for query in queries]
             for one, other in zip(exact, by_signs, strict=True):
                 assert len(other) == 10
                 assert {each.key for each in other} <= set(wanted)
@@ -97,5 +97,5 @@ def test_signs_choose_the_same_as_comparing_all(tmp_path: Path, monkeypatch: pyt
     check(left)
     for found in (wholes, parts):
         assert sum(found.values()) >= 0.99 * 10 * len(found)
-    assert len(file.search(queries[0], left, 5000)) == len(left) * of_each
-    assert file.search(queries[0], [("unknown", 1)], 10) == []
+    assert len(file.search(queries[0], file.select(left), 5000)) == len(left) * of_each
+    assert file.search(queries[0], file.select([("unknown", 1)]), 10) == []

@@ -53,11 +53,15 @@ def is_open_to(caller: Caller) -> list[ColumnElement[bool]]:
     return [collections.c.access_mode != "custom"] if isinstance(caller, EndUser) else []
 
 
+def limit_to_owner(caller: Caller, collection: Row) -> str | None:
+    """Returns the user whose documents are all that a caller may see of a collection; None for one who sees all."""
+    return caller.user_id if isinstance(caller, EndUser) and collection.access_mode != "shared" else None
+
+
 def is_visible_to(caller: Caller, collection: Row) -> list[ColumnElement[bool]]:
     """The conditions for documents of a collection that a caller may see."""
-    if isinstance(caller, EndUser) and collection.access_mode != "shared":
-        return [documents.c.user_id == caller.user_id]
-    return []
+    owner = limit_to_owner(caller, collection)
+    return [] if owner is None else [documents.c.user_id == owner]
 
 
 def require_changeable(caller: Caller, collection: Row) -> None:

@@ -12,15 +12,15 @@ from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings, weigh
 from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
 from baobab.tools.core.call import Call
-from baobab.tools.rag.access import Row, is_visible_to
+from baobab.tools.rag.access import Row, limit_to_owner
 from baobab.tools.rag.embedding import MATRICES, embed_texts
 from baobab.tools.rag.filters import compile_filter
 from baobab.tools.rag.model_calls import nested_context, paying_caller
 from baobab.tools.rag.reranking import MOST_CANDIDATES, rerank
 from baobab.tools.rag.schemas import FoundChunk
-from baobab.tools.rag.tables import chunks, documents
+from baobab.tools.rag.tables import chunks, documents, vectors
 from baobab.tools.rag.text_search import choose_words, find_by_words
-from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, read_vectors_of
+from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, select_places
 
 _FEWEST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 4
 _POWER_OF_WORDS = 3
@@ -48,24 +48,31 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
     scope = await _choose_documents(call, collection, wanted.filter)
     if scope.ids == ():
         return []
-    models = await _list_models(call, scope)
-    queries = {model: await _embed_query(call, wanted.query, model) for model in models}
+    search_vectors = call.services.of(VectorSearch)
+    models = await search_vectors.list_models(call, scope)
     count = max(_FEWEST_CANDIDATES, wanted.top_k * _CANDIDATES_OF_EACH)
-    database = call.stores.database
-    by_meaning: list[list[Place]] = []
-    if wanted.mode != "text":
-        nearest = call.services.of(VectorSearch)
-        for model, vector in queries.items():
-            by_meaning.append(await nearest.find_nearest(call, scope, model, vector, count))
-    by_words: list[Place] = []
+    # The transaction ends here: none stays open while the model works.
+    await call.unit.commit()
+    # The words are looked for while the model works.
+    searching_words = asyncio.create_task(_find_by_words(call, scope, wanted, count))
+    try:
+        queries = {model: await _embed_query(call, wanted.query, model) for model in models}
+        by_meaning: list[list[Place]] = []
+        if wanted.mode != "text":
+            for model, vector in queries.items():
+                by_meaning.append(await search_vectors.find_nearest(call, scope, model, vector, count))
+        by_words = await searching_words
+    finally:
+        searching_words.cancel()
+        await asyncio.gather(searching_words, return_exceptions=True)
     async with call.reading() as execute:
-        if wanted.mode != "vector":
-            by_words = await find_by_words(execute, database.dialect, scope, wanted.query, count)
-        rows = await _load_chunks(execute, scope, list(dict.fromkeys(chain(*by_meaning, by_words))))
-        vectors = await read_vectors_of(execute, scope.app_id, list(rows))
+        rows = await _load_chunks(
+            execute, call.stores.database.dialect, scope, list(dict.fromkeys(chain(*by_meaning, by_words)))
+        )
+    vectors_of = {place: row.vector for place, row in rows.items() if row.vector is not None}
     weights = _weigh_words(scope, wanted.query, by_words, rows) if by_meaning else dict.fromkeys(by_words, 1.0)
     ranked = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])
-    scores = await _compute_scores(queries, rows, vectors)
+    scores = await _compute_scores(queries, rows, vectors_of)
     found = [place for place in ranked if place in rows and scores[place] >= wanted.threshold]
     if not wanted.threshold:
         found = [place for place in ranked if place in rows]
@@ -75,12 +82,13 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
         found = [found[number] for number in order]
         ranked = fuse_rankings([dict.fromkeys(found, 1.0)])
     if wanted.diversity:
-        found = await _diversify(found, ranked, vectors, wanted)
+        found = await _diversify(found, ranked, vectors_of, wanted)
     return [_describe(rows[place], place, scores[place]) for place in found[: wanted.top_k]]
 
 
 async def _choose_documents(call: Call, collection: Row, given: dict[str, Any] | None) -> Scope:
-    scope = Scope(collection.app_id, collection.id, tuple(is_visible_to(call.caller, collection)))
+    revision = (collection.revision, collection.size_bytes)
+    scope = Scope(collection.app_id, collection.id, revision, limit_to_owner(call.caller, collection))
     if not given:
         return scope
     matches = compile_filter(given)
@@ -91,25 +99,22 @@ async def _choose_documents(call: Call, collection: Row, given: dict[str, Any] |
     return replace(scope, ids=ids)
 
 
-async def _list_models(call: Call, scope: Scope) -> list[str]:
-    """The models that made the vectors in the scope: one, except while the vectors are made anew with another."""
-    dialect = call.stores.database.dialect
-    query = select(documents.c.embedding_model).where(*scope.list_conditions(dialect)).distinct()
+async def _find_by_words(call: Call, scope: Scope, wanted: Wanted, count: int) -> list[Place]:
+    if wanted.mode == "vector":
+        return []
     async with call.reading() as execute:
-        return [row.embedding_model for row in await execute(query)]
+        return await find_by_words(execute, call.stores.database.dialect, scope, wanted.query, count)
 
 
 async def _embed_query(call: Call, query: str, model: str) -> bytes:
-    # The transaction ends here: none stays open while the model works.
-    await call.unit.commit()
     context = nested_context(call)
     payer = paying_caller(call)
     embedded = await embed_texts(call.registry, payer, context, call.require_app().id, [query], model)
     return embedded.vectors[0]
 
 
-async def _load_chunks(execute: Execute, scope: Scope, places: Sequence[Place]) -> dict[Place, Any]:
-    """The rows of chunks that their documents still have."""
+async def _load_chunks(execute: Execute, dialect: str, scope: Scope, places: Sequence[Place]) -> dict[Place, Any]:
+    """The rows of chunks that their documents still have, with their vectors."""
     if not places:
         return {}
     has_version = and_(
@@ -117,13 +122,11 @@ async def _load_chunks(execute: Execute, scope: Scope, places: Sequence[Place]) 
         documents.c.id == chunks.c.document_id,
         documents.c.version == chunks.c.version,
     )
-    key = tuple_(chunks.c.document_id, chunks.c.version, chunks.c.position)
-    query = select(chunks, documents.c.filename, documents.c.metadata, documents.c.embedding_model)
-    query = query.select_from(chunks.join(documents, has_version))
-    # SQLite finds the document by its index, and reads all there are for the pairs alone.
-    of_documents = chunks.c.document_id.in_({place.document_id for place in places})
-    which = (chunks.c.app_id == scope.app_id, of_documents, key.in_([tuple(place) for place in places]))
-    query = query.where(*which, *scope.conditions)
+    of_chunk = and_(*(vectors.c[name] == chunks.c[name] for name in ("app_id", "document_id", "version", "position")))
+    place = tuple_(chunks.c.document_id, chunks.c.version, chunks.c.position)
+    query = select(chunks, documents.c.filename, documents.c.metadata, documents.c.embedding_model, vectors.c.vector)
+    query = query.select_from(chunks.join(documents, has_version).outerjoin(vectors, of_chunk))
+    query = query.where(chunks.c.app_id == scope.app_id, place.in_(select_places(dialect, places)), *scope.conditions)
     return {Place(row.document_id, row.version, row.position): row for row in await execute(query)}
 
 

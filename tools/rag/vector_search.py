@@ -3,13 +3,29 @@
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Boolean, ColumnElement, and_, any_, func, literal, literal_column, select, text, tuple_
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Integer,
+    String,
+    Text,
+    and_,
+    any_,
+    cast,
+    column,
+    func,
+    literal,
+    literal_column,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.dialects import postgresql
 
 from baobab.storage.database import Execute
@@ -20,7 +36,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.rag.embedding import MATRICES
 from baobab.tools.rag.tables import documents, vectors
 
-_MOST_OPEN = 200
+_MOST_OPEN, _MOST_SELECTIONS, _MOST_KNOWN = 200, 8, 2000
 _READ_AT_ONCE = 50
 _MOST_COMPARED = 20_000
 """The chunks up to which Postgres compares them one by one, which finds the nearest exactly."""
@@ -36,12 +52,23 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a search may find: documents of a collection. ids: the only ones, if a filter has chosen some."""
+    """What a search may find: documents of a collection.
+
+    revision: what tells whether a copy of what the collection holds is still right.
+    owner: the user whose documents they are; None for everybody's.
+    ids: the only ones, if a filter has chosen some.
+    """
 
     app_id: str
     collection_id: str
-    conditions: tuple[ColumnElement[bool], ...]
+    revision: tuple[int, int]
+    owner: str | None
     ids: tuple[str, ...] | None = None
+
+    @property
+    def conditions(self) -> tuple[ColumnElement[bool], ...]:
+        """The conditions for who may see a row of `documents`."""
+        return () if self.owner is None else (documents.c.user_id == self.owner,)
 
     def list_conditions(self, dialect: str) -> list[ColumnElement[bool]]:
         """The conditions for rows of `documents`."""
@@ -66,24 +93,52 @@ def is_one_of(dialect: str, value: Any, ids: Sequence[str]) -> ColumnElement[boo
     return within
 
 
+def select_places(dialect: str, places: Sequence[Place]) -> Any:
+    """Selects these places, in as many parameters however many they are, so that the statement stays the same."""
+    if dialect == "postgresql":
+        ids, versions, positions = zip(*places, strict=True)
+        columns = (
+            literal(list(ids), postgresql.ARRAY(postgresql.TEXT)),
+            literal(list(versions), postgresql.ARRAY(postgresql.INTEGER)),
+            literal(list(positions), postgresql.ARRAY(postgresql.INTEGER)),
+        )
+        names = (column("document_id", String), column("version", Integer), column("position", Integer))
+        return select(*func.unnest(*columns).table_valued(*names, name="places").render_derived().c)
+    listed = func.json_each(json.dumps(places)).table_valued("value")
+    parts = [func.json_extract(listed.c.value, literal_column(f"'$[{number}]'")) for number in range(3)]
+    # Of the columns' own types, or SQLite would not find them by its index.
+    return select(*(cast(part, kind) for part, kind in zip(parts, (Text, Integer, Integer), strict=True)))
+
+
 class VectorSearch:
     """The nearest vectors of one model within a scope."""
 
     def __init__(self, services: Services) -> None:
         self._folder = services.options.data / "vectors"
         self._files: OrderedDict[tuple[str, str, int], _OpenFile] = OrderedDict()
+        self._models: OrderedDict[tuple[str, str, str | None], tuple[tuple[int, int], list[str]]] = OrderedDict()
+
+    async def list_models(self, call: Call, scope: Scope) -> list[str]:
+        """The models that made the vectors in the scope: one, except while they are made anew with another."""
+        query = select(documents.c.embedding_model).where(*scope.list_conditions(call.stores.database.dialect))
+        name = (scope.app_id, scope.collection_id, scope.owner)
+        if scope.ids is None and name in self._models:
+            revision, models = self._models[name]
+            if revision == scope.revision:
+                return models
+        async with call.reading() as execute:
+            models = [row.embedding_model for row in await execute(query.distinct())]
+        if scope.ids is None:
+            _keep(self._models, name, (scope.revision, models), _MOST_KNOWN)
+        return models
 
     async def find_nearest(self, call: Call, scope: Scope, model: str, query: bytes, limit: int) -> list[Place]:
         """Returns the nearest chunks, the nearest first. It holds no connection while it computes."""
         if call.stores.database.dialect == "postgresql":
             async with call.reading() as execute:
                 return await _find_in_postgres(execute, scope, model, query, limit)
-        live = select(documents.c.id, documents.c.version)
-        live = live.where(*scope.list_conditions("sqlite"), documents.c.embedding_model == model)
-        async with call.reading() as execute:
-            keys = [(row.id, row.version) for row in await execute(live)]
         try:
-            return await self._open(scope, len(query) // 2).find_nearest(call, scope, query, keys, limit)
+            return await self._open(scope, len(query) // 2).find_nearest(call, scope, model, query, limit)
         except FileNotFoundError:
             # The collection was deleted since its row was read, and its folder is gone.
             return []
@@ -97,11 +152,8 @@ class VectorSearch:
         name = (scope.app_id, scope.collection_id, dimensions)
         file = self._files.get(name)
         if file is None:
-            folder = name_folder(self._folder, scope.app_id, scope.collection_id, dimensions)
-            file = self._files[name] = _OpenFile(folder, dimensions)
-        self._files.move_to_end(name)
-        while len(self._files) > _MOST_OPEN:
-            self._files.popitem(last=False)
+            file = _OpenFile(name_folder(self._folder, *name), dimensions)
+        _keep(self._files, name, file, _MOST_OPEN)
         return file
 
 
@@ -110,21 +162,59 @@ class _OpenFile:
         self._folder, self._dimensions = folder, dimensions
         self._file: Any = None
         self._turn = asyncio.Lock()
+        # What the collection held when the file was last compared with it.
+        self._revision: tuple[int, int] | None = None
+        self._selections: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
 
-    async def find_nearest(
-        self, call: Call, scope: Scope, query: bytes, keys: Collection[tuple[str, int]], limit: int
-    ) -> list[Place]:
+    async def find_nearest(self, call: Call, scope: Scope, model: str, query: bytes, limit: int) -> list[Place]:
         async with self._turn:
             if self._file is None:
                 await MATRICES.get()
                 kind = import_module("baobab.storage.vectors.vector_file").VectorFile
                 self._file = kind(self._folder, self._dimensions)
-            missing = await asyncio.to_thread(self._file.find_missing, keys)
-            for start in range(0, len(missing), _READ_AT_ONCE):
-                fresh = await _read_vectors(call, scope.app_id, missing[start : start + _READ_AT_ONCE])
-                await asyncio.to_thread(self._file.append, fresh)
-            found = await asyncio.to_thread(self._file.search, query, keys, limit)
+            if self._revision != scope.revision:
+                self._revision = None
+                self._selections.clear()
+                await self._follow(call, scope)
+                self._revision = scope.revision
+            selection = await self._select(call, scope, model)
+            found = await asyncio.to_thread(self._file.search, query, selection, limit)
         return [Place(neighbour.key[0], neighbour.key[1], neighbour.position) for neighbour in found]
+
+    async def _follow(self, call: Call, scope: Scope) -> None:
+        """Adds the vectors of what was added to the collection."""
+        keys = await self._read_keys(call, replace(scope, owner=None, ids=None))
+        missing = await asyncio.to_thread(self._file.find_missing, keys)
+        for start in range(0, len(missing), _READ_AT_ONCE):
+            fresh = await _read_vectors(call, scope.app_id, missing[start : start + _READ_AT_ONCE])
+            await asyncio.to_thread(self._file.append, fresh)
+
+    async def _select(self, call: Call, scope: Scope, model: str) -> Any:
+        of_model = documents.c.embedding_model == model
+        if scope.ids is not None:
+            return await asyncio.to_thread(self._file.select, await self._read_keys(call, scope, of_model))
+        name = (model, scope.owner)
+        selection = self._selections.get(name)
+        if selection is None or not self._file.has(selection):
+            keys = await self._read_keys(call, scope, of_model)
+            selection = await asyncio.to_thread(self._file.select, keys)
+        _keep(self._selections, name, selection, _MOST_SELECTIONS)
+        return selection
+
+    async def _read_keys(self, call: Call, scope: Scope, *conditions: ColumnElement[bool]) -> list[tuple[str, int]]:
+        """The versions of documents that searches in the scope see."""
+        live = select(documents.c.id, documents.c.version)
+        which = (*scope.list_conditions("sqlite"), documents.c.dimensions == self._dimensions, *conditions)
+        async with call.reading() as execute:
+            return [(row[0], row[1]) for row in await execute(live.where(*which))]
+
+
+def _keep(kept: OrderedDict[Any, Any], name: Any, value: Any, most: int) -> None:
+    """Keeps a value as the latest, and forgets the oldest of too many."""
+    kept[name] = value
+    kept.move_to_end(name)
+    while len(kept) > most:
+        kept.popitem(last=False)
 
 
 async def _read_vectors(call: Call, app_id: str, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[bytes]]:
@@ -175,14 +265,3 @@ async def _rank_in_postgres(
     )
     rows = (await execute(ranked)).all()
     return [Place(row.document_id, row.version, row.position) for row in sorted(rows, key=lambda row: row.distance)]
-
-
-async def read_vectors_of(execute: Execute, app_id: str, places: Sequence[Place]) -> dict[Place, bytes]:
-    """Returns the vectors of some chunks."""
-    columns = vectors.c
-    key = tuple_(columns.document_id, columns.version, columns.position)
-    query = select(columns.document_id, columns.version, columns.position, columns.vector)
-    # SQLite finds the document by its index, and reads all there are for the pairs alone.
-    of_documents = columns.document_id.in_({place.document_id for place in places})
-    query = query.where(columns.app_id == app_id, of_documents, key.in_([tuple(place) for place in places]))
-    return {Place(row[0], row[1], row[2]): row.vector for row in await execute(query)} if places else {}

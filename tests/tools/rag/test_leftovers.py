@@ -1,5 +1,7 @@
 """Nothing stays of what is gone: rows of versions that were given up, rows in a new region, files of vectors."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import func, insert, select
 
@@ -46,6 +48,31 @@ async def test_the_files_of_deleted_collections_are_deleted(app: RagApp) -> None
     else:
         assert before == after == []
     assert await app.query("water", of="kept", mode="vector")
+
+
+async def test_searches_in_a_part_of_a_collection_leave_the_vectors_of_the_others_where_they_are(
+    app: RagApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baobab.storage.vectors.vector_file._FEWEST_DEAD", 0)
+    ids = await app.ingest_facts()
+    of_trees: dict[str, Any] = {"filter": {"topic": "trees"}, "mode": "vector"}
+    root = app.baobab.application.services.options.data / "vectors"
+
+    def list_files() -> list[str]:
+        return sorted(
+            file.name for folder in list_folders(root) if folder.app_id == app.id for file in folder.path.iterdir()
+        )
+
+    everything = set(await app.find("water", mode="vector"))
+    before = list_files()
+    assert set(await app.find("water", **of_trees)) == {ids["trees"]}
+    assert await app.find("water", ANN, mode="vector") == []
+    assert set(await app.find("water", mode="vector")) == everything == set(ids.values())
+    assert list_files() == before
+    # What is deleted is not found again, and neither is what was found before without it.
+    await app.request("DELETE", f"/facts/documents/{ids['trees']}")
+    assert set(await app.find("water", mode="vector")) == everything - {ids["trees"]}
+    assert await app.find("water", **of_trees) == []
 
 
 async def test_what_is_to_be_deleted_of_an_app_is_deleted_where_the_app_is(app: RagApp) -> None:
