@@ -70,41 +70,35 @@ def _build_row(number: int) -> dict[str, Any]:
 @asynccontextmanager
 async def _serve_ours(servers: Servers) -> AsyncIterator[_Peer]:
     with tempfile.TemporaryDirectory() as folder:
-        async with _serve_from(servers, folder) as peer:
-            yield peer
+        port = free_port()
+        environment = {
+            **servers.settings(POSTGRES),
+            "BAOBAB_DATA": folder,
+            "BAOBAB_PORT": str(port),
+            "BAOBAB_BOOTSTRAP_KEY": KEY,
+            "BAOBAB_PLAN": "enterprise",
+        }
+        async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
 
+            def build(method: str, path: str, body: Any = None) -> bytes:
+                content = b"" if body is None else json.dumps(body).encode()
+                return build_request(method, path, port, content, authorization=f"Bearer {KEY}")
 
-@asynccontextmanager
-async def _serve_from(servers: Servers, folder: str) -> AsyncIterator[_Peer]:
-    port = free_port()
-    environment = {
-        **servers.settings(POSTGRES),
-        "BAOBAB_DATA": folder,
-        "BAOBAB_PORT": str(port),
-        "BAOBAB_BOOTSTRAP_KEY": KEY,
-        "BAOBAB_PLAN": "enterprise",
-    }
-    async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
-
-        def build(method: str, path: str, body: Any = None) -> bytes:
-            content = b"" if body is None else json.dumps(body).encode()
-            return build_request(method, path, port, content, authorization=f"Bearer {KEY}")
-
-        app = json.loads(await fetch_body(port, build("POST", "/init", {"name": "bench"})))["app_id"]
-        await fetch_body(port, build("POST", f"/v1/{app}/schema/apply", {"schema": _SCHEMA}))
-        for start in range(0, _ROWS, 1000):
-            rows = [_build_row(number) for number in range(start, start + 1000)]
-            await fetch_body(port, build("POST", f"/v1/{app}/items", rows))
-        listed = f"/v1/{app}/items?kind=eq.kind7&price=gte.100&order=price&limit={_PAGE}"
-        yield _Peer(
-            pid,
-            port,
-            {
-                "one row": (lambda _: build("GET", f"/v1/{app}/items/8"), 200, b"item 7"),
-                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
-                "an insert": (lambda number: build("POST", f"/v1/{app}/items", _build_row(number)), 201, b"title"),
-            },
-        )
+            app = json.loads(await fetch_body(port, build("POST", "/init", {"name": "bench"})))["app_id"]
+            await fetch_body(port, build("POST", f"/v1/{app}/schema/apply", {"schema": _SCHEMA}))
+            for start in range(0, _ROWS, 1000):
+                rows = [_build_row(number) for number in range(start, start + 1000)]
+                await fetch_body(port, build("POST", f"/v1/{app}/items", rows))
+            listed = f"/v1/{app}/items?kind=eq.kind7&price=gte.100&order=price&limit={_PAGE}"
+            yield _Peer(
+                pid,
+                port,
+                {
+                    "one row": (lambda _: build("GET", f"/v1/{app}/items/8"), 200, b"item 7"),
+                    "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                    "an insert": (lambda number: build("POST", f"/v1/{app}/items", _build_row(number)), 201, b"title"),
+                },
+            )
 
 
 @asynccontextmanager
