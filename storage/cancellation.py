@@ -1,8 +1,9 @@
-"""Protects work from the cancellation of its caller."""
+"""Work that outlasts the cancellation of its caller, and work that does not outlast the block that began it."""
 
 import asyncio
 from asyncio import ensure_future
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,3 +23,14 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+@asynccontextmanager
+async def run_beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Runs a coroutine while the block runs, as a task to await in it. What is not done at its end is cancelled."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -24,10 +24,12 @@ Key = tuple[str, int]
 """A document and its version."""
 _MOST_GATHERED = 0.3
 """The part of all rows up to which they are collected one by one instead of multiplying all."""
-_MOST_COMPARED = 150_000
+_MOST_COMPARED = 50_000
 """The rows up to which a search compares all of them exactly."""
 _FEWEST_CHOSEN, _CHOSEN_FOR_EACH = 2000, 40
 """Beyond that, how many are chosen by their signs: at least, and for each that is wanted."""
+_MOST_CHOSEN, _COMPARED_TOGETHER = 10_000, 10**9
+"""Of fewer rows, more are chosen, since counting signs takes less: so many at most, and rows times chosen ones."""
 _FEWEST_DEAD = 1000
 _GATHERED_AT_ONCE = 512
 """Few enough to stay in the processor's cache: collecting them all first takes twice as long."""
@@ -132,7 +134,8 @@ class VectorFile:
 
     def _choose_rows(self, vector: Any, wanted: Any, selected: int, limit: int) -> Any:
         self._signs.follow(self._matrix)
-        count = min(max(_FEWEST_CHOSEN, _CHOSEN_FOR_EACH * limit), selected)
+        affordable = min(_MOST_CHOSEN, _COMPARED_TOGETHER // selected)
+        count = min(max(_FEWEST_CHOSEN, _CHOSEN_FOR_EACH * limit, affordable), selected)
         return self._signs.choose(vector, count, wanted[self._owners] if selected < self._rows else None)
 
     def _describe(self, row: int, score: float) -> Neighbour:

@@ -386,12 +386,13 @@ class Call:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Execute]:
-        """Yields a function that executes read-only statements in the database of the app's region.
+        """Yields a function that executes read-only statements in the database of the app's region; without an app, in
+        that of the call's own transaction.
 
         In this call's own transaction where it has begun one there: whoever holds a connection must not wait for
         another, or as many callers as there are connections would wait for each other.
         """
-        database = self.stores.database
+        database = self.unit.database if self.app is None else self.stores.database
         if self.unit.database is database and not self.unit.is_untouched:
             yield self.unit.execute
             return

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import and_, select, tuple_
+from sqlalchemy import Select, and_, bindparam, select, tuple_
 
 from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings, weigh_words
+from baobab.storage.cancellation import run_beside
 from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
 from baobab.tools.core.call import Call
@@ -20,7 +22,7 @@ from baobab.tools.rag.reranking import MOST_CANDIDATES, rerank
 from baobab.tools.rag.schemas import FoundChunk
 from baobab.tools.rag.tables import chunks, documents, vectors
 from baobab.tools.rag.text_search import choose_words, find_by_words
-from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, select_places
+from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, list_place_parameters, select_places
 
 _FEWEST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 4
 _POWER_OF_WORDS = 3
@@ -54,17 +56,13 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
     # The transaction ends here: none stays open while the model works.
     await call.unit.commit()
     # The words are looked for while the model works.
-    searching_words = asyncio.create_task(_find_by_words(call, scope, wanted, count))
-    try:
+    async with run_beside(_find_by_words(call, scope, wanted, count)) as searching_words:
         queries = {model: await _embed_query(call, wanted.query, model) for model in models}
         by_meaning: list[list[Place]] = []
         if wanted.mode != "text":
             for model, vector in queries.items():
                 by_meaning.append(await search_vectors.find_nearest(call, scope, model, vector, count))
         by_words = await searching_words
-    finally:
-        searching_words.cancel()
-        await asyncio.gather(searching_words, return_exceptions=True)
     async with call.reading() as execute:
         rows = await _load_chunks(
             execute, call.stores.database.dialect, scope, list(dict.fromkeys(chain(*by_meaning, by_words)))
@@ -117,6 +115,14 @@ async def _load_chunks(execute: Execute, dialect: str, scope: Scope, places: Seq
     """The rows of chunks that their documents still have, with their vectors."""
     if not places:
         return {}
+    given = {"app_id": scope.app_id, "owner": scope.owner, **list_place_parameters(dialect, places)}
+    found = await execute(_build_load(dialect, scope.owner is not None), given)
+    return {Place(row.document_id, row.version, row.position): row for row in found}
+
+
+@cache
+def _build_load(dialect: str, is_owned: bool) -> Select[Any]:
+    """Built once, since that takes longer than to run it."""
     has_version = and_(
         documents.c.app_id == chunks.c.app_id,
         documents.c.id == chunks.c.document_id,
@@ -126,8 +132,8 @@ async def _load_chunks(execute: Execute, dialect: str, scope: Scope, places: Seq
     place = tuple_(chunks.c.document_id, chunks.c.version, chunks.c.position)
     query = select(chunks, documents.c.filename, documents.c.metadata, documents.c.embedding_model, vectors.c.vector)
     query = query.select_from(chunks.join(documents, has_version).outerjoin(vectors, of_chunk))
-    query = query.where(chunks.c.app_id == scope.app_id, place.in_(select_places(dialect, places)), *scope.conditions)
-    return {Place(row.document_id, row.version, row.position): row for row in await execute(query)}
+    query = query.where(chunks.c.app_id == bindparam("app_id"), place.in_(select_places(dialect)))
+    return query.where(documents.c.user_id == bindparam("owner")) if is_owned else query
 
 
 def _weigh_words(scope: Scope, query: str, found: Sequence[Place], rows: dict[Place, Any]) -> dict[Place, float]:

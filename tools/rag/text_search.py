@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Integer, and_, column, func, literal_column, select, table, text
+from sqlalchemy import Float, Integer, and_, column, func, literal_column, select, table, text
 
 from baobab.storage.database import Execute
 from baobab.storage.full_text import split_words, tag_words
@@ -14,7 +14,9 @@ from baobab.tools.rag.vector_search import Place, Scope
 _MOST_WORDS = 24
 _MOST_RANKED = 2000
 """Chunks that the rarer words of a question may have together."""
-_fts = table("rag_chunks_fts", column("rowid", Integer))
+_BEST_FOR_EACH = 2
+"""Of how many of the best chunks, for each that is wanted, documents are read first: some are of former versions."""
+_fts = table("rag_chunks_fts", column("rowid", Integer), column("rank", Float))
 _COMMON_WORDS = """
 a about an and are as at be been but by can do does for from had has have how i if in into is it its me my no not of
 on or our s shall should so t than that the their them then there these they this those to was we were what when where
@@ -43,13 +45,25 @@ async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str
     if not words:
         return []
     rarer, everyday = await part_words(execute, dialect, "rag_chunks", words, _MOST_RANKED)
-    found = await _rank(execute, dialect, scope, rarer, limit)
+    found = await _find_best(execute, dialect, scope, rarer, limit)
     if everyday and len(found) < limit:
-        found += await _rank(execute, dialect, scope, words, limit)
+        found += await _find_best(execute, dialect, scope, words, limit)
     return list(dict.fromkeys(found))[:limit]
 
 
-async def _rank(execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int) -> list[Place]:
+async def _find_best(execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int) -> list[Place]:
+    if dialect == "sqlite" and scope.owner is None and scope.ids is None:
+        # FTS5 ranks in a fifth of the time that it takes to read the document of each chunk that has the words.
+        found = await _rank(execute, dialect, scope, words, limit, first=limit * _BEST_FOR_EACH)
+        if len(found) == limit:
+            return found
+    return await _rank(execute, dialect, scope, words, limit)
+
+
+async def _rank(
+    execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int, *, first: int | None = None
+) -> list[Place]:
+    """Ranks the chunks that have the words. first: of how many of the best, whoever may see them; None for all."""
     place = (chunks.c.document_id, chunks.c.version, chunks.c.position)
     has_version = and_(
         documents.c.app_id == chunks.c.app_id,
@@ -68,9 +82,13 @@ async def _rank(execute: Execute, dialect: str, scope: Scope, words: Sequence[st
     else:
         # Words are letters and digits only, so that nothing in them means anything to FTS5.
         expression = " OR ".join(f'"{word}"' for word in words)
-        source = _fts.join(chunks, chunks.c.number == _fts.c.rowid).join(documents, has_version)
+        held: Any = select(_fts.c.rowid, _fts.c.rank)
+        held = held.where(text("rag_chunks_fts MATCH :expression").bindparams(expression=expression))
+        if first is not None:
+            held = held.order_by(_fts.c.rank).limit(first)
+        held = held.subquery()
+        source = held.join(chunks, chunks.c.number == held.c.rowid).join(documents, has_version)
         ranked = select(*place).select_from(source)
-        ranked = ranked.where(text("rag_chunks_fts MATCH :expression").bindparams(expression=expression))
-        order = text("rag_chunks_fts.rank")
+        order = held.c.rank
     ranked = ranked.where(*scope.list_conditions(dialect)).order_by(order, *place).limit(limit)
     return [Place(row.document_id, row.version, row.position) for row in await execute(ranked)]

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     and_,
     any_,
+    bindparam,
     cast,
     column,
     func,
@@ -93,21 +94,28 @@ def is_one_of(dialect: str, value: Any, ids: Sequence[str]) -> ColumnElement[boo
     return within
 
 
-def select_places(dialect: str, places: Sequence[Place]) -> Any:
-    """Selects these places, in as many parameters however many they are, so that the statement stays the same."""
+def select_places(dialect: str) -> Any:
+    """Selects the places of `list_place_parameters`, in as many parameters however many they are."""
     if dialect == "postgresql":
-        ids, versions, positions = zip(*places, strict=True)
         columns = (
-            literal(list(ids), postgresql.ARRAY(postgresql.TEXT)),
-            literal(list(versions), postgresql.ARRAY(postgresql.INTEGER)),
-            literal(list(positions), postgresql.ARRAY(postgresql.INTEGER)),
+            bindparam("documents", type_=postgresql.ARRAY(postgresql.TEXT)),
+            bindparam("versions", type_=postgresql.ARRAY(postgresql.INTEGER)),
+            bindparam("positions", type_=postgresql.ARRAY(postgresql.INTEGER)),
         )
         names = (column("document_id", String), column("version", Integer), column("position", Integer))
         return select(*func.unnest(*columns).table_valued(*names, name="places").render_derived().c)
-    listed = func.json_each(json.dumps(places)).table_valued("value")
+    listed = func.json_each(bindparam("places", type_=Text)).table_valued("value")
     parts = [func.json_extract(listed.c.value, literal_column(f"'$[{number}]'")) for number in range(3)]
     # Of the columns' own types, or SQLite would not find them by its index.
     return select(*(cast(part, kind) for part, kind in zip(parts, (Text, Integer, Integer), strict=True)))
+
+
+def list_place_parameters(dialect: str, places: Sequence[Place]) -> dict[str, Any]:
+    """Returns the parameters of `select_places`."""
+    if dialect == "postgresql":
+        ids, versions, positions = zip(*places, strict=True)
+        return {"documents": list(ids), "versions": list(versions), "positions": list(positions)}
+    return {"places": json.dumps(places)}
 
 
 class VectorSearch:

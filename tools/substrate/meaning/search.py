@@ -8,8 +8,10 @@ from typing import Any, Literal
 from sqlalchemy import bindparam, case, func, null, select
 
 from baobab.runtime.retrieval.fusion import fuse_rankings, weigh_words
+from baobab.storage.cancellation import run_beside
 from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
+from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.meaning.index import MeaningIndexes
@@ -62,14 +64,12 @@ class QuestionVectors:
 class MeaningSearch:
     """One search in the memories of an organisation."""
 
-    services: Services
-    dialect: str
+    call: Call
     organisation_id: str
     question: str
 
     async def run(
         self,
-        execute: Execute,
         by: Literal["meaning", "both"],
         match: Match,
         kinds: Sequence[str] | None,
@@ -80,17 +80,33 @@ class MeaningSearch:
 
         kinds: of which kinds, None for all. filters: further conditions. Raises Unavailable.
         """
-        # Made before the first statement takes a connection, for it takes its time.
-        vector = await self.services.of(QuestionVectors).get(self.question)
+        # The words are looked for while the vector is made. This call's own transaction begins after both, and holds
+        # no connection meanwhile.
+        async with run_beside(self._find_by_words(by, match, filters)) as searching_words:
+            vector = await self.call.services.of(QuestionVectors).get(self.question)
+            worded = await searching_words
+        execute = self.call.execute
         near = await self._find_near(execute, vector, kinds, filters)
-        if by == "meaning":
-            ranks = dict(near)
-        else:
-            ranks = await self._fuse(execute, [memory_id for memory_id, _ in near], match, filters)
+        ranks = dict(near)
+        if by == "both":
+            ranks = await self._fuse(execute, [memory_id for memory_id, _ in near], worded, match)
         best = sorted(ranks, key=lambda memory_id: -ranks[memory_id])[:limit]
         found = await execute(_BEST, {"of_organisation": self.organisation_id, "ids": best})
         rows = {row["id"]: dict(row) for row in found.mappings()}
         return [{**rows[memory_id], "rank": ranks[memory_id]} for memory_id in best if memory_id in rows]
+
+    async def _find_by_words(self, by: Literal["meaning", "both"], match: Match, filters: Sequence[Any]) -> list[str]:
+        if by == "meaning":
+            return []
+        dialect = self.call.unit.database.dialect
+        async with self.call.reading() as execute:
+            # What has only everyday words of the question says little about it.
+            found = await find_by_words(
+                *(execute, dialect, self.organisation_id, self.question, match, filters, _RANKED),
+                columns=(_memory.id,),
+                fills=False,
+            )
+        return [row["id"] for row in found]
 
     async def _find_near(
         self, execute: Execute, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any]
@@ -99,7 +115,7 @@ class MeaningSearch:
         ours, embedder = {"of_organisation": self.organisation_id}, name_embedder()
         if (await execute(_EMBEDDER, ours)).scalar() != embedder:
             return []
-        index = await self.services.of(MeaningIndexes).get(execute, self.organisation_id, embedder)
+        index = await self.call.services.of(MeaningIndexes).get(execute, self.organisation_id, embedder)
         candidates = await index.find_candidates(vector.bits, kinds, _CANDIDATES)
         query = _CANDIDATE_VECTORS
         if filters:
@@ -113,19 +129,12 @@ class MeaningSearch:
         return sorted((pair for pair in found if pair[1] > 0), key=lambda pair: -pair[1])
 
     async def _fuse(
-        self, execute: Execute, near: Sequence[str], match: Match, filters: Sequence[Any]
+        self, execute: Execute, near: Sequence[str], worded: Sequence[str], match: Match
     ) -> dict[str, float]:
         """Weighted reciprocal rank fusion of what is near, of what has the words, and of the order in time.
 
         What has only some of the words (`match` is "or") counts less for them.
         """
-        # What has only everyday words of the question says little about it.
-        found_by_words = await find_by_words(
-            *(execute, self.dialect, self.organisation_id, self.question, match, filters, _RANKED),
-            columns=(_memory.id,),
-            fills=False,
-        )
-        worded = [row["id"] for row in found_by_words]
         near = near[:_RANKED]
         counted = case((func.length(_memory.words) <= _LONGEST_COUNTED, _memory.words)) if match == "or" else null()
         query = select(_memory.id, _memory.updated_at, counted.label("counted")).where(

@@ -91,8 +91,8 @@ async def substrate_search_memory(
         dialect = call.unit.database.dialect
         found = await find_by_words(call.execute, dialect, organisation_id, q, match, filters, limit)
     else:
-        search = MeaningSearch(call.services, call.unit.database.dialect, organisation_id, q)
-        found = await search.run(call.execute, search_by, match, _parse_kinds(kinds), filters, limit)
+        search = MeaningSearch(call, organisation_id, q)
+        found = await search.run(search_by, match, _parse_kinds(kinds), filters, limit)
     return {"results": await _render_memories(call, found, known_at)}
 
 
