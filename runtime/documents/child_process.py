@@ -5,22 +5,23 @@ limited in child/confinement.py, by itself, before it reads the file's content.
 """
 
 import contextlib
-import json
 import os
 import selectors
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from baobab.runtime.documents.fork_server import ForkServer
 from baobab.runtime.fair_thread_pool import FairThreadPool
 
 _AT_ONCE = 2
 _PIECE = 2**18
+_STARTS = 3
+"""How often a process is asked for: a fork server may have ended just now, having had nothing to do."""
 _pool = FairThreadPool("documents", threads=_AT_ONCE)
+_fork_server = ForkServer()
 
 
 class ChildTookTooLong(Exception):
@@ -34,12 +35,12 @@ class ChildFailed(Exception):
 async def run_child(
     task: str, options: Mapping[str, object], source: Path | IO[bytes], *, seconds: float, most: int
 ) -> bytes:
-    """Runs a task of child/__main__.py on a file and returns its answer, of at most `most` bytes.
+    """Runs a task of child/task.py on a file and returns its answer, of at most `most` bytes.
 
     source: an open one is read from where it stands.
 
     A few processes run at once, one for each tenant in turn. If the caller is cancelled, its process is killed.
-    Raises ChildTookTooLong, ChildFailed, OSError where the file cannot be opened.
+    Raises ChildTookTooLong, ChildFailed, and OSError where the file cannot be opened or no process be started.
     """
     child = _Child(task, options, source, seconds, most)
     try:
@@ -54,56 +55,60 @@ class _Child:
     def __init__(
         self, task: str, options: Mapping[str, object], source: Path | IO[bytes], seconds: float, most: int
     ) -> None:
-        # Isolated from the environment and the working folder; its text is UTF-8 wherever it runs.
-        isolated = ["-I", "-X", "utf8", "-m", "baobab.runtime.documents.child"]
-        self._command = [sys.executable, *isolated, task, json.dumps(options)]
+        self._task = task
+        self._options = options
         self._source = source
         self._seconds = seconds
         self._most = most
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
         self._stopped = False
 
     def run(self) -> bytes:
         deadline = time.monotonic() + self._seconds
         opened = self._source.open("rb") if isinstance(self._source, Path) else contextlib.nullcontext(self._source)
-        with opened as source, self._lock:
+        with opened as source:
+            for _ in range(_STARTS):
+                if answer := self._start(source.fileno(), deadline):
+                    # Its first byte only says that the process was started.
+                    if len(answer) == 1:
+                        raise ChildFailed
+                    return answer[1:]
+        raise OSError("No process could be started for a document.")
+
+    def _start(self, source: int, deadline: float) -> bytes:
+        """Starts the process and returns what it has written when it ends; nothing if it was not started."""
+        with self._lock:
             if self._stopped:
                 raise ChildFailed
-            process = self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                self._command,
-                stdin=source,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
-        with process:
-            try:
-                answer = self._read(process, deadline)
-            finally:
-                # Also after a whole answer: nothing of a process that was taken over goes on.
-                process.kill()
-        return answer
+            answer, self._lifeline = _fork_server.start(self._task, self._options, source)
+        try:
+            return self._read(answer, deadline)
+        finally:
+            os.close(answer)
+            # Also after a whole answer: nothing of a process that was taken over goes on.
+            self._end_process()
 
     def stop(self) -> None:
         with self._lock:
             self._stopped = True
-            if self._process is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.kill()
+        self._end_process()
 
-    def _read(self, process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
-        assert process.stdout is not None
+    def _end_process(self) -> None:
+        with self._lock:
+            if self._lifeline is not None:
+                os.close(self._lifeline)
+                self._lifeline = None
+
+    def _read(self, answer: int, deadline: float) -> bytes:
         pieces: list[bytes] = []
-        left = self._most
+        left = self._most + 1
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
+            selector.register(answer, selectors.EVENT_READ)
             while selector.select(max(0.0, deadline - time.monotonic())):
-                piece = os.read(process.stdout.fileno(), _PIECE)
+                piece = os.read(answer, _PIECE)
                 left -= len(piece)
-                if left < 0 or not (piece or pieces):
+                if left < 0:
                     raise ChildFailed
                 if not piece:
                     return b"".join(pieces)

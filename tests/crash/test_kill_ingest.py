@@ -19,7 +19,8 @@ from tests.crash.rounds import LONG
 DOCUMENTS = 1000 if LONG else 60
 """A thousand with BAOBAB_CRASH_ROUNDS=2 or more."""
 LIVES = 12 if LONG else 2
-SECONDS = 900 if LONG else 120
+PATIENCE_SECONDS = 120
+"""How long the server may do nothing that can be seen. All of it takes as long as the machine needs."""
 CHUNK = 200
 
 
@@ -31,10 +32,15 @@ def write_text(number: int) -> str:
 class Library:
     """A collection to which documents are added while its server is killed."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(self, session: aiohttp.ClientSession, patience: asyncio.Timeout) -> None:
         self._session, self.app = session, ""
+        self._patience = patience
+        self._most_ready = 0
         self.ids: dict[int, str] = {}
         self._progress: dict[str, tuple[int, int]] = {}
+
+    def note_progress(self) -> None:
+        self._patience.reschedule(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
 
     async def create(self, server: ServerProcess) -> None:
         self.app = await create_app(self._session, server)
@@ -51,6 +57,7 @@ class Library:
                 async with self._session.post(self._at(server, "ingest"), json={"text": write_text(number)}) as added:
                     assert added.status == 202, await added.text()
                     self.ids[number] = (await added.json())["documentId"]
+                    self.note_progress()
 
         await asyncio.gather(*(add() for _ in range(4)))
 
@@ -59,6 +66,9 @@ class Library:
             assert read.status == 200, await read.text()
             counts: dict[str, int] = (await read.json())["documentCounts"]
         assert counts["failed"] == 0, counts
+        if counts["ready"] > self._most_ready:
+            self._most_ready = counts["ready"]
+            self.note_progress()
         return counts["ready"]
 
     async def check_progress(self, server: ServerProcess) -> None:
@@ -102,13 +112,14 @@ class Library:
             await database.close()
 
 
-@pytest.mark.timeout(SECONDS + 60)
+@pytest.mark.timeout(1800)
 async def test_documents_are_read_once_each_however_often_the_server_is_killed(tmp_path: Path) -> None:
     here, dice = Installation.on_backend(tmp_path), random.Random(19)
-    async with open_session() as session, asyncio.timeout(SECONDS):
-        library = Library(session)
+    async with open_session() as session, asyncio.timeout(PATIENCE_SECONDS) as patience:
+        library = Library(session, patience)
         for life in range(LIVES):
             with here.start_machine() as server:
+                library.note_progress()
                 if not library.app:
                     await library.create(server)
                 before = await library.count_ready(server)
@@ -122,6 +133,7 @@ async def test_documents_are_read_once_each_however_often_the_server_is_killed(t
                 (failure,) = await asyncio.gather(adding, return_exceptions=True)
                 assert failure is None or isinstance(failure, aiohttp.ClientError), (life, failure)
         with here.start_machine() as server:
+            library.note_progress()
             await library.add_documents(server)
             while await library.count_ready(server) < DOCUMENTS:
                 await library.check_progress(server)

@@ -31,6 +31,10 @@ Image.preinit()
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1
 
 
+def import_ahead(_options: dict[str, Any]) -> None:
+    """All that is needed comes with this module."""
+
+
 def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
     return lambda: draw_thumbnail(source, options["side"], options["pixels"])
 

@@ -1,0 +1,90 @@
+"""The process that forks those that read documents (child/__main__.py): one for this server, while it is needed."""
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Forked(NamedTuple):
+    """Two descriptors. answer: from which the answer is read. lifeline: its closing ends the process."""
+
+    answer: int
+    lifeline: int
+
+
+class ForkServer:
+    """Starts processes for documents. Several threads may use one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+        atexit.register(self.close)
+
+    def start(self, task: str, options: Mapping[str, object], source: int) -> Forked:
+        """Asks for a process that does a task on an open file.
+
+        The first byte of its answer says that it was started. An answer without one is that of a fork server that had
+        ended meanwhile: ask again.
+        """
+        request = json.dumps([task, options]).encode()
+        answer, answer_writer = os.pipe()
+        lifeline_reader, lifeline = os.pipe()
+        try:
+            with self._lock:
+                try:
+                    self._send(request, [source, answer_writer, lifeline_reader])
+                except (BrokenPipeError, ConnectionResetError):
+                    # It ends when it has had nothing to do for a while.
+                    self._close()
+                    self._send(request, [source, answer_writer, lifeline_reader])
+        except BaseException:
+            os.close(answer)
+            os.close(lifeline)
+            raise
+        finally:
+            os.close(answer_writer)
+            os.close(lifeline_reader)
+        return Forked(answer, lifeline)
+
+    def close(self) -> None:
+        """Ends the fork server and what it has started. The next document gets another one."""
+        with self._lock:
+            self._close()
+
+    def _send(self, request: bytes, descriptors: list[int]) -> None:
+        if self._requests is None:
+            self._requests = self._open()
+        head = len(request).to_bytes(4, "big")
+        # The descriptors arrive with the first byte; the rest may have to wait for room.
+        sent = socket.send_fds(self._requests, [head, request], descriptors)
+        self._requests.sendall((head + request)[sent:])
+
+    def _open(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        # Isolated from the environment and the working folder; its text is UTF-8 wherever it runs.
+        command = [sys.executable, "-I", "-X", "utf8", "-m", "baobab.runtime.documents.child"]
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                command,
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        return ours
+
+    def _close(self) -> None:
+        if self._requests is not None and self._process is not None:
+            # Its end comes with that of its socket.
+            self._requests.close()
+            self._process.wait()
+            self._requests = self._process = None
