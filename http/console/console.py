@@ -96,6 +96,12 @@ class Console:
         self._prefix = urlsplit(services.options.base_url).path.rstrip("/") + "/console"
         self._cookies = Cookies(services.options.base_url)
         self._environment = build_environment()
+        self._page_headers = {**_HEADERS, "Content-Type": "text/html; charset=utf-8"}
+        if files_domain := services.options.files_domain:
+            # Thumbnails are sent on to the hosts of files.
+            hosts = services.options.build_address(f"*.{files_domain}")
+            policy = _HEADERS["Content-Security-Policy"].replace("img-src 'self'", f"img-src 'self' {hosts}")
+            self._page_headers["Content-Security-Policy"] = policy
         self._changes = Changes(services.notices)
         self._streams = OpenStreams(self._services.notices, StreamLimits(in_all=1000, of_subject=64, of_caller=16))
         self._assets = {name: (_ASSETS / name).read_bytes() for name in _TYPES}
@@ -286,7 +292,7 @@ class Console:
         self, template: str, values: Mapping[str, Any], session: LiveSession | None = None, status: int = 200
     ) -> Response:
         html = self._render_html(template, values, session)
-        return Response(html, status, {**_HEADERS, "Content-Type": "text/html; charset=utf-8"})
+        return Response(html, status, self._page_headers)
 
     def _render_html(self, template: str, values: Mapping[str, Any], session: LiveSession | None) -> str:
         shared = {

@@ -1,10 +1,14 @@
 """Where a domain for files is set, what strangers have stored is served from a host of the app's, and from no other."""
 
+import hashlib
+import io
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
+from PIL import Image
 
 from tests.http.installation import App, Installation, open_installation
 
@@ -56,6 +60,41 @@ async def test_a_file_is_served_from_the_host_of_its_app(world: Installation, ap
     assert (forged.status, forged.json["error"]["code"]) == (403, "FILE_URL_INVALID")
 
 
+async def test_a_thumbnail_and_a_content_of_the_repository_are_served_there_too(world: Installation, app: App) -> None:
+    picture, content = io.BytesIO(), b"print('hello')"
+    Image.new("RGB", (8, 4)).save(picture, "PNG")
+    body = {
+        "filename": "a.png",
+        "contentType": "image/png",
+        "content": b64encode(picture.getvalue()).decode(),
+        "encoding": "base64",
+    }
+    stored = await world.ask("POST", f"/storage/{app.id}/objects", world.owner, body, host=API)
+    found = await world.ask("GET", f"/storage/{app.id}/download/{stored.json['id']}", world.owner, host=API)
+    digest, base = hashlib.sha256(content).hexdigest(), f"/v1/{app.id}/repo"
+    manifest = {"files": [{"path": "a.py", "sha256": digest, "size": len(content)}]}
+    prepared = await world.ask("POST", f"{base}/snapshots/prepare", world.owner, manifest, host=API)
+    upload = take_target(prepared.json["missing_blobs"][0]["uploadUrl"])
+    assert (await world.ask("PUT", upload, content=content, host=API)).status == 200
+    blob = await world.ask("GET", f"{base}/blobs/{digest}", world.owner, host=API)
+    for address, kind in (
+        (found.json["thumbnailUrl"], "image/webp"),
+        (blob.json["downloadUrl"], "application/octet-stream"),
+    ):
+        assert address.startswith(f"https://{host_of(app)}/"), address
+        served = await world.ask("GET", take_target(address), host=host_of(app))
+        assert (served.status, served.headers["content-type"]) == (200, kind)
+        elsewhere = await world.ask("GET", take_target(address), host=API)
+        assert (elsewhere.status, elsewhere.headers["location"]) == (307, address)
+        forged = await world.ask("GET", take_target(address) + "A", host=host_of(app))
+        assert (forged.status, forged.json["error"]["code"]) == (403, "FILE_URL_INVALID")
+
+
+async def test_pages_of_the_console_may_show_pictures_from_there(world: Installation) -> None:
+    page = await world.ask("GET", "/console/sign-in", host=API)
+    assert f"img-src 'self' https://*.{DOMAIN}:8443 data:;" in page.headers["content-security-policy"]
+
+
 async def test_other_hosts_send_readers_there(world: Installation, app: App) -> None:
     address = await store(world, app)
     target = take_target(address)
@@ -82,7 +121,6 @@ async def test_the_host_of_files_serves_the_files_of_its_app_and_nothing_else(wo
     refused = [
         ("GET", target, host_of(other)),
         ("PUT", target, host_of(app)),
-        ("GET", target.replace("?", "/thumbnail?"), host_of(app)),
         ("GET", f"/storage/{app.id}/objects", host_of(app)),
         ("POST", f"/storage/{app.id}/upload", host_of(app)),
     ]

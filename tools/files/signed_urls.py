@@ -13,13 +13,17 @@ def build_upload_url(call: Call, app_id: str, file_id: str, content_type: str, s
 
 
 def build_download_url(call: Call, app_id: str, file_id: str) -> str:
-    base_url = call.services.options.build_files_address(app_id)
-    return build_signed_url(call, "GET", build_content_path(app_id, file_id), DOWNLOAD_SECONDS, base_url=base_url)
+    return _build_reading_url(call, app_id, build_content_path(app_id, file_id))
 
 
 def build_thumbnail_url(call: Call, app_id: str, file_id: str) -> str:
-    return build_signed_url(call, "GET", build_content_path(app_id, file_id) + THUMBNAIL_SUFFIX, DOWNLOAD_SECONDS)
+    return _build_reading_url(call, app_id, build_content_path(app_id, file_id) + THUMBNAIL_SUFFIX)
 
 
 def build_content_path(app_id: str, file_id: str) -> str:
     return f"/storage/{app_id}/content/{file_id}"
+
+
+def _build_reading_url(call: Call, app_id: str, path: str) -> str:
+    base_url = call.services.options.build_files_address(app_id)
+    return build_signed_url(call, "GET", path, DOWNLOAD_SECONDS, base_url=base_url)

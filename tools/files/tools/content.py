@@ -128,7 +128,7 @@ async def files_content(
     effect="read",
     raises=(FileNotFound, NoThumbnail, StoreFailed, Damaged),
     limit=_THUMBNAILS,
-    rest=Rest(media_type=MEDIA_TYPE, headers=HEADERS),
+    rest=Rest(media_type=MEDIA_TYPE, headers=HEADERS, apart=True),
     mcp=Mcp(offered=False),
 )
 async def files_thumbnail(

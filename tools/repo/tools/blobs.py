@@ -97,6 +97,7 @@ async def repo_blob_store(
     rest=Rest(
         media_type="application/octet-stream",
         headers={"content-disposition": "attachment", "content-security-policy": "default-src 'none'; sandbox"},
+        apart=True,
     ),
     mcp=Mcp(offered=False),
 )
@@ -135,5 +136,6 @@ async def _read(call: Call, row: Any) -> AsyncGenerator[bytes, None]:
 
 def _describe(call: Call, row: Any) -> Blob:
     path = build_blob_path(row.app_id, row.sha256)
-    url = build_signed_url(call, "GET", path, _DOWNLOAD_SECONDS)
+    base_url = call.services.options.build_files_address(row.app_id)
+    url = build_signed_url(call, "GET", path, _DOWNLOAD_SECONDS, base_url=base_url)
     return {"sha256": row.sha256, "size": row.size_bytes, "downloadUrl": url, "expiresIn": _DOWNLOAD_SECONDS}
