@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -138,7 +139,9 @@ def digest_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+@lru_cache(maxsize=256)
 def _derive(key: bytes, purpose: str) -> bytes:
+    # Kept: there are few purposes, and the keys themselves are in memory too.
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"baobab {purpose}".encode()).derive(key)
 
 

@@ -55,6 +55,12 @@ _LISTED = [
     )
 ]  # fmt: skip
 """What a list shows of an app; the rest of its row is settings in JSON."""
+_LIST = select(*_LISTED).where(_IN_ORGANISATION).limit(bindparam("count"))
+_LIST = _LIST.order_by(apps_table.c.created_at.desc(), apps_table.c.id.desc())
+_LIST_ON = _LIST.where(
+    (apps_table.c.created_at < bindparam("created"))
+    | ((apps_table.c.created_at == bindparam("created")) & (apps_table.c.id < bindparam("last")))
+)
 
 _DEFAULT_STORAGE = {"maxFileSizeMb": 10, "allowedContentTypes": [], "publicReadEnabled": False}
 _DEFAULT_JWT = {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7}
@@ -109,7 +115,7 @@ async def apps_init(
             "id": app_id,
             "organisation_id": organisation,
             "name": name,
-            "subdomain": await _subdomain(call, name, subdomain),
+            "subdomain": await _choose_subdomain(call, name, subdomain),
             "region": await cells.choose(call.execute, candidates),
             "allowed_origins": [],
             "storage_config": _DEFAULT_STORAGE,
@@ -120,9 +126,9 @@ async def apps_init(
             "created_at": now,
             "updated_at": now,
         }
-        # Somebody of another organisation may have just taken the subdomain.
+        # The insert itself tells whether the subdomain is free, as it nearly always is.
         while not (await call.execute(_INSERT[call.unit.database.dialect], row)).rowcount:
-            row["subdomain"] = await _subdomain(call, name, subdomain)
+            row["subdomain"] = await _find_free_subdomain(call, name, subdomain)
         await call.services.notices.publish(call.unit, "app", app_id)
         await call.services.notices.publish(call.unit, "resources", f"organisation:{organisation}")
     call.audit.resource_id = row["id"]
@@ -179,15 +185,11 @@ async def apps_list(
     org_id: another organisation that you belong to; the caller's when left out.
     """
     organisation = await resolve_organisation_id(call, org_id)
-    query = select(*_LISTED).where(apps_table.c.organisation_id == organisation)
+    query, given = _LIST, {"organisation": organisation, "count": limit + 1}
     if cursor is not None:
         created, last = decode_cursor(call.services.vault, "apps", cursor)
-        before = datetime.fromisoformat(created)
-        query = query.where(
-            (apps_table.c.created_at < before) | ((apps_table.c.created_at == before) & (apps_table.c.id < last))
-        )
-    query = query.order_by(apps_table.c.created_at.desc(), apps_table.c.id.desc()).limit(limit + 1)
-    rows = list((await call.execute(query)).mappings())
+        query, given = _LIST_ON, {**given, "created": datetime.fromisoformat(created), "last": last}
+    rows = (await call.execute(query, given)).mappings().all()
     more = rows[limit - 1] if len(rows) > limit else None
     following = encode_cursor(call.services.vault, "apps", more["created_at"].isoformat(), more["id"]) if more else None
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
@@ -307,7 +309,12 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     return {"message": f"App {app.name} was deleted.", "app_id": app_id}
 
 
-async def _subdomain(call: Call, name: str, wanted: str | None) -> str:
+async def _choose_subdomain(call: Call, name: str, wanted: str | None) -> str:
+    first = wanted or derive_subdomain(name)
+    return await _find_free_subdomain(call, name, wanted) if first in RESERVED else first
+
+
+async def _find_free_subdomain(call: Call, name: str, wanted: str | None) -> str:
     async def is_taken(subdomain: str) -> bool:
         query = select(apps_table.c.id).where(apps_table.c.subdomain == subdomain)
         return (await call.execute(query)).first() is not None
@@ -341,9 +348,10 @@ def _app_row(row: Any) -> AppRow:
 async def _require_room(call: Call, organisation_id: str) -> int:
     """Returns how many apps the organisation has. Raises ProjectLimitReached if its plan allows no more."""
     plan = await hold_plan(call.execute, organisation_id)
-    cap = await cap_of_apps(call.execute, organisation_id, plan)
     owned: int = (await call.execute(_COUNT, {"organisation": organisation_id})).scalar_one()
-    require_room("apps", plan, cap, owned, error=ProjectLimitReached)
+    if plan.apps is not None and owned >= plan.apps:
+        cap = await cap_of_apps(call.execute, organisation_id, plan)
+        require_room("apps", plan, cap, owned, error=ProjectLimitReached)
     return owned
 
 
