@@ -73,7 +73,7 @@ class ForkServer:
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command,
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={},
