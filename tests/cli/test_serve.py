@@ -21,7 +21,7 @@ KEY = "bb_sk_" + "B" * 40
 
 @pytest.fixture(scope="module")
 def first_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with run_server(tmp_path_factory.mktemp("first") / "data") as server:
+    with run_server(tmp_path_factory.mktemp("first") / "data", program=("-m", "baobab")) as server:
         yield server
 
 

@@ -59,7 +59,7 @@ class Installation:
         self, number: int = 0, *, workers: int = 1, clock_offset: float = 0, port: int | None = None
     ) -> contextlib.AbstractContextManager[ServerProcess]:
         """A server process, or what starts several; `ahead`: seconds by which its clock is wrong."""
-        program = (_WRONG_CLOCK, clock_offset) if clock_offset else ("-m", "baobab")
+        program = (_WRONG_CLOCK, clock_offset) if clock_offset else ()
         settings = self.environment
         return run_server(self.data(number), "--workers", workers, settings=settings, port=port, program=program)
 

@@ -62,7 +62,8 @@ def copied_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(copied_package: Path) -> Iterator[ServerProcess]:
-    with run_server(copied_package / "data", settings={"PYTHONPATH": str(copied_package / "src")}) as process:
+    copied = {"PYTHONPATH": str(copied_package / "src")}
+    with run_server(copied_package / "data", settings=copied, program=("-m", "baobab")) as process:
         yield process
 
 

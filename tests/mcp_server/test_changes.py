@@ -328,7 +328,7 @@ def test_a_server_that_stops_does_not_wait_for_its_streams(tmp_path: Path, worke
     body, headers = build_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, era=MODERN)
     options = ("--workers", workers)
     with (
-        run_server(tmp_path / "data", *options, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}, migrated=True) as server,
+        run_server(tmp_path / "data", *options, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server,
         httpx.Client(timeout=PROCESS_PATIENCE) as client,
         client.stream("GET", f"{server.address}/mcp", headers={**by, "accept": "text/event-stream"}) as earlier,
         client.stream("POST", f"{server.address}/mcp", json=body, headers={**by, **headers}) as modern,

@@ -22,7 +22,7 @@ def test_the_page_about_mcp_shows_what_is_printed(line: str) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with run_server(tmp_path_factory.mktemp("clients") / "data", migrated=True) as process:
+    with run_server(tmp_path_factory.mktemp("clients") / "data") as process:
         yield process
 
 
