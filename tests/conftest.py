@@ -59,6 +59,15 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("default")
 
 
+def pytest_sessionstart() -> None:
+    """Keeps hypothesis from drawing constants of our modules: which of them are loaded depends on the tests before.
+
+    It reads the modules when the tests are collected, which would take a second and more of each process.
+    """
+    if hypothesis.settings().derandomize:
+        providers._get_local_constants = Constants
+
+
 @dataclass
 class Baobab:
     """An open installation: its house for what no door shows, a client for everything else."""
@@ -143,15 +152,6 @@ def migrated_by_copying() -> Iterator[None]:
 def one_connection_at_a_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         hold_one_connection_at_a_time(patch)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def same_examples_in_any_order() -> Iterator[None]:
-    """Hypothesis also draws constants of all modules of ours that are loaded, which depends on the tests before."""
-    with pytest.MonkeyPatch.context() as patch:
-        if hypothesis.settings().derandomize:
-            patch.setattr(providers, "_get_local_constants", Constants)
         yield
 
 

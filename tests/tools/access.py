@@ -75,6 +75,8 @@ GATEWAY = "401 ok  403 403 403 ok  ok  403 ok  ok  ok  ok  ok  ok"
 AI = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
 # Users and keys of apps decide about calls of runs; a key's proposal is none of their business.
 DECIDED = "401 403 403 404 404 404 404 403 404 ok  ok  ok  404 404"
+# A stream's token is good once.
+USED_UP_BY_READING = ("agents_public_events", "agents_public_socket")
 OWN_AND_ADMINS = "401 403 403 403 403 403 403 403 404 ok  ok  ok  404 404"
 
 
@@ -110,7 +112,9 @@ class World:
     callers: dict[str, Caller]
     made: int = 0
     unspent: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Arguments by tool that are good for any caller, as the callers so far were refused."""
+    """Arguments by tool that are good for any caller, as no call so far has used them up."""
+    refused: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Arguments by tool that would be good for the owner, and are shown by those who are to be refused."""
 
     async def request(self, method: str, path: str, headers: dict[str, str], **body: Any) -> Any:
         answer = await self.baobab.client.request(method, path, json=body, headers=headers)
@@ -160,15 +164,28 @@ class World:
             return str(error.status)
         return "ok"
 
-    async def call_tool(self, tool: str, caller: Caller) -> str:
-        """Calls a tool; the answer is `ok` or the status of a refusal, which uses no arguments up."""
-        arguments = self.unspent.pop(tool, None)
-        watched = WatchedCaller(**vars(caller))
-        if arguments is None:
+    async def call_tool(self, tool: str, caller: Caller, wanted: str) -> str:
+        """Calls a tool; the answer is `ok` or the status of a refusal.
+
+        A refusal uses no arguments up, nor does a call that only reads. Who is to be refused shows what is good for the
+        owner, and would be let in with it if anybody could. Only users show what is their own.
+        """
+        is_refused = wanted in ("401", "403") and caller.name != "user"
+        pools = [self.unspent, self.refused] if is_refused else [self.unspent]
+        pool = next((pool for pool in pools if tool in pool), None)
+        if pool is not None:
+            arguments = pool.pop(tool)
+        else:
+            watched = WatchedCaller(**vars(self.callers["owner"] if is_refused else caller))
             arguments = await self.build_arguments(tool, watched)
+            if not watched.was_read:
+                pool = self.unspent
+            elif is_refused:
+                pool = self.refused
         answer = await self._call_with(arguments, tool, caller)
-        if answer != "ok" and not watched.was_read:
-            self.unspent[tool] = arguments
+        only_reads = self.baobab.application.registry.find(tool).effect == "read" and tool not in USED_UP_BY_READING
+        if pool is not None and (answer != "ok" or only_reads):
+            pool[tool] = arguments
         return answer
 
     async def _call_with(self, arguments: dict[str, Any], tool: str, caller: Caller) -> str:

@@ -60,7 +60,7 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world: Any, dom
         # A quick machine asks more of one app in a minute than an app may be asked; that is not what this is about.
         world.baobab.application.services.limits._windows.clear()
         for name, wanted in choose_callers(row).items():
-            found = await world.call_tool(tool, world.callers[name])
+            found = await world.call_tool(tool, world.callers[name], wanted)
             if found != wanted:
                 wrong.append(f"{tool} for {name}: {found}, not {wanted}")
     assert wrong == []

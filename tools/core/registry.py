@@ -1,5 +1,6 @@
 """The registry: all tools by name, and the one way to call them."""
 
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Iterable, Mapping
@@ -455,5 +456,6 @@ def _tenant(call: Call) -> str:
     return f"{STRANGER}:{network(call.context.ip)}"
 
 
+@functools.cache
 def _shape(path: str) -> str:
     return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
