@@ -164,7 +164,7 @@ class World:
             return str(error.status)
         return "ok"
 
-    async def call_tool(self, tool: str, caller: Caller, wanted: str) -> str:
+    async def call_tool(self, tool: str, caller: Caller, wanted: str = "ok") -> str:
         """Calls a tool; the answer is `ok` or the status of a refusal.
 
         A refusal uses no arguments up, nor does a call that only reads. Who is to be refused shows what is good for the
