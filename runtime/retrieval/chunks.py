@@ -2,14 +2,16 @@
 
     split_text(text, blocks, size=512, overlap=64)
 
-A chunk ends where the text has an end of its own: before a heading, after a block, a paragraph, a sentence or a word,
-whichever comes first in this order within the second half of the chunk.
+A chunk ends with its page, so that its page can be cited. Within a page it ends where the text has an end of its own:
+before a heading, after a block, a paragraph, a sentence or a word, whichever comes first in this order within the
+second half of the chunk.
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 _SENTENCE_END = re.compile(r"[.!?\u2026][\"'\u201d\u2019)\]]*(?=\s)|[\u3002\uff01\uff1f]")
@@ -49,7 +51,8 @@ class TooManyChunks(ValueError):
 def split_text(text: str, blocks: Sequence[Block], *, size: int, overlap: int, most: int = 50_000) -> list[Chunk]:
     """Returns the chunks of a text in their order: none is longer than `size`, and together they hold every word.
 
-    overlap: how many characters of a chunk the next one may repeat, unless a heading is between them; below `size`.
+    overlap: how many characters of a chunk the next one may repeat, unless a heading or the end of a page is
+    between them; below `size`.
     Raises TooManyChunks.
     """
     outline = _Outline(text, sorted(blocks, key=lambda block: block.start))
@@ -59,13 +62,13 @@ def split_text(text: str, blocks: Sequence[Block], *, size: int, overlap: int, m
         position = _skip_space(text, position)
         if position >= len(text):
             return chunks
-        end, is_heading = outline.find_end(position, size, overlap)
+        end, is_border = outline.find_end(position, size, overlap)
         trimmed = position + len(text[position:end].rstrip())
         if trimmed > position:
             if len(chunks) == most:
                 raise TooManyChunks
             chunks.append(Chunk(position, trimmed, outline.find_page(position), outline.find_headings(position)))
-        repeats = not is_heading and end < len(text)
+        repeats = not is_border and end < len(text)
         position = _begin_word(text, max(end - overlap, position + 1), end) if repeats else end
 
 
@@ -75,6 +78,7 @@ class _Outline:
         self._blocks = blocks
         self._starts = [block.start for block in blocks]
         self._ends = sorted({block.end for block in blocks})
+        self._page_starts = [after.start for before, after in pairwise(blocks) if after.page != before.page]
         self._heading_starts: list[int] = []
         self._paths: list[tuple[str, ...]] = []
         path: list[tuple[int, str]] = []
@@ -87,11 +91,14 @@ class _Outline:
                 self._paths.append(tuple(name for _, name in path[-_MOST_HEADINGS:]))
 
     def find_end(self, start: int, size: int, overlap: int) -> tuple[int, bool]:
-        """Returns where a chunk ends that begins at `start`, and whether a heading comes next."""
+        """Returns where a chunk ends that begins at `start`, and whether a heading or another page comes next."""
         limit = start + size
-        heading = self._find_heading(start + size // 4, limit)
+        page = self._find_page_start(start, limit)
+        heading = self._find_heading(start + size // 4, limit if page is None else page)
         if heading is not None:
             return heading, True
+        if page is not None:
+            return page, True
         if limit >= len(self._text):
             return len(self._text), False
         # Each chunk is well beyond the overlap, so that the next one begins later than this one.
@@ -119,6 +126,10 @@ class _Outline:
         return (
             self._heading_starts[at] if at < len(self._heading_starts) and self._heading_starts[at] <= limit else None
         )
+
+    def _find_page_start(self, after: int, limit: int) -> int | None:
+        at = bisect_right(self._page_starts, after)
+        return self._page_starts[at] if at < len(self._page_starts) and self._page_starts[at] <= limit else None
 
     def _find_block_end(self, least: int, limit: int) -> int | None:
         at = bisect_right(self._ends, limit) - 1

@@ -221,7 +221,7 @@ async def test_a_file_whose_last_request_was_killed_is_completed_by_the_job(live
 
 async def test_the_path_says_which_version_it_speaks(live: Baobab, app: str) -> None:
     answer = await live.client.options(f"/storage/{app}/uploads")
-    assert answer.headers["tus-resumable"] == "1.0.0"
+    assert (answer.headers["tus-version"], answer.headers["tus-resumable"]) == ("1.0.0", "1.0.0")
     assert answer.headers["tus-extension"] == "creation,expiration,termination"
 
 

@@ -44,6 +44,18 @@ def test_a_chunk_ends_before_a_heading_and_knows_those_above_it() -> None:
     assert (second.start, second.headings, second.page) == (two, ("One", "Two"), 2)
 
 
+@given(_TEXTS, st.integers(100, 300), st.integers(0, 99), st.lists(st.integers(1, 799), max_size=8))
+def test_a_chunk_is_of_one_page(text: str, size: int, overlap: int, breaks: list[int]) -> None:
+    starts = [0, *sorted({at for at in breaks if at < len(text)})]
+    ends = [*starts[1:], len(text)]
+    blocks = [
+        Part("paragraph", None, page, start, end) for page, (start, end) in enumerate(zip(starts, ends, strict=True), 1)
+    ]
+    for chunk in split_text(text, blocks, size=size, overlap=overlap):
+        assert chunk.page is not None
+        assert starts[chunk.page - 1] <= chunk.start < chunk.end <= ends[chunk.page - 1]
+
+
 def test_what_two_rankings_agree_on_comes_first() -> None:
     assert next(iter(fuse_rankings([{"a": 1, "b": 1, "c": 1}, {"d": 1, "b": 1}]))) == "b"
     assert list(fuse_rankings([{"a": 1, "b": 1}])) == ["a", "b"]

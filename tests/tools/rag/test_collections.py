@@ -1,9 +1,12 @@
 """Collections and their documents: made, listed, read, replaced, deleted."""
 
+from base64 import b64encode
+
 import pytest
 from sqlalchemy import func, select
 
 from baobab.storage.tables import metadata
+from tests.runtime.documents.samples import build_pdf
 from tests.tools.rag.conftest import ANN, FACTS, RagApp
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -75,6 +78,16 @@ async def test_a_file_that_was_uploaded_is_read(app: RagApp) -> None:
     assert (await app.get(document_id))["filename"] == "trees.md"
     [chunk] = await app.query("water")
     assert (chunk["documentId"], chunk["headings"], chunk["filename"]) == (document_id, ["Trees"], "trees.md")
+
+
+async def test_a_chunk_of_a_short_page_is_cited_with_that_page(app: RagApp) -> None:
+    await app.create()
+    content = b64encode(build_pdf([(12, "Penguins swim in cold water")], [(12, "Llamas carry wool")])).decode()
+    file = {"filename": "a.pdf", "contentType": "application/pdf", "content": content, "encoding": "base64"}
+    stored = (await app.baobab.client.post(f"/storage/{app.id}/objects", json=file, headers=app.baobab.owner)).json()
+    await app.ingest(storage_object_id=stored["id"])
+    found = {chunk["text"]: chunk["page"] for chunk in await app.query("animals")}
+    assert found == {"Penguins swim in cold water": 1, "Llamas carry wool": 2}
 
 
 @pytest.mark.parametrize("kind", ["image/png", "Application/ZIP"])

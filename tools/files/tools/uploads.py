@@ -53,7 +53,7 @@ _QUIET = Mcp(offered=False)
     rest=Rest(
         status=201,
         query=("upload_length", "upload_metadata", "tus_resumable"),
-        headers={**TUS, "tus-extension": "creation,expiration,termination"},
+        headers={**TUS, "tus-version": "1.0.0", "tus-extension": "creation,expiration,termination"},
         from_headers={**_HEADERS, "upload_length": "upload-length", "upload_metadata": "upload-metadata"},
     ),
     mcp=_QUIET,
