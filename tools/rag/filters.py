@@ -12,6 +12,7 @@ from typing import Any
 from baobab.tools.rag.errors import FilterInvalid, FilterTypeInvalid
 
 Matches = Callable[[Mapping[str, Any]], bool]
+Holds = Callable[[Any], bool]
 _MOST_CONDITIONS, _DEEPEST = 100, 8
 _ABSENT: Any = object()
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -40,9 +41,7 @@ class _Compiler:
         return lambda metadata: all(part(metadata) for part in parts)
 
     def _compile_entry(self, name: str, wanted: Any, depth: int) -> Matches:
-        self._conditions += 1
-        if self._conditions > _MOST_CONDITIONS:
-            raise FilterInvalid(f"The filter has more than {_MOST_CONDITIONS} conditions.")
+        self._count()
         if name == "$not":
             denied = self.compile(wanted, depth + 1)
             return lambda metadata: not denied(metadata)
@@ -57,18 +56,21 @@ class _Compiler:
         if isinstance(wanted, dict) and any(key.startswith("$") for key in wanted):
             checks = [self._compile_operator(operator, operand) for operator, operand in wanted.items()]
             return lambda metadata: all(check(metadata.get(name, _ABSENT)) for check in checks)
-        return lambda metadata: _holds(metadata.get(name, _ABSENT), wanted)
+        holds = self._compile_value(wanted)
+        return lambda metadata: holds(metadata.get(name, _ABSENT))
 
-    def _compile_operator(self, operator: str, operand: Any) -> Callable[[Any], bool]:
-        self._conditions += 1
+    def _compile_operator(self, operator: str, operand: Any) -> Holds:
+        self._count()
         if operator in ("$eq", "$ne"):
-            is_wanted = operator == "$eq"
-            return lambda value: _holds(value, operand) == is_wanted
+            is_wanted, holds = operator == "$eq", self._compile_value(operand)
+            return lambda value: holds(value) == is_wanted
         if operator in ("$in", "$nin"):
             if not isinstance(operand, list):
                 raise FilterTypeInvalid(f"`{operator}` takes a list.")
-            is_in = operator == "$in"
-            return lambda value: any(_holds(value, one) for one in operand) == is_in
+            is_in, plain, further = operator == "$in", *self._compile_items(operand)
+            return lambda value: (
+                (not plain.isdisjoint(_list_plain(value)) or any(holds(value) for holds in further)) == is_in
+            )
         if operator == "$exists":
             if not isinstance(operand, bool):
                 raise FilterTypeInvalid("`$exists` takes true or false.")
@@ -80,23 +82,65 @@ class _Compiler:
             return lambda value: _is_comparable(value, operand) and compare(value, operand)
         raise _unknown(operator)
 
+    def _compile_value(self, wanted: Any) -> Holds:
+        """Returns what tells whether a value is the wanted one, or contains it as JSON contains JSON.
+
+        It looks at each item of the value once, and once more for each list and object that is wanted in it: these
+        count as conditions. Comparing each with each would take seconds for two lists of some thousand numbers.
+        """
+        if isinstance(wanted, dict):
+            self._count()
+            entries = {name: self._compile_value(one) for name, one in wanted.items()}
+            return lambda value: _contains_object(value, entries)
+        if isinstance(wanted, list):
+            self._count()
+            plain, further = self._compile_items(wanted)
+            return lambda value: (
+                isinstance(value, list)
+                and (not plain or plain.issubset(_list_plain(value)))
+                and all(any(holds(item) for item in value) for holds in further)
+            )
+        key = _identify(wanted)
+        return lambda value: key in _list_plain(value) if isinstance(value, list) else key == _identify(value)
+
+    def _compile_items(self, wanted: list[Any]) -> tuple[set[Any], list[Holds]]:
+        """Returns the plain values of a list, and what tells whether its lists and objects are contained."""
+        plain = {_identify(one) for one in wanted if not isinstance(one, (list, dict))}
+        return plain, [self._compile_value(one) for one in wanted if isinstance(one, (list, dict))]
+
+    def _count(self) -> None:
+        self._conditions += 1
+        if self._conditions > _MOST_CONDITIONS:
+            raise FilterInvalid(f"The filter has more than {_MOST_CONDITIONS} conditions.")
+
 
 def _unknown(operator: str) -> FilterInvalid:
     return FilterInvalid(f"`{operator[:64]}` is no operator.", details={"invalidFilters": [operator[:64]]})
 
 
-def _holds(value: Any, wanted: Any) -> bool:
-    """Whether a value is the wanted one, or contains it as JSON contains JSON."""
-    if value is _ABSENT:
-        return False
+def _contains_object(value: Any, entries: dict[str, Holds]) -> bool:
     if isinstance(value, list):
-        return all(
-            any(_holds(item, one) for item in value) for one in (wanted if isinstance(wanted, list) else [wanted])
-        )
-    if isinstance(value, dict):
-        return isinstance(wanted, dict) and all(_holds(value.get(name, _ABSENT), one) for name, one in wanted.items())
+        return any(_contains_object(item, entries) for item in value)
+    return isinstance(value, dict) and all(holds(value.get(name, _ABSENT)) for name, holds in entries.items())
+
+
+def _list_plain(value: Any) -> list[Any]:
+    """A value that is no list or object, or those of a list and of the lists in it, as `_identify` writes them."""
+    if not isinstance(value, list):
+        return [] if value is _ABSENT or isinstance(value, dict) else [_identify(value)]
+    found, left = [], [value]
+    while left:
+        for item in left.pop():
+            if isinstance(item, list):
+                left.append(item)
+            elif not isinstance(item, dict):
+                found.append(_identify(item))
+    return found
+
+
+def _identify(value: Any) -> tuple[bool, Any]:
     # In Python, true equals 1.
-    return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
+    return isinstance(value, bool), value
 
 
 def _is_comparable(value: Any, wanted: Any) -> bool:

@@ -70,6 +70,40 @@ def test_any_filter_is_refused_or_decides(wanted: dict[str, Any], document: dict
     assert matches(document) in (True, False)
 
 
+def contains(value: Any, wanted: Any) -> bool:
+    """Whether JSON contains JSON, read plainly: each wanted value is compared with each that is there."""
+    if isinstance(value, list):
+        each = wanted if isinstance(wanted, list) else [wanted]
+        return all(any(contains(item, one) for item in value) for one in each)
+    if isinstance(value, dict):
+        return isinstance(wanted, dict) and all(
+            name in value and contains(value[name], wanted[name]) for name in wanted
+        )
+    return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
+
+
+_CONTAINED = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from([0.0, 1.0, "0", "a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(_CONTAINED, _CONTAINED, st.lists(_CONTAINED, max_size=3))
+def test_values_are_contained_as_json_contains_json(value: Any, wanted: Any, others: list[Any]) -> None:
+    assert compile_filter({"x": {"$eq": wanted}})({"x": value}) == contains(value, wanted)
+    is_in = any(contains(value, one) for one in others)
+    assert compile_filter({"x": {"$in": others}})({"x": value}) == is_in
+    assert compile_filter({"x": {"$nin": others}})({"x": value}) != is_in
+
+
+def test_a_filter_with_too_many_lists_is_refused() -> None:
+    """Each of them may be looked for in each list of a document."""
+    assert compile_filter({"x": [[1]] * 98})({"x": [[1]]})
+    with pytest.raises(BadRequest, match="more than 100 conditions"):
+        compile_filter({"x": [[1]] * 99})
+
+
 @given(st.dictionaries(st.sampled_from(["a", "b"]), _VALUES), _VALUES)
 def test_what_equals_and_what_does_not_are_opposites(document: dict[str, Any], value: Any) -> None:
     equal, different = compile_filter({"a": {"$eq": value}}), compile_filter({"a": {"$ne": value}})
