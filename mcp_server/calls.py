@@ -134,6 +134,7 @@ class ToolCalls:
                 bound_arguments = meta_tools.bind_app(arguments, client, refused.app_parameter)
                 await self._registry.record_refusal(refused, bound_arguments, client.context, error, client.caller)
             raise error
+        arguments = _add_headers(arguments, client, tool)
         return tool, meta_tools.bind_app(arguments, client, tool.app_parameter)
 
     def _build_missing_error(self, name: str, client: McpClient, offer: Offer) -> BaobabError:
@@ -192,6 +193,15 @@ def report_unexpected(client: McpClient, tool: str) -> types.CallToolResult:
     """Logs the exception that is being handled, and returns an answer that holds nothing of it."""
     _log.exception("unexpected error", extra={"request_id": client.context.request_id, "tool": tool})
     return results.render_failure(Internal())
+
+
+def _add_headers(arguments: dict[str, Any], client: McpClient, tool: Tool) -> dict[str, Any]:
+    """Returns the arguments with those that headers give and the model did not."""
+    for name, header in tool.mcp_headers.items():
+        value = client.read_header(header.encode())
+        if value is not None and name not in arguments:
+            arguments = {**arguments, name: value.decode("latin-1")}
+    return arguments
 
 
 def _supports_url_elicitation(ctx: Any) -> bool:

@@ -139,7 +139,8 @@ class McpEndpoint:
             caller = hold_to_user_tools(caller, await self._registry.services.directory.app(caller.app_id), app_id)
         context = RequestContext("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
         context.trace = request.trace
-        return McpClient(caller, self._views.get_view(request.query), context, self._find_session(request, caller))
+        view, session = self._views.get_view(request.query), self._find_session(request, caller)
+        return McpClient(caller, view, context, request.header, session)
 
     def _find_app_id(self, request: Request) -> str | None:
         """Returns the app that the address names; None also for an address that is not valid."""

@@ -1,6 +1,6 @@
 """The client of an MCP request: its caller, view and context. The endpoint puts it into the request's scope."""
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ class McpClient:
     caller: Caller
     view: View
     context: RequestContext
+    read_header: Callable[[bytes], bytes | None]
+    """Returns a header of its request, by the name in lower case; None if it was not sent."""
     session: str | None = None
     """The id of its session, if its protocol has sessions."""
 

@@ -139,6 +139,7 @@ class Tool:
     taints: bool
     keywords: str
     graph_names: Sequence["GraphName"]
+    mcp_headers: Mapping[str, str]
 
     @cached_property
     def version(self) -> str:

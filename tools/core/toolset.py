@@ -89,6 +89,7 @@ class Mcp:
     long_running: whether it may wait for something outside; left out, that is so for what leaves the platform.
     failure: of a result that REST answers with a status of failure, the error that it tells. Models are told that.
     graph_names: further names by which graphs use it, as graphs from elsewhere have them.
+    from_headers: by parameter, the header of the HTTP request that may give it instead, as for REST.
     """
 
     offered: bool | None = None
@@ -97,6 +98,7 @@ class Mcp:
     long_running: bool | None = None
     failure: Callable[[Any], BaobabError | None] | None = None
     graph_names: Sequence[GraphName] = ()
+    from_headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +301,7 @@ class Toolset:
                 taints=taints,
                 keywords=mcp.keywords,
                 graph_names=(GraphName(name), *mcp.graph_names),
+                mcp_headers=mcp.from_headers,
             )
             return handler
 

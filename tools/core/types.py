@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from unicodedata import normalize
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema, to_json
 
 from baobab.tools.core.escaping import is_seen
@@ -16,6 +16,7 @@ OMITTED: Any = object()
 """The default of a parameter whose absence means something else than null."""
 
 _JSON_SUSPECTS = re.compile(rb"\\u0000|NaN|Infinity")
+_NUMBER = re.compile(r"\s*[-+]?[0-9.]+\s*")
 
 
 def without_nul(text: str) -> str:
@@ -67,7 +68,16 @@ def _utc(moment: datetime) -> datetime:
         raise ValueError("must be a moment between the years 1 and 9999, in UTC") from exc
 
 
-Moment = Annotated[datetime, Field(strict=False), AfterValidator(_utc)]
+def _require_iso(value: Any) -> Any:
+    """Refuses the numbers that Pydantic would read as seconds since 1970."""
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        return value
+    if isinstance(value, datetime):
+        return value
+    raise ValueError("must be a time such as 2027-05-01T00:00:00Z")
+
+
+Moment = Annotated[datetime, Field(strict=False), BeforeValidator(_require_iso), AfterValidator(_utc)]
 """An ISO 8601 time, UTC where it names no zone."""
 
 

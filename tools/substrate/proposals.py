@@ -246,9 +246,12 @@ def _replay(row: Any, proposer: Proposer) -> Proposal:
     result = row.result
     if row.from_strangers and proposer.kind == "agent" and result and "before" in result:
         result = {**result, "before": None}
+    verdict = {"result": row.verdict, "reason": row.verdict_reason}
+    if row.status == "rejected":
+        verdict = {"result": "rejected", "reason": row.reject_reason or "a person has rejected it"}
     return {
         "action_id": row.id,
-        "verdict": {"result": row.verdict, "reason": row.verdict_reason, "conflicts": []},
+        "verdict": {**verdict, "conflicts": []},
         "requires_approval": row.status == "proposed",
         "result": result,
         "replay": True,

@@ -3,8 +3,11 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.conftest import Baobab
 from tests.jobs import run_due_jobs
+from tests.mcp_server.mcp_requests import ERAS, call_tool
 from tests.people import create_key, create_person
 from tests.tools.conftest import ToolHarness
 
@@ -38,6 +41,20 @@ async def test_what_led_to_a_proposal_is_kept_from_its_header(baobab: Baobab) ->
     assert action["trigger_context"] == {"mail": 7}
     page = (await client.get(f"{BASE}/actions?limit=1", headers=ada.headers)).json()
     assert (page["actions"][0]["id"], page["next_before"]) == (made["action_id"], None)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_mcp_client_says_what_led_to_its_proposals_in_a_header(baobab: Baobab, era: str) -> None:
+    ada = await create_person(baobab, f"ada-context-{era}")
+    by = await create_key(baobab, ada.headers, scope="substrate")
+    by["x-platform-trigger-context"] = '{"mail": 7}'
+    arguments = {"capability": "record_decision", "payload": {"title": "Ship", "kind": "vision"}}
+    view = "/mcp?toolsets=substrate"
+    for own, kept in (({}, {"mail": 7}), ({"trigger_context": "a question"}, {"text": "a question"})):
+        made = await call_tool(baobab, "substrate_propose", arguments | own, by=by, era=era, path=view)
+        action_id = made["structuredContent"]["action_id"]
+        action = (await baobab.client.get(f"{BASE}/actions/{action_id}", headers=ada.headers)).json()
+        assert action["trigger_context"] == kept
 
 
 async def test_a_key_that_must_ask_waits_in_the_one_inbox(baobab: Baobab) -> None:

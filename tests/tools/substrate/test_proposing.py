@@ -1,5 +1,7 @@
 """Proposing, approving and rejecting."""
 
+from typing import Any
+
 import pytest
 
 from baobab.tools.core.errors import BaobabError
@@ -39,6 +41,15 @@ async def test_a_rejected_action_is_never_done_and_keeps_the_reason(substrate: S
     assert [row["id"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == [rejected["id"]]
 
 
+async def test_a_proposal_that_is_repeated_after_its_rejection_says_why(substrate: Substrate) -> None:
+    asked: Any = {"capability": "place_call", "payload": {"to": "Ada", "purpose": "Ask"}, "idempotency_key": "once"}
+    waits = await substrate.call("propose", **asked)
+    await substrate.call("reject", action_id=waits["action_id"], reason="too early")
+    again = await substrate.call("propose", **asked)
+    assert again["verdict"] == {"result": "rejected", "reason": "too early", "conflicts": []}
+    assert (again["requires_approval"], again["result"], again["replay"]) == (False, None, True)
+
+
 async def test_a_key_of_idempotency_answers_what_became_of_the_first_proposal(substrate: Substrate) -> None:
     old = await substrate.do("record_decision", title="Ship on Monday", kind="operational")
     payload = {"old_decision_id": old["decision_id"], "new_title": "Friday", "kind": "operational"}
@@ -58,11 +69,13 @@ async def test_a_key_of_idempotency_answers_what_became_of_the_first_proposal(su
         ("record_decision", {"title": "x"}, "VALIDATION_MISSING_FIELD"),
         ("record_decision", {"title": "x", "kind": "mood"}, "VALIDATION_INVALID_INPUT"),
         ("record_decision", {"title": "x", "kind": "vision", "mood": 1}, "VALIDATION_INVALID_SCHEMA"),
+        ("record_commitment", {"description": "x", "status": "proposed", "due_at": 5}, "VALIDATION_INVALID_INPUT"),
+        ("record_commitment", {"description": "x", "status": "proposed", "due_at": "5"}, "VALIDATION_INVALID_INPUT"),
         ("update_commitment", {"commitment_id": "com_01KAVF3T9GQZ8RT3Q0M5W9YB7C"}, "RESOURCE_NOT_FOUND"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_and_leaves_nothing(
-    substrate: Substrate, capability: str, payload: dict[str, str], code: str
+    substrate: Substrate, capability: str, payload: dict[str, Any], code: str
 ) -> None:
     with pytest.raises(BaobabError) as refused:
         await substrate.propose(capability, **payload)

@@ -33,6 +33,7 @@ IdempotencyKey = Annotated[str, Text(200, min_length=1), NotSecret("a name of th
 ActionId = Annotated[fields.ActionId, Field(description="The action.", examples=["act_01KAVF3T9GQZ8RT3Q0M5W9YB7C"])]
 Status = Literal["proposed", "executed", "rejected", "failed", "reverted"]
 TriggerContext = Annotated[str, Text(2000)]
+_FROM_HEADERS = {"trigger_context": "x-platform-trigger-context"}
 
 
 @substrate.tool(
@@ -45,10 +46,11 @@ TriggerContext = Annotated[str, Text(2000)]
             "capability": "record_commitment",
             "payload": {"description": "Send Ada the contract by Friday", "status": "confirmed"},
         },
-        from_headers={"trigger_context": "x-platform-trigger-context"},
+        from_headers=_FROM_HEADERS,
     ),
     mcp=Mcp(
         start="narrow",
+        from_headers=_FROM_HEADERS,
         keywords=(
             "remember, record a decision, commitment, promise, learning, note for later, save to memory, contact, "
             "entity, undo an action, draft an email; "

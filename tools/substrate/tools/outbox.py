@@ -89,7 +89,7 @@ async def substrate_outbox_target_put(
         row: dict[str, Any] = {"capability": capability, "webhook_url": webhook_url, "signing_secret": sealed}
         row |= {"source_app_id": source_app_id, "updated_at": call.now}
         if before is None:
-            row |= {"id": target_id, "created_at": call.now}
+            row |= {"id": target_id, "created_at": row["updated_at"]}
             await call.execute(insert(_targets), {**row, "organisation_id": ledger.organisation_id})
         else:
             await call.execute(update(_targets).where(*which).values(row))
