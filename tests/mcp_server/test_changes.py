@@ -73,7 +73,7 @@ async def open_limited(
     changes = ListChanges(baobab.application.registry, limits)
     headers = by or baobab.owner
     caller = await baobab.application.services.credentials.caller(headers["authorization"].encode())
-    who = McpClient(caller, View(), RequestContext("mcp", "test"), {}.get)
+    who = McpClient(caller, View(), RequestContext("mcp", "test"), lambda name: None)
 
     async def serve(scope: Any, receive: Any, respond: Any) -> None:
         await changes.stream(who, scope, receive, respond)

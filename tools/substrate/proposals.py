@@ -18,7 +18,7 @@ from baobab.tools.substrate.outbox import deliver_executed
 from baobab.tools.substrate.policy import Verdict, forbid_waiting, judge, record_conflicts, settle_conflicts
 from baobab.tools.substrate.quota import measure_action
 from baobab.tools.substrate.rows import Row
-from baobab.tools.substrate.schemas import Proposal
+from baobab.tools.substrate.schemas import Proposal, VerdictAnswer
 
 _ledger = tables.action_ledger
 # Built once, since that takes longer than to run it.
@@ -246,12 +246,12 @@ def _replay(row: Any, proposer: Proposer) -> Proposal:
     result = row.result
     if row.from_strangers and proposer.kind == "agent" and result and "before" in result:
         result = {**result, "before": None}
-    verdict = {"result": row.verdict, "reason": row.verdict_reason}
+    verdict: VerdictAnswer = {"result": row.verdict, "reason": row.verdict_reason, "conflicts": []}
     if row.status == "rejected":
-        verdict = {"result": "rejected", "reason": row.reject_reason or "a person has rejected it"}
+        verdict |= {"result": "rejected", "reason": row.reject_reason or "a person has rejected it"}
     return {
         "action_id": row.id,
-        "verdict": {**verdict, "conflicts": []},
+        "verdict": verdict,
         "requires_approval": row.status == "proposed",
         "result": result,
         "replay": True,
