@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Table, bindparam, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Table, bindparam, delete, exists, insert, select, update
 
 from baobab.storage.database import Unit
 from baobab.tools.core.auth.tables import organisations
@@ -159,10 +159,9 @@ class Ledger:
             self._tell(change.table, change.operation, change.id, action_id, before)
 
     async def _write(self, table: Table, changes: Sequence[RowChange]) -> None:
-        ours = table.c.organisation_id == self.organisation_id
         gone = [change.id for change in changes if change.after is None]
         for start in range(0, len(gone), _AT_ONCE):
-            await self.unit.execute(delete(table).where(ours, table.c.id.in_(gone[start : start + _AT_ONCE])))
+            await self.unit.execute(delete(table).where(*self._match(table, gone[start : start + _AT_ONCE])))
         fresh = [change.after for change in changes if change.before is None and change.after is not None]
         if fresh:
             await _insert_all(self.unit, table, [{**row, "organisation_id": self.organisation_id} for row in fresh])
@@ -171,13 +170,16 @@ class Ledger:
             # Two entities may exchange their addresses, which are unique at every moment.
             held = [row["id"] for row in changed]
             for start in range(0, len(held), _AT_ONCE):
-                which = table.c.id.in_(held[start : start + _AT_ONCE])
-                await self.unit.execute(update(table).where(ours, which).values(primary_email=None))
+                which = self._match(table, held[start : start + _AT_ONCE])
+                await self.unit.execute(update(table).where(*which).values(primary_email=None))
         for row in changed:
             values: Row = {f"to_{name}": value for name, value in row.items() if name not in _KEYS}
             values |= {"of_organisation": self.organisation_id, "of_id": row["id"]}
             await self.unit.write(_build_update(table), values)
         await index_rows(self.unit, self.organisation_id, table, [*fresh, *changed], gone)
+
+    def _match(self, table: Table, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+        return table.c.organisation_id == self.organisation_id, table.c.id.in_(ids)
 
     async def close(self) -> None:
         """Writes down what has changed; the end of all work with the ledger in this transaction."""
