@@ -14,6 +14,7 @@ from tests.bench import (
     console,
     data,
     data_peers,
+    data_subscribers,
     gateway,
     jobs,
     kv_engine,
@@ -58,6 +59,7 @@ def main() -> None:
             print("\n".join(measurement.report(measurement.run())))
     if "data" in chosen:
         print("\n".join(data.report(asyncio.run(data.run()))))
+        print(data_subscribers.report(asyncio.run(data_subscribers.run())))
         with backends.start_servers() as servers:
             data_peers.main(servers)
     if "console" in chosen:

@@ -65,14 +65,14 @@ async def run() -> dict[str, float]:
 
 
 def _make_app(port: int) -> str:
-    app: str = _ask(port, "/init", {"name": "bench"})["app_id"]
-    _ask(port, f"/v1/{app}/schema/apply", {"schema": _SCHEMA})
-    _ask(port, f"/v1/{app}/rls", {"table_name": "items", "user_column": "owner", "public_read_column": "public"})
-    _ask(port, f"/v1/{app}/kv/item", {"value": _build_row(5)}, "PUT")
+    app: str = ask(port, "/init", {"name": "bench"})["app_id"]
+    ask(port, f"/v1/{app}/schema/apply", {"schema": _SCHEMA})
+    ask(port, f"/v1/{app}/rls", {"table_name": "items", "user_column": "owner", "public_read_column": "public"})
+    ask(port, f"/v1/{app}/kv/item", {"value": _build_row(5)}, "PUT")
     return app
 
 
-def _ask(port: int, path: str, body: Any, method: str = "POST") -> Any:
+def ask(port: int, path: str, body: Any, method: str = "POST") -> Any:
     headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
     call = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), headers, method=method)
     with urllib.request.urlopen(call) as answer:
@@ -166,12 +166,12 @@ def _measure_files(pid: int, port: int, app: str, folder: str) -> dict[str, floa
         assert len(body.splitlines()) == (1 if name == "import" else _IN_FILE + 1)
         connection.close()
         costs[name] = (cpu_seconds(pid) - before) / _IN_FILE * 1e6
-    _ask(
+    ask(
         port,
         f"/v1/{app}/schema/apply",
         {"schema": {"tables": {"items": _SCHEMA["tables"]["items"]}, "_drop": ["copies"]}},
     )
-    _ask(port, f"/v1/{app}/schema/apply", {"schema": _SCHEMA})
+    ask(port, f"/v1/{app}/schema/apply", {"schema": _SCHEMA})
     return costs | _measure_raw_files(Path(folder) / "raw.db", content)
 
 

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from baobab.composition import Application
+from baobab.http import socket
 from baobab.storage.database import StatementTimeout
 from baobab.tools.core.stream import StreamEnded
 from baobab.tools.data import feed
@@ -68,6 +69,24 @@ async def test_a_change_on_one_server_is_told_on_the_other(live: Live) -> None:
     ]
     assert inserted["id"] < updated["id"] < deleted["id"]
     assert inserted["timestamp"] < updated["timestamp"] < deleted["timestamp"]
+
+
+async def test_a_client_may_subscribe_before_it_is_told_that_it_is_connected(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_arrived, send_pieces = asyncio.Event(), socket._send_pieces
+
+    async def send_later(*given: Any) -> Any:
+        await has_arrived.wait()
+        return await send_pieces(*given)
+
+    monkeypatch.setattr(socket, "_send_pieces", send_later)
+    async with live.open() as client:
+        await client.send("subscribe", table="posts")
+        # The server has read the message when it answers what came after it.
+        await (await client.socket.ping())
+        has_arrived.set()
+        assert [(await client.read())["type"] for _ in range(2)] == ["connected", "subscribed"]
 
 
 async def test_each_reader_is_told_what_their_policies_show(live: Live) -> None:

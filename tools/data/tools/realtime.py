@@ -1,5 +1,6 @@
 """/v1/{app_id}/realtime: changes of rows as they happen, who is present, and what clients tell each other."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Unpack, cast
@@ -66,14 +67,13 @@ async def realtime_open(
     """
     del token
     listener = Listener(find_actor(call, acting), call.services.ids.uuid())
-    conversation: Conversation | None = None
+    # Clients send their first message as soon as the socket is open, mostly before they are told `connected`.
+    begun: asyncio.Future[Conversation] = asyncio.get_running_loop().create_future()
 
     async def take(text: str) -> None:
-        if conversation is not None:
-            await conversation.take(text)
+        await (await begun).take(text)
 
     async def follow() -> AsyncGenerator[bytes, None]:
-        nonlocal conversation
         services, loop_time = call.services, call.services.clock.monotonic
         with services.of(LiveFeeds).join(app_id, listener) as feed:
             conversation = Conversation(services, app_id, listener, feed)
@@ -82,6 +82,7 @@ async def realtime_open(
                 role = listener.actor.role
                 hello = build_message("connected", app_id=app_id, role=role, client_id=listener.client_id, last_id=last)
                 yield hello.content
+                begun.set_result(conversation)
                 beaten_at = loop_time()
                 async for message in listener.read():
                     if loop_time() - beaten_at >= _SECONDS_OF_BEAT:
