@@ -29,6 +29,8 @@ PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py"
 BIN := $(VENV)/bin
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
+# NumPy's threads wait for each other by spinning. A server sets this before it loads NumPy; here tests load it first.
+export OPENBLAS_NUM_THREADS := 1
 # In parallel (tests/conftest.py says how many), the files in the order of the seed and not the largest first. The crash
 # suite runs after them, two of its files at a time: its servers want the machine, but mostly wait.
 PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash --ignore tests/e2e
