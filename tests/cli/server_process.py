@@ -91,7 +91,8 @@ def run_server(
     port = port or free_port()
     log = data.with_name(f"server-{port}-{time.monotonic_ns()}.log")
     with log.open("wb") as stderr:
-        process = _start(("serve", "--port", port, "--data", data, *options), program, settings, stderr)
+        command = ("serve", "--port", port, "--data", data, *options)
+        process = start_baobab(command, stderr, settings=settings, program=program)
     server = ServerProcess(process, f"http://127.0.0.1:{port}", log)
     try:
         _wait_until_ready(server)
@@ -118,11 +119,17 @@ def _wait_until_ready(server: ServerProcess) -> None:
             return
 
 
-def _start(
-    arguments: Sequence[object], program: Sequence[object], settings: Mapping[str, str] | None, stderr: IO[bytes]
+def start_baobab(
+    arguments: Sequence[object],
+    stderr: IO[bytes],
+    *,
+    settings: Mapping[str, str] | None = None,
+    program: Sequence[object] = (),
 ) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Starts a command of the command line in a process of its own, which a test may stop and kill."""
     environment = {**_INHERITED, **(settings or {})}
+    texts = [str(argument) for argument in arguments]
     if not program:
-        return ForkedProcess([*map(str, arguments)], environment, stderr.fileno())
-    command = [sys.executable, *map(str, program), *map(str, arguments)]
+        return ForkedProcess(texts, environment, stderr.fileno())
+    command = [sys.executable, *map(str, program), *texts]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr)

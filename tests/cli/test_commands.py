@@ -5,7 +5,7 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from baobab.cli import main
-from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab
+from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, start_baobab
 from tests.ports import free_port
 
 KEY = "bb_sk_" + "B" * 40
@@ -62,15 +62,17 @@ def test_tools_prints_the_catalogue() -> None:
 
 
 def test_sigterm_ends_the_worker(tmp_path: Path) -> None:
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "baobab", "worker", "--data", str(tmp_path / "data")], stderr=subprocess.PIPE
-    )
-    with worker:
-        assert worker.stderr is not None
-        assert b"running" in worker.stderr.readline()
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(TIMEOUT_SECONDS) == 0
-        assert worker.stderr.read() == b""
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        worker = start_baobab(("worker", "--data", tmp_path / "data"), stderr)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while "running" not in log.read_text():
+        assert worker.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, "it does not say that it runs"
+        time.sleep(0.02)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(TIMEOUT_SECONDS) == 0
+    assert len(log.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 import hashlib
-import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +28,7 @@ from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.objects import ObjectStore, store_at
-from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, run_server
+from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, run_server, start_baobab
 from tests.conftest import ADDRESS
 from tests.servers import PostgresServer, start_postgres, start_valkey
 from tests.storage.objects.s3_server import REGION, start_s3_server
@@ -342,25 +340,33 @@ _END_OTHERS = (
 
 
 @contextlib.contextmanager
-def stall_transfer(
-    source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str
+def stall_command(
+    *command: object, blocker: psycopg.Connection[Any], lock: bytes, settings: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """A transfer that has been frozen where it needs what `lock` holds; killed at the end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
-    command = [sys.executable, "-m", "baobab", "transfer", "--data", str(source.data), "--to", target, *options]
-    with blocker.transaction():
-        blocker.execute(lock.encode())
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    """A command that has been frozen where it needs what `lock` holds; killed at the end."""
+    with blocker.transaction(), tempfile.TemporaryFile() as errors:
+        blocker.execute(lock)
+        process = start_baobab(command, errors, settings=settings)
+        try:
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while not blocker.execute(_WAITING).fetchall():
-                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert process.poll() is None, Path(f"/proc/self/fd/{errors.fileno()}").read_text()
                 assert time.monotonic() < deadline, "it does not come to the lock"
                 time.sleep(0.01)
             process.send_signal(signal.SIGSTOP)
             yield
+        finally:
             process.kill()
+            process.wait(TIMEOUT_SECONDS)
     # Its sessions would find out by themselves, but not at once.
     blocker.execute(_END_OTHERS)
+
+
+def stall_transfer(
+    source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str
+) -> contextlib.AbstractContextManager[None]:
+    command = ("transfer", "--data", source.data, "--to", target, *options)
+    return stall_command(*command, blocker=blocker, lock=lock.encode())
 
 
 def _kill_transfer(source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str) -> None:

@@ -3,10 +3,6 @@ versions: durable entries beside the rows, ephemeral ones in Valkey.
 """
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +19,7 @@ from baobab.storage.identity import StoreLost
 from baobab.storage.kv import Entry, Quota, Tier
 from baobab.storage.kv.engines import engine_at
 from tests.cli.server_process import TIMEOUT_SECONDS
-from tests.cli.test_transfer import run_command
+from tests.cli.test_transfer import run_command, stall_command
 from tests.conftest import ADDRESS, KEY
 from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 
@@ -268,30 +264,15 @@ async def test_every_region_is_moved(
         assert (await client.get(f"/v1/{far_app}/kv/light")).json() == {"value": 5}
 
 
-_WAITING = b"SELECT 1 FROM pg_locks WHERE NOT granted"
-_END_OTHERS = (
-    b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    b" WHERE datname = current_database() AND pid <> pg_backend_pid()"
-)
-
-
 def kill_transfer(here: Installation, to: str, kv: str, lock: bytes) -> None:
     """Begins a transfer, and kills it where it needs what `lock` holds."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
-    environment |= {**here.variables, "BAOBAB_KV": kv}
-    command = [sys.executable, "-m", "baobab", "transfer", "--data", str(here.data), "--kv", to]
-    with psycopg.connect(here.rows_url, autocommit=True) as blocker:
-        with blocker.transaction():
-            blocker.execute(lock)
-            with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
-                deadline = time.monotonic() + TIMEOUT_SECONDS
-                while not blocker.execute(_WAITING).fetchall():
-                    assert process.poll() is None, process.stderr and process.stderr.read()
-                    assert time.monotonic() < deadline, "it does not come to the lock"
-                    time.sleep(0.01)
-                process.send_signal(signal.SIGKILL)
-        # Its sessions would find out by themselves, but not at once.
-        blocker.execute(_END_OTHERS)
+    command = ("transfer", "--data", here.data, "--kv", to)
+    settings = {**here.variables, "BAOBAB_KV": kv}
+    with (
+        psycopg.connect(here.rows_url, autocommit=True) as blocker,
+        stall_command(*command, blocker=blocker, lock=lock, settings=settings),
+    ):
+        pass
 
 
 _STALL_AT_THE_MARK = b"""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -335,12 +334,11 @@ def test_a_server_that_stops_does_not_wait_for_its_streams(tmp_path: Path, worke
     ):
         assert (earlier.status_code, modern.status_code) == (200, 200)
         stopping = threading.Thread(target=server.terminate)
-        began = time.monotonic()
         stopping.start()
         # Both end as answers end, and are not cut off.
         assert "data:" not in earlier.read().decode()
         assert '"result"' in modern.read().decode()
         stopping.join(PROCESS_PATIENCE)
-        # Half of what it would give to requests that are under way.
-        assert time.monotonic() - began < 5
+        # What it says when requests that are under way have used up the time that they are given.
+        assert "graceful shutdown exceeded" not in server.log_text
         assert "Traceback" not in server.log_text

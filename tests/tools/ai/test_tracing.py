@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -303,17 +301,3 @@ async def test_a_collector_that_takes_nothing_is_no_matter_to_callers(tmp_path: 
         async with open_installation(tmp_path, given) as world:
             for stream in (False, True):
                 assert (await world.chat(stream=stream)).status_code == 200
-
-
-async def test_without_the_setting_nothing_of_it_is_loaded_or_sent(tmp_path: Path) -> None:
-    program = (
-        "import asyncio, sys\n"
-        "from baobab.server import Server\n"
-        "from baobab.settings import load_settings\n"
-        "async def main():\n"
-        f"    async with Server(load_settings({{}}, data={str(tmp_path / 'data')!r})).open():\n        pass\n"
-        "asyncio.run(main())\n"
-        "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
