@@ -42,6 +42,20 @@ async def test_a_patch_is_a_merge_patch_and_refused_when_the_entity_has_changed_
     assert (refused.value.status, refused.value.message) == (400, "There is nothing to change.")
 
 
+@pytest.mark.parametrize(("capability", "field"), [("patch_entity", "attrs_patch"), ("upsert_entity", "attrs")])
+async def test_attributes_do_not_grow_without_end_by_small_changes(
+    substrate: Substrate, capability: str, field: str
+) -> None:
+    named = {"id": "ent_large"} | ({"type": "person", "display_name": "Ada"} if capability == "upsert_entity" else {})
+    half, quarter = "x" * 32_000, "x" * 16_000
+    await substrate.do("upsert_entity", id="ent_large", type="person", display_name="Ada", attrs={"a": half, "b": half})
+    with pytest.raises(BaobabError, match="at most 65536 bytes"):
+        await substrate.propose(capability, **named, **{field: {"c": half}})
+    await substrate.do(capability, **named, **{field: {"a": quarter, "c": quarter}})
+    entity = await substrate.call("entity", entity_id="ent_large")
+    assert {name: len(value) for name, value in entity["attrs"].items()} == {"a": 16_000, "b": 32_000, "c": 16_000}
+
+
 async def test_a_merged_entity_is_found_by_all_its_names_until_it_is_taken_apart(substrate: Substrate) -> None:
     ids = [
         (await substrate.do("upsert_entity", type="person", display_name=name, primary_email=f"{name}@example.com"))[

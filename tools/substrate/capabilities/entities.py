@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import and_, func, literal, or_, select
 
 from baobab.storage.full_text import normalise
+from baobab.tools.core.types import encode_json
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.capability import (
     ActionContext,
@@ -15,6 +16,7 @@ from baobab.tools.substrate.capabilities.capability import (
     new_row,
     show_before,
 )
+from baobab.tools.substrate.capabilities.fields import MOST_ATTRIBUTES
 from baobab.tools.substrate.capabilities.schemas import (
     DeleteEntity,
     MergeEntities,
@@ -246,6 +248,9 @@ async def _plan_change(ledger: Ledger, action: ActionContext, row: Row, changing
         changing["canonical_keys"] = _replace_email(row, changing)
     if len(changing.get("canonical_keys", ())) > _MOST_KEYS:
         raise InvalidPayload(f"An entity has at most {_MOST_KEYS} canonical keys.")
+    # Those that it has and those that are added are each small enough, and may not be together.
+    if "attrs" in changing and MOST_ATTRIBUTES < len(encode_json(changing["attrs"])) > len(encode_json(row["attrs"])):
+        raise InvalidPayload(f"The attributes of an entity have at most {MOST_ATTRIBUTES} bytes as JSON.")
     after = changed_row(action, row, **changing)
     after["search_name"] = normalise(after["display_name"] or "")[:_SEARCHED]
     return Plan({"entity_id": row["id"]}, [RowChange(_entities, row["id"], row, after)], _links(row["id"]))

@@ -35,9 +35,13 @@ EntityId = Annotated[str, StringConstraints(pattern=r"^ent_[A-Za-z0-9_-]{1,60}$"
 ArtifactId = Annotated[str, StringConstraints(pattern=r"^art_[A-Za-z0-9_-]{1,60}$", max_length=64)]
 
 
+MOST_ATTRIBUTES = 65_536
+"""Bytes of all attributes of a row, as JSON."""
+
+
 def _check_size(value: dict[str, Any]) -> dict[str, Any]:
-    if len(encode_json(value)) > 65_536:
-        raise ValueError("must have at most 65536 bytes as JSON")
+    if len(encode_json(value)) > MOST_ATTRIBUTES:
+        raise ValueError(f"must have at most {MOST_ATTRIBUTES} bytes as JSON")
     return value
 
 
