@@ -183,6 +183,21 @@ async def test_a_stream_of_events_goes_on_after_the_last_id(live: Live) -> None:
         assert (await on.read())["record"]["title"] == "three"
 
 
+async def test_a_stream_that_is_open_follows_the_table(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    subscribe, subscribed = feed.AppFeed.subscribe, list[bool]()
+
+    async def subscribe_slowly(*given: Any) -> None:
+        # As long as the answer's head would take to reach the client.
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await subscribe(*given)
+        subscribed.append(True)
+
+    monkeypatch.setattr(feed.AppFeed, "subscribe", subscribe_slowly)
+    async with live.follow("table=posts"):
+        assert subscribed
+
+
 async def test_who_comes_back_too_late_is_told_to_read_anew(live: Live) -> None:
     async with live.open() as client:
         connected = await client.read()

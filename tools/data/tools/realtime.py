@@ -142,9 +142,10 @@ async def realtime_changes(
 
     async def follow() -> AsyncGenerator[bytes, None]:
         with services.of(LiveFeeds).join(app_id, listener) as feed:
-            yield b"retry: 1000\n\n"
             try:
+                # Before the first piece, which opens the stream to its reader: what is written then must be told.
                 await feed.subscribe(listener, *subscription, since)
+                yield b"retry: 1000\n\n"
                 async for message in listener.read():
                     yield _encode_event(message)
             except StreamEnded as end:
