@@ -97,6 +97,10 @@ class DurableJobs:
         result = await execute(update(jobs).where(*is_idle).values(finished_at=self._clock.now()))
         return bool(result.rowcount)
 
+    async def end_all(self, execute: Execute, kind: str, prefix: str) -> None:
+        which = (jobs.c.kind == kind, jobs.c.finished_at.is_(None), jobs.c.id.startswith(prefix, autoescape=True))
+        await execute(update(jobs).where(*which).values(finished_at=self._clock.now(), error=None))
+
     def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
         if kind not in self._kinds:
             raise LookupError(f"there is no job {kind}")

@@ -72,6 +72,12 @@ class Jobs(Protocol):
         """Withdraws a job that has not begun, in a transaction of its database. Returns whether it will not run."""
         ...
 
+    async def end_all(self, execute: Execute, kind: str, prefix: str) -> None:
+        """Ends the jobs of a kind whose ids begin with `prefix`, in a transaction of their database: also those that were
+        tried before. One that runs at this moment can write nothing any more.
+        """
+        ...
+
     def wake(self) -> None:
         """Wakes the job runner to look for due jobs now."""
         ...

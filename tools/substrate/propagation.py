@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from baobab.runtime.job_tables import jobs
 from baobab.tools.core.auth.tables import apps, organisations
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
@@ -78,8 +77,7 @@ async def _mirror(ledger: Ledger, change: UserChange) -> None:
     entity_id = (await unit.execute(found)).scalar()
     if change.step == "deleted":
         # What still waits for room would make an entity of somebody who is gone.
-        waits = (jobs.c.id.startswith(_name_waiting(change), autoescape=True), jobs.c.finished_at.is_(None))
-        await unit.execute(update(jobs).where(*waits).values(finished_at=ledger.services.clock.now(), error=None))
+        await ledger.services.jobs.end_all(unit.execute, JOB, _name_waiting(change))
         if entity_id is not None:
             deleted: dict[str, Any] = {"id": entity_id, "attrs_patch": {"deleted_at": change.at.isoformat()}}
             await propose_in(ledger, proposer, "patch_entity", deleted, idempotency_key=f"mirror:{change.event_id}")
