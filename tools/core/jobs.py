@@ -73,8 +73,8 @@ class Jobs(Protocol):
         ...
 
     async def end_all(self, execute: Execute, kind: str, prefix: str) -> None:
-        """Ends the jobs of a kind whose ids begin with `prefix`, in a transaction of their database: also those that were
-        tried before. One that runs at this moment can write nothing any more.
+        """Ends the jobs of a kind whose ids begin with `prefix`, in a transaction of their database; also those that
+        were tried before. One that runs at this moment can write nothing any more.
         """
         ...
 
