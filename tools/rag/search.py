@@ -20,11 +20,13 @@ from baobab.tools.rag.filters import compile_filter
 from baobab.tools.rag.model_calls import nested_context, paying_caller
 from baobab.tools.rag.reranking import MOST_CANDIDATES, rerank
 from baobab.tools.rag.schemas import FoundChunk
-from baobab.tools.rag.tables import chunks, documents, vectors
+from baobab.tools.rag.tables import chunks, collections, documents, vectors
 from baobab.tools.rag.text_search import choose_words, find_by_words
 from baobab.tools.rag.vector_search import Place, Scope, VectorSearch, list_place_parameters, select_places
 
 _FEWEST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 4
+_ATTEMPTS = 5
+"""How often documents are looked for, while some that were found are replaced before they are read."""
 _POWER_OF_WORDS = 3
 
 
@@ -47,26 +49,38 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
 
     Raises FilterInvalid, FilterTypeInvalid, and the errors of the models that make the query's vector and rerank.
     """
-    scope = await _choose_documents(call, collection, wanted.filter)
-    if scope.ids == ():
-        return []
     search_vectors = call.services.of(VectorSearch)
-    models = await search_vectors.list_models(call, scope)
     count = max(_FEWEST_CANDIDATES, wanted.top_k * _CANDIDATES_OF_EACH)
-    # The transaction ends here: none stays open while the model works.
-    await call.unit.commit()
-    # The words are looked for while the model works.
-    async with run_beside(_find_by_words(call, scope, wanted, count)) as searching_words:
-        queries = {model: await _embed_query(call, wanted.query, model) for model in models}
-        by_meaning: list[list[Place]] = []
-        if wanted.mode != "text":
-            for model, vector in queries.items():
-                by_meaning.append(await search_vectors.find_nearest(call, scope, model, vector, count))
-        by_words = await searching_words
-    async with call.reading() as execute:
-        rows = await _load_chunks(
-            execute, call.stores.database.dialect, scope, list(dict.fromkeys(chain(*by_meaning, by_words)))
-        )
+    queries: dict[str, bytes] = {}
+    for _ in range(_ATTEMPTS):
+        scope = await _choose_documents(call, collection, wanted.filter)
+        if scope.ids == ():
+            return []
+        models = await search_vectors.list_models(call, scope)
+        # The transaction ends here: none stays open while the model works.
+        await call.unit.commit()
+        # The words are looked for while the model works.
+        async with run_beside(_find_by_words(call, scope, wanted, count)) as searching_words:
+            for model in models:
+                if model not in queries:
+                    queries[model] = await _embed_query(call, wanted.query, model)
+            by_meaning: list[list[Place]] = []
+            if wanted.mode != "text":
+                by_meaning = [
+                    await search_vectors.find_nearest(call, scope, model, queries[model], count) for model in models
+                ]
+            by_words = await searching_words
+        places = list(dict.fromkeys(chain(*by_meaning, by_words)))
+        async with call.reading() as execute:
+            rows = await _load_chunks(execute, call.stores.database.dialect, scope, places)
+            if len(rows) == len(places):
+                break
+            # A document was replaced or deleted meanwhile: what was found of it is not there any more, and its next
+            # version was not looked at.
+            which = (collections.c.app_id == collection.app_id, collections.c.id == collection.id)
+            collection = (await execute(select(collections).where(*which))).first()
+        if collection is None:
+            break
     vectors_of = {place: row.vector for place, row in rows.items() if row.vector is not None}
     weights = _weigh_words(scope, wanted.query, by_words, rows) if by_meaning else dict.fromkeys(by_words, 1.0)
     ranked = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])

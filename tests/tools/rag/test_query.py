@@ -1,5 +1,7 @@
 """Queries: found by meaning and by words, filtered, bounded, answered."""
 
+import asyncio
+
 import pytest
 
 from baobab.tools.rag import text_search
@@ -105,3 +107,22 @@ async def test_an_answer_is_written_and_names_its_model(app: RagApp) -> None:
     assert found["model"].startswith("baobab/")
     assert len(found["chunks"]) == 2
     assert all(set(sentence["sources"]) <= {0, 1} for sentence in found["sentences"])
+
+
+async def test_a_search_finds_a_document_while_it_is_replaced(app: RagApp) -> None:
+    await app.create()
+    document_id = await app.ingest("Oaks have rings, 0 of them.")
+
+    async def replace() -> None:
+        for number in range(1, 9):
+            body = {"text": f"Oaks have rings, {number} of them."}
+            replaced = await app.request("PUT", f"/facts/documents/{document_id}", json=body)
+            assert replaced.status_code == 202, replaced.text
+            await app.run_jobs()
+
+    replacing = asyncio.create_task(replace())
+    while not replacing.done():
+        assert await app.find("How many rings have oaks?") == [document_id]
+    await replacing
+    [chunk] = await app.query("rings")
+    assert chunk["text"] == "Oaks have rings, 8 of them."
