@@ -330,7 +330,7 @@ async def agents_runs_model_calls(
     The newest 200 steps are kept, as long as the run; users of the app do not see them.
 
     after_step: only calls of later steps.
-    limit: how many runs at most.
+    limit: how many calls at most.
     """
     run = await get_run_row(call, app_id, id, name)
     table = model_calls.c
