@@ -1,13 +1,12 @@
 """Import: the rows of a file become one action of the ledger, which can be undone."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from sqlalchemy import Column, Float, String, Table, Text, select
 
 from baobab.storage.full_text import normalise
@@ -17,6 +16,15 @@ from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan
 from baobab.tools.substrate.capabilities.principles import require_room
+from baobab.tools.substrate.capabilities.schemas import (
+    Payload,
+    RecordCommitment,
+    RecordDecision,
+    RecordLearning,
+    RecordPrinciple,
+    UpsertEntity,
+    UpsertSourceArtifact,
+)
 from baobab.tools.substrate.errors import InvalidImport
 from baobab.tools.substrate.ledger import Ledger, RowChange
 from baobab.tools.substrate.policy import require_allowed
@@ -24,7 +32,7 @@ from baobab.tools.substrate.rows import Row
 from baobab.tools.substrate.transfer import TABLES, Parcel
 
 CAPABILITY = "import_memories"
-_LONGEST_TEXT, _LONGEST_JSON = 500_000, 65_536
+_LONGEST_TEXT = 500_000
 _IDS = {
     "entities": re.compile(r"ent_[A-Za-z0-9_-]{1,60}"),
     "source_artifacts": re.compile(r"art_[A-Za-z0-9_-]{1,60}"),
@@ -46,11 +54,25 @@ _DEFAULTS: dict[tuple[str, str], Any] = {
     ("commitments", "attrs"): {},
     ("source_artifacts", "attrs"): {},
 }
+_PAYLOADS: dict[str, tuple[type[Payload], ...]] = {
+    "entities": (UpsertEntity,),
+    "source_artifacts": (UpsertSourceArtifact,),
+    "decisions": (RecordPrinciple, RecordDecision),
+    "commitments": (RecordCommitment,),
+    "learnings": (RecordLearning,),
+}
+"""What is proposed to record a row: an import takes no text or object that these refuse."""
+_FIELDS: dict[tuple[str, str], TypeAdapter[Any]] = {
+    (name, field): TypeAdapter(type_)
+    for name, payloads in _PAYLOADS.items()
+    for payload in payloads
+    for field, type_ in get_type_hints(payload, include_extras=True).items()
+    if field in TABLES[name].c
+}
 _SET_HERE = frozenset(
     ("organisation_id", "search_name", "merged_into", "action_id", "from_strangers", "created_at", "updated_at")
 )
 _MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
-_KEYS: TypeAdapter[dict[str, str]] = TypeAdapter(fields.CanonicalKeys)
 _AT_ONCE = 400
 _RECORDING = {
     tables.entities.name: "upsert_entity",
@@ -124,25 +146,24 @@ def _read_value(name: str, column: Column[Any], value: Any, number: int) -> Any:
     if isinstance(column.type, Instant):
         return _read_moment(value, number)
     if isinstance(column.type, Float):
-        return float(_require(value, (int, float), where))
+        value = float(_require(value, (int, float), where))
+    if (name, column.name) in _FIELDS:
+        return _read_field(_FIELDS[name, column.name], value, where)
     if isinstance(column.type, (String, Text)):
         text: str = _require(value, str, where)
         if not text or len(text) > (column.type.length or _LONGEST_TEXT) or "\0" in text:
             raise InvalidImport(f"{where} is empty, too long or has a character that cannot be stored.")
         return text
-    return _read_object(column, value, where)
+    raise InvalidImport(f"{where} is not imported.")
 
 
-def _read_object(column: Column[Any], value: Any, where: str) -> Any:
-    if column.name == "canonical_keys":
-        try:
-            return _KEYS.validate_python(value)
-        except ValidationError as exc:
-            raise InvalidImport(f"{where} is an object of at most 20 short texts.") from exc
-    text = json.dumps(value)
-    if not isinstance(value, dict) or len(text) > _LONGEST_JSON or "\\u0000" in text:
-        raise InvalidImport(f"{where} is an object of at most {_LONGEST_JSON} bytes.")
-    return value
+def _read_field(field: TypeAdapter[Any], value: Any, where: str) -> Any:
+    try:
+        read = field.validate_python(value)
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
+        raise InvalidImport(f"{where}: {problem.removeprefix('Value error, ')}.") from exc
+    return value if isinstance(read, BaseModel) else read
 
 
 def _require(value: Any, kinds: Any, where: str) -> Any:

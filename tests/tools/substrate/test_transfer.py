@@ -70,6 +70,20 @@ async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
     assert ("x", True) in await list_titles(substrate)
 
 
+async def test_an_imported_address_is_the_one_that_an_upsert_finds(substrate: Substrate) -> None:
+    row = {"id": "ent_1", "type": "person", "display_name": "Ada", "primary_email": "Ada@Example.com"}
+    await substrate.import_lines(json.dumps({"table": "entities", "row": row}).encode())
+    found = await substrate.do("upsert_entity", type="person", display_name="Ada", primary_email="ada@example.com")
+    assert (found["entity_id"], found["was_insert"]) == ("ent_1", False)
+
+
+async def test_an_empty_rationale_is_exported_and_imported(substrate: Substrate) -> None:
+    made = await substrate.propose("record_decision", title="Ship", kind="vision", rationale="")
+    lines = await export(substrate)
+    await substrate.do("forget", ids=[made["result"]["decision_id"]], reason="To import it again.")
+    assert (await substrate.import_lines(lines))["result"]["imported"]["decisions"] == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -86,6 +100,10 @@ async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
         '{"table": "decisions", "row": {"id": "dec_11111111111111111111111111", "title": "x", "kind": "law"}}',
         '{"table": "entities", "row": {"id": "ent_1", "type": "self", "display_name": "x"}}',
         '{"table": "entities", "row": {"id": "ent_1", "type": "person", "attrs": [1]}}',
+        '{"table": "entities", "row": {"id": "ent_1", "type": "person", "display_name": "Ad\\u200ba"}}',
+        '{"table": "entities", "row": {"id": "ent_1", "type": "person", "primary_email": "ada"}}',
+        '{"table": "source_artifacts", "row": {"id": "art_1", "kind": "mail", "title": "x", "url": "javascript:x"}}',
+        json.dumps({"table": "learnings", "row": {"id": f"lrn_{'1' * 26}", "title": "x", "description": "x" * 20_001}}),
         '{"table": "entities", "row": {"id": "ent_1", "type": "person"}}\n' * 2,
         '{"table": "entities", "row": {"id": "ent_1", "type": "person"}}\n' * 5003,
     ],
