@@ -48,6 +48,7 @@ class _Dialect(PGDialect_psycopg):
         return "READ COMMITTED"
 
 
+_OWN_USER: Queued = (b"SET LOCAL ROLE NONE", ())
 registry.register("postgresql.baobab", __name__, _Dialect.__name__)
 _connecting: ContextVar["_Driver"] = ContextVar("connecting")
 
@@ -158,6 +159,8 @@ class PostgresConnection:
         self._has_begun = False
         self._queued: list[Queued] = []
         self.is_queueing = False
+        self._identity: Queued | None = None
+        self._wanted_identity: Queued | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -166,6 +169,15 @@ class PostgresConnection:
     def begin(self, *statements: bytes) -> None:
         """Begins a transaction, which the server hears of with its first statement."""
         self._begin, self._has_begun = statements, False
+        self._identity = self._wanted_identity = None
+
+    def become(self, identity: Queued | None) -> None:
+        """Has the statements that follow run as somebody else, until the end of the transaction. What makes them so
+        travels with the next one, if it is not so already.
+
+        identity: the statement that does it; None for the connection's own user.
+        """
+        self._wanted_identity = identity
 
     async def commit(self) -> None:
         try:
@@ -200,6 +212,7 @@ class PostgresConnection:
 
     def queue(self, query: str, values: Sequence[Any]) -> None:
         """Has a statement sent with the next one or with the commit. Nobody learns its result."""
+        self._change_identity()
         self._queued.append((query.encode(), values))
 
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
@@ -219,7 +232,10 @@ class PostgresConnection:
 
     async def run_statements(self, work: Callable[[Statements], T]) -> T:
         """Calls a function that runs statements as text."""
-        return await greenlet_spawn(work, PostgresStatements(self))
+        try:
+            return await greenlet_spawn(work, PostgresStatements(self))
+        finally:
+            self.become(None)
 
     async def run(self, query: str, values: Sequence[Any]) -> StatementResult:
         """Runs a statement as text. Raises psycopg.Error."""
@@ -275,7 +291,13 @@ class PostgresConnection:
             self._sync.begin()
         return work(self._sync, *given)
 
+    def _change_identity(self) -> None:
+        if self._identity != self._wanted_identity:
+            self._queued.append(self._wanted_identity or _OWN_USER)
+            self._identity = self._wanted_identity
+
     async def _use_session(self, run: _Use[T]) -> T:
+        self._change_identity()
         if self._has_begun:
             return await self._run_after_queued(run, self._require_session(), ())
         is_used = self._session is not None and self._session.lost is None
@@ -332,6 +354,9 @@ class PostgresStatements:
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         self._wait_for(text, self._connection.run_many(_number_placeholders(text), list(rows)))
+
+    def become(self, identity: tuple[str, Sequence[Any]] | None) -> None:
+        self._connection.become(None if identity is None else (_number_placeholders(identity[0]).encode(), identity[1]))
 
     def _wait_for(self, text: str, work: Coroutine[Any, Any, Any]) -> Any:
         try:

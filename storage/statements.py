@@ -30,6 +30,10 @@ class Statements(Protocol):
         """Runs the same statement for each row of values."""
         ...
 
+    def become(self, identity: tuple[str, Sequence[Any]] | None) -> None:
+        """Runs what follows as somebody else; a statement and its values say who. None for the database's own user."""
+        ...
+
 
 class RowsTooLarge(Exception):
     """The rows of a statement are larger than its caller wants to hold in memory."""
@@ -64,6 +68,10 @@ class SqliteStatements:
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))
+
+    def become(self, identity: tuple[str, Sequence[Any]] | None) -> None:
+        if identity is not None:
+            raise NotImplementedError("SQLite has no users")
 
 
 def _bind_values(text: str, values: Sequence[Any]) -> tuple[str, list[Any]]:

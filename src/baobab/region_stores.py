@@ -86,6 +86,8 @@ class RegionStores:
             stack.push_async_callback(data.close)
             stores = Stores(database, kv, objects, data)
             await self._require_own_stores(name, stores)
+            if self._settings.row_security:
+                await data.open_row_security()
             await upgrade_databases(data)
             self._databases[place.database_url] = database
             self._opened_stack.push_async_callback(stack.pop_all().aclose)

@@ -126,6 +126,10 @@ class Settings(BaseSettings):
     undo_megabytes: int = Field(
         64, ge=1, le=100_000, description="Most megabytes that each app's log of changed rows may hold."
     )
+    row_security: bool = Field(
+        default=False,
+        description="Whether Postgres's own row-level security guards the rows of apps, too. See [data.md](data.md).",
+    )
     slow_statement_ms: int = Field(
         200, ge=0, le=60_000, description="Milliseconds from which on a statement on an app's tables is listed as slow."
     )

@@ -29,6 +29,13 @@ class FileStore:
         self._open: OrderedDict[str, _AppFile] = OrderedDict()
         self._opening = asyncio.Lock()
 
+    @property
+    def row_security(self) -> None:
+        return None
+
+    async def open_row_security(self) -> None:
+        """Does nothing: SQLite has none."""
+
     def name_table(self, app_id: str, table: str) -> str:
         del app_id
         return f'"{table}"'

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 from sqlalchemy import text
 
+from baobab.storage.data.row_security import RowSecurity, prepare_roles
 from baobab.storage.database import Database, Unit
 from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.postgres import POOL
@@ -31,6 +32,10 @@ class SchemaStore:
         # and all together leave one for whatever else the worker does.
         self._turns = KeyedSemaphore(1)
         self._readers = asyncio.Semaphore(POOL - 1)
+        self.row_security: RowSecurity | None = None
+
+    async def open_row_security(self) -> None:
+        self.row_security = await prepare_roles(self._database)
 
     def name_table(self, app_id: str, table: str) -> str:
         return f'"{app_id}"."{table}"'

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, Protocol, TypeVar
 
+from baobab.storage.data.row_security import RowSecurity
 from baobab.storage.database import Unit
 from baobab.storage.statements import Statements
 
@@ -24,6 +25,15 @@ class DataStore(Protocol):
 
     def name_table(self, app_id: str, table: str) -> str:
         """Returns the quoted name of an app's table. `table` has been checked to be a plain identifier."""
+        ...
+
+    @property
+    def row_security(self) -> RowSecurity | None:
+        """Under which roles statements for users and visitors run; None where the database has no such roles."""
+        ...
+
+    async def open_row_security(self) -> None:
+        """Prepares these roles, if the database has roles and its user may create them."""
         ...
 
     async def exists(self, app_id: str) -> bool:

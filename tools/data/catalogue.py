@@ -149,6 +149,8 @@ class Catalogue:
     version: int = 0
     """Of the whole: each change of a table or policy counts one up. 0 where the app has no database yet."""
     views: Mapping[str, View] = field(default_factory=dict)
+    guard: str | None = None
+    """The mark of the roles for which the database's own row-level security has these policies; None without it."""
 
     def table(self, name: str) -> TableInfo:
         found = self.tables.get(name)
@@ -201,18 +203,21 @@ class Catalogue:
         return json.dumps(document)
 
 
-def decode_catalogue(text: str, version: int) -> Catalogue:
+def decode_catalogue(text: str, version: int, guard: str | None) -> Catalogue:
     document = json.loads(text)
     views = [_decode_view(each) for each in document.pop(_VIEWS, ())]
     tables = {name: _decode_table(name, each) for name, each in document.items()}
-    return Catalogue(tables, version, {view.name: view for view in views})
+    mark, _, guarded = (guard or "").rpartition(":")
+    # A server of an earlier version changes the catalogue, and knows nothing of the guard.
+    is_guarded = guarded == str(version)
+    return Catalogue(tables, version, {view.name: view for view in views}, mark if is_guarded else None)
 
 
 def read_catalogue(statements: Statements, store: DataStore, app_id: str) -> Catalogue:
     """The catalogue as a transaction sees it."""
     table = store.name_table(app_id, "_catalogue")
-    [(document, version)] = statements.rows(f"SELECT document, version FROM {table}")  # noqa: S608 - a quoted name
-    return decode_catalogue(document, version)
+    [row] = statements.rows(f"SELECT document, version, guard FROM {table}")  # noqa: S608 - a quoted name
+    return decode_catalogue(*row)
 
 
 def is_frozen(statements: Statements, store: DataStore, app_id: str) -> bool:
@@ -222,7 +227,9 @@ def is_frozen(statements: Statements, store: DataStore, app_id: str) -> bool:
 
 def write_catalogue(statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue) -> None:
     table = store.name_table(app_id, "_catalogue")
-    statements.rows(f"UPDATE {table} SET document = ?, version = version + 1", catalogue.encode())  # noqa: S608
+    guard = "CAST(? AS text) || ':' || (version + 1)"
+    text = f"UPDATE {table} SET document = ?, guard = {guard}, version = version + 1"  # noqa: S608
+    statements.rows(text, catalogue.encode(), catalogue.guard)
 
 
 class Catalogues:

@@ -21,6 +21,7 @@ from baobab.tools.data.errors import InvalidExpression, InvalidSchema, ViewNotFo
 from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.policies import list_names
+from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
 from baobab.tools.data.usage import write_within_plan
 from baobab.tools.data.views import write_source
@@ -40,6 +41,7 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
         current = read_catalogue(statements, store, app_id)
         changed = write_within_plan(call, statements, lambda: change(statements, current))
         _require_room(current, changed)
+        changed = raise_guard(statements, store, app_id, replace(current, guard=changed.guard), changed)
         write_catalogue(statements, store, app_id, changed)
         return changed
 

@@ -143,11 +143,8 @@ def name_constraint(store: DataStore, table: str, constraint: str) -> str:
     return quote(f"{table}.{constraint}" if store.dialect == "sqlite" else constraint)
 
 
-class ConstraintWriter(SqlWriter):
-    """Writes a condition on one row with its values in it, for the definition of a table."""
-
-    def __init__(self, store: DataStore, app_id: str) -> None:
-        super().__init__(store, app_id, Catalogue(), SERVICE, "")
+class LiteralWriter(SqlWriter):
+    """Writes conditions with their values in them: what a database keeps has no placeholders."""
 
     def value(self, value: Any, placeholder: str = "?") -> str:
         return placeholder.replace("?", self._write_literal(value), 1)
@@ -166,6 +163,13 @@ class ConstraintWriter(SqlWriter):
             return f"'{text}'"
         # A question mark is a placeholder of the statements that this becomes a part of.
         return "E'" + text.replace("\\", "\\\\").replace("?", "\\x3F") + "'"
+
+
+class ConstraintWriter(LiteralWriter):
+    """Writes a condition on one row, for the definition of a table."""
+
+    def __init__(self, store: DataStore, app_id: str) -> None:
+        super().__init__(store, app_id, Catalogue(), SERVICE, "")
 
     def _write_own_column(self, tree: Expression, scope: Scope) -> str:
         del scope

@@ -14,6 +14,7 @@ from baobab.tools.data.document import Wanted, order_by_reference
 from baobab.tools.data.errors import AnswerTooLarge
 from baobab.tools.data.migration import OWN_TABLES, MigrationPlan, create_own_tables
 from baobab.tools.data.row_reader import MOST_BYTES
+from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import read_selection
@@ -33,9 +34,10 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
     def create(new: Statements) -> None:
         create_own_tables(new, dest, app_id)
         migration.apply(new)
-        write_catalogue(new, dest, app_id, catalogue)
         table = dest.name_table(app_id, "_catalogue")
-        new.rows(f"UPDATE {table} SET version = ?", catalogue.version)  # noqa: S608
+        # It is counted up as it is written.
+        new.rows(f"UPDATE {table} SET version = ?", catalogue.version - 1)  # noqa: S608
+        write_catalogue(new, dest, app_id, raise_guard(new, dest, app_id, Catalogue(), catalogue))
 
     await dest.alter(app_id, create)
     for table in order_by_reference(catalogue.tables):

@@ -1,13 +1,16 @@
 """The job of tables: it removes from the logs of changes what is too old to be undone, and old attempts."""
 
 from datetime import timedelta
+from functools import partial
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.errors import AppMigrating
 from baobab.tools.core.job import Job
 from baobab.tools.data.attempts import Attempts
+from baobab.tools.data.catalogue import NOTICE, read_catalogue, write_catalogue
 from baobab.tools.data.change_log import is_expired, sweep_log
+from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import require_thawed
 
@@ -25,6 +28,9 @@ async def data_sweep(job: Job) -> None:
         for app_id in await store.list_apps():
             sweep = _Sweep(store, app_id, before, (now - timedelta(days=_ATTEMPT_DAYS)).isoformat(), now.isoformat())
             await sweep.run()
+            if await _guard_rows(store, app_id):
+                async with services.database.writing_unit(lock=None) as unit:
+                    await services.notices.publish(unit, NOTICE, app_id)
 
 
 class _Sweep:
@@ -59,3 +65,24 @@ class _Sweep:
 
     def _attempts(self, statements: Statements) -> Attempts:
         return Attempts(statements, self._store, self._app_id, self._now)
+
+
+async def _guard_rows(store: DataStore, app_id: str) -> bool:
+    """Gives the tables that were made without it the database's own row-level security. Returns whether it did."""
+    roles = store.row_security
+    if roles is None or not await store.exists(app_id):
+        return False
+    if (await store.read(app_id, partial(read_catalogue, store=store, app_id=app_id), quick=True)).guard == roles.mark:
+        return False
+
+    def guard(statements: Statements) -> None:
+        require_thawed(statements, store, app_id)
+        catalogue = read_catalogue(statements, store, app_id)
+        write_catalogue(statements, store, app_id, raise_guard(statements, store, app_id, catalogue, catalogue))
+
+    try:
+        await store.alter(app_id, guard)
+    except AppMigrating:
+        # Its copy gets them where it arrives.
+        return False
+    return True

@@ -28,7 +28,7 @@ from baobab.tools.data.usage import Counter
 from baobab.tools.data.views import compile_view
 
 OWN_TABLES = {
-    "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL",
+    "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL, guard text",
     "_migrations": (
         "id text PRIMARY KEY, position integer NOT NULL, name text, statements text NOT NULL, applied_at text NOT NULL"
     ),
@@ -515,6 +515,7 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
         statements.rows(f"CREATE TABLE IF NOT EXISTS {store.name_table(app_id, name)} ({columns})")
     for column in attempts.LATER_COLUMNS:
         _add_column(statements, store, app_id, "_idempotency_keys", column)
+    _add_column(statements, store, app_id, "_catalogue", "guard text")
     statements.rows(f'CREATE INDEX IF NOT EXISTS "_changes_run" ON {store.name_table(app_id, "_changes")} {INDEX}')
     if store.dialect == "postgresql":
         _create_fold(statements, store.name_table(app_id, "_fold"))

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from baobab.storage.data.store import DataStore
@@ -16,6 +17,7 @@ from baobab.tools.data.expressions import SqlWriter, allowed_rows, quote
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.images import decode_rows
 from baobab.tools.data.policies import list_names
+from baobab.tools.data.row_security import run_as
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import Embed, Order, Selection, read_order
 from baobab.tools.data.selection_items import Item
@@ -76,9 +78,15 @@ class RowReader:
             text = f"SELECT count(*) FROM (SELECT count(*) {grouped}{group}) AS _g"  # noqa: S608
         began = time.monotonic()
         try:
-            return int(self._statements.rows(text, *writer.values)[0][0])
+            with self._run_as_actor():
+                return int(self._statements.rows(text, *writer.values)[0][0])
         finally:
             self._note_slow("count", selection, began)
+
+    def _run_as_actor(self, *, writes: bool = False, upserts: bool = False) -> AbstractContextManager[None]:
+        """upserts: whether a row that it inserts may become a change of another."""
+        given = (self._statements, self._store, self._catalogue, self.actor, self._now)
+        return run_as(*given, writes=writes, upserts=upserts)
 
     def _note_slow(self, operation: Operation, selection: Selection, began: float) -> None:
         """began: when the statement did, by the clock of this process."""
@@ -116,7 +124,8 @@ class RowReader:
             if limit is not None:
                 text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
         kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden)]
-        found = self._fetch(text, writer.values, kinds)
+        with self._run_as_actor():
+            found = self._fetch(text, writer.values, kinds)
         if related_by is not None and len(found) > _MOST_RELATED:
             raise BadRequest(
                 f"`{table.name}`: more than {_MOST_RELATED} embedded rows.",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from sqlalchemy.exc import ProgrammingError
+
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.errors import BadRequest
@@ -21,6 +23,7 @@ from baobab.tools.data.row_reader import MOST_BYTES, RowReader
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.slow_statements import Operation, note_slow
 
+_FORBIDDEN = "42501"
 _SMALL_CHANGE = 10_000
 _MOST_VALUES = 30_000
 """Values of one statement that inserts: SQLite takes 32 766."""
@@ -239,14 +242,14 @@ class Rows(RowReader):
         """Runs an insert, and writes down what it changes. rows: canonical values."""
         conflicting = self._images.find_conflicts(table, rows, upsert.columns) if self._log and upsert else []
         if self._log is None or not all(self._fits_log(table, condition, 0) for condition in conflicting):
-            return self._write_returning(writer, table, text, check, answer)
+            return self._write_returning(writer, table, text, check, answer, upserts=upsert is not None)
         older = {
             self._images.encode_values(row, upsert.columns): row
             for condition in conflicting
             for row in self._images.read(table, condition)
             if upsert is not None
         }
-        inserted = self._write_returning(writer, table, text, check, None, is_bounded=True)
+        inserted = self._write_returning(writer, table, text, check, None, is_bounded=True, upserts=upsert is not None)
         for row in inserted:
             old_row = older.get(self._images.encode_values(row, upsert.columns)) if upsert else None
             self._log.add(table, "INSERT" if old_row is None else "UPDATE", old_row, row)
@@ -282,6 +285,7 @@ class Rows(RowReader):
         answer: Sequence[str] | None,
         *,
         is_bounded: bool = False,
+        upserts: bool = False,
     ) -> list[Row]:
         """Runs a statement and returns its rows, all of which must fulfil the check. is_bounded: they are small."""
         dialect = self._store.dialect
@@ -296,7 +300,17 @@ class Rows(RowReader):
             shown.append(writer.write(check, scope))
         kinds = [column.type for column in columns]
         text += f" RETURNING {', '.join(shown)}"
-        found = self._statements.rows(text, *writer.values) if is_bounded else self._fetch(text, writer.values, kinds)
+        try:
+            with self._run_as_actor(writes=True, upserts=upserts):
+                if is_bounded:
+                    found = self._statements.rows(text, *writer.values)
+                else:
+                    found = self._fetch(text, writer.values, kinds)
+        except ProgrammingError as exc:
+            # Postgres's own row-level security has refused a row.
+            if getattr(exc.orig, "sqlstate", None) != _FORBIDDEN:
+                raise
+            raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.") from exc
         if found and (check == FALSE or (is_checked and not all(values[-1] for values in found))):
             raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]

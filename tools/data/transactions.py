@@ -256,5 +256,8 @@ class _NoStatements:
     def execute_many(self, text: str, rows: Any) -> None:
         raise RuntimeError("the app has no database")
 
+    def become(self, identity: Any) -> None:
+        raise RuntimeError("the app has no database")
+
 
 _NO_STATEMENTS = _NoStatements()

@@ -8,7 +8,7 @@ from baobab.tools.data.catalogue import read_catalogue
 from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.usage import Counter
 
-_NEWEST = ("_slow_statements", "shape")
+_NEWEST = ("_catalogue", "guard")
 """The table and column of our own that came last: a database that has it has all of them."""
 
 

@@ -60,7 +60,8 @@ class Counter:
         if self._dialect == "postgresql":
             name = self._name("_count_bytes")
             self._statements.rows(
-                f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $${_COUNT}$$"
+                f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql "
+                f"SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $${_COUNT}$$"
             )
 
     def stop(self, table: TableInfo) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -35,6 +36,7 @@ from baobab.tools.data.fields import TableName
 from baobab.tools.data.migration import MigrationPlan, describe
 from baobab.tools.data.open_tables import find_open_tables
 from baobab.tools.data.policies import load_parser
+from baobab.tools.data.row_security import lower_guard
 from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, Schema, TableDescription
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, format_moment
@@ -204,6 +206,9 @@ async def schema_apply(
         # Another schema may have been applied since it was looked at.
         plan = MigrationPlan(store, app_id, current, wanted, now, parser)
         plan.require_authorised()
+        is_lowered = any(change.sql and not change.sql.startswith("CREATE") for change in plan.changes)
+        if is_lowered:
+            lower_guard(statements, store, app_id)
         plan.apply(statements)
         try_policies(call, statements, plan.result)
         try_views(call, statements, plan.result)
@@ -218,7 +223,7 @@ async def schema_apply(
             json.dumps([change.sql for change in plan.changes if change.sql]),
             now,
         )
-        return plan.result
+        return replace(plan.result, guard=None if is_lowered else current.guard)
 
     catalogue = await change_catalogue(call, apply)
     call.audit.resource_id = migration_id

@@ -1,0 +1,79 @@
+"""The roles of Postgres under which statements for users and visitors run: row-level security holds for them."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import text
+
+from baobab.storage.database import Database
+
+Job = Literal["user_reads", "user_writes", "visitor_reads", "visitor_writes"]
+JOBS: tuple[Job, ...] = ("user_reads", "user_writes", "visitor_reads", "visitor_writes")
+
+_log = logging.getLogger(__name__)
+_NAMES = text("SELECT " + ", ".join(f"left(current_user, 48) || '_{job}'" for job in JOBS))
+_MAY_CREATE = text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
+_LOOK = text(
+    "SELECT oid, rolsuper OR rolbypassrls OR rolcanlogin, pg_has_role(oid, 'MEMBER') "
+    "FROM pg_roles WHERE rolname = :name"
+)
+_DATABASE = text("SELECT oid FROM pg_database WHERE datname = current_database()")
+_SETTINGS = ("role", "baobab.user_id", "baobab.user_role", "baobab.now", "baobab.upserts")
+# It finds no row. libpq would cut the answer to the first statement of a pipeline into pieces, if the rows of the
+# statement before it were read piece by piece.
+_BECOME = "SELECT 1 WHERE concat(" + ", ".join(f"set_config('{name}', ?, true)" for name in _SETTINGS) + ") IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class RowSecurity:
+    """The roles of one database.
+
+    mark: what tells them from those of another server or database, which may have the same names.
+    """
+
+    names: dict[Job, str]
+    mark: str
+
+    def become(
+        self, job: Job, user_id: str | None, user_role: str | None, now: str, *, upserts: bool
+    ) -> tuple[str, tuple[Any, ...]]:
+        """The statement, with its values, by which a transaction goes on as a user or a visitor."""
+        return _BECOME, (self.names[job], user_id or "", user_role or "", now, "yes" if upserts else "")
+
+
+async def prepare_roles(database: Database) -> RowSecurity | None:
+    """Creates the roles where they are missing. None, which is logged, where the database's user may not."""
+    roles = await _find_roles(database) or await _create_roles(database)
+    if roles is None:
+        _log.warning(
+            "BAOBAB_ROW_SECURITY is on, but the database's user may not create roles: the rows of apps are guarded by "
+            "the conditions of each statement only. See docs/data.md, `A second wall on Postgres`."
+        )
+    return roles
+
+
+async def _find_roles(database: Database) -> RowSecurity | None:
+    async with database.reading() as connection:
+        names = (await connection.execute(_NAMES)).one()
+        found = [(await connection.execute(_LOOK, {"name": name})).first() for name in names]
+        if any(row is None or row[1] or not row[2] for row in found):
+            return None
+        numbers = [(await connection.execute(_DATABASE)).scalar(), *(row[0] for row in found if row is not None)]
+        return RowSecurity(dict(zip(JOBS, names, strict=True)), ",".join(map(str, numbers)))
+
+
+async def _create_roles(database: Database) -> RowSecurity | None:
+    async with database.writing_unit(lock=None) as unit:
+        if not (await unit.execute(_MAY_CREATE)).scalar():
+            return None
+        names = (await unit.execute(_NAMES)).one()
+        for name in names:
+            quoted = name.replace('"', '""')
+            create = f'CREATE ROLE "{quoted}" NOLOGIN NOINHERIT'
+            # Another server may create them at the same time.
+            await unit.execute(
+                text(f"DO $$ BEGIN {create}; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$")
+            )
+            await unit.execute(text(f'GRANT "{quoted}" TO CURRENT_USER'))
+    return await _find_roles(database)
