@@ -63,12 +63,14 @@ class ConnectionPool:
         return HttpAnswer(connection, partial(self._release_connection, origin))
 
     async def close(self) -> None:
-        """Ends all connections and the requests on them."""
+        """Ends all connections and the requests on them, and the look-ups of names with which others begin."""
         for connection in (*self._active, *(connection for each in self._idle.values() for connection, _ in each)):
             connection.abort()
         self._idle.clear()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        if self._dial is dial_host:
+            await get_host_resolver().close()
         # The connections end in the loop's next iteration.
         await asyncio.sleep(0)
 
