@@ -1,6 +1,7 @@
 """Fixtures: a whole Baobab in this process, on a folder of its own, called through the app that the server runs."""
 
 import contextlib
+import functools
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -19,6 +20,7 @@ from baobab.composition import Application
 from baobab.runtime import passwords
 from baobab.server import Server
 from baobab.settings import load_settings
+from baobab.storage import postgres
 from tests import cheap_secrets, memory
 from tests.backends import (
     ACTIVE_BACKEND,
@@ -145,6 +147,14 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 def migrated_by_copying() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         migrate_by_copying(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_compiled_once() -> Iterator[None]:
+    """One engine for all databases in Postgres, as for all files: the servers of tests are of one version."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postgres, "build_engine", functools.cache(postgres.build_engine))
         yield
 
 
