@@ -21,6 +21,7 @@ from baobab.runtime import passwords
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage import postgres
+from baobab.storage.postgres_connection import build_engine
 from tests import cheap_secrets, memory
 from tests.backends import (
     ACTIVE_BACKEND,
@@ -154,7 +155,7 @@ def migrated_by_copying() -> Iterator[None]:
 def statements_compiled_once() -> Iterator[None]:
     """One engine for all databases in Postgres, as for all files: the servers of tests are of one version."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres, "build_engine", functools.cache(postgres.build_engine))
+        patch.setattr(postgres, "build_engine", functools.cache(build_engine))
         yield
 
 
