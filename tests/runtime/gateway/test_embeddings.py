@@ -6,6 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from baobab.runtime.gateway.builtin.embeddings import (
     LEXICAL,
@@ -15,6 +17,7 @@ from baobab.runtime.gateway.builtin.embeddings import (
     list_installed,
     load_best,
     load_embedder,
+    split_work,
 )
 
 WEATHER = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
@@ -184,3 +187,13 @@ def test_other_weights_than_the_published_ones_are_refused(tmp_path: Path) -> No
     (tmp_path / "model.safetensors").write_bytes(b"others")
     with pytest.raises(ValueError, match=r"model\.safetensors is not the file"):
         MiniLm(tmp_path)
+
+
+@given(st.lists(st.integers(0, 3000), max_size=60))
+def test_work_is_split_into_pieces_that_hold_every_text_once_and_are_short(lengths: list[int]) -> None:
+    texts = ["a" * length for length in lengths]
+    pieces = list(split_work(texts))
+    assert [text for piece in pieces for text in piece] == texts
+    for piece in pieces:
+        assert 1 <= len(piece) <= 16
+        assert len(piece) == 1 or sum(min(len(text), 1000) for text in piece) <= 2000

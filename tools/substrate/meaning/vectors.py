@@ -45,8 +45,11 @@ async def embed_texts(texts: Sequence[str]) -> list[Vector]:
     to do for this caller.
     """
     np = await NUMPY.get()
+    vectors: list[Vector] = []
     with THREADS.reserve_place():
-        return await THREADS.run_work(partial(_embed, np, [text[:_LONGEST] for text in texts]))
+        for piece in embeddings.split_work([text[:_LONGEST] for text in texts]):
+            vectors += await THREADS.run_work(partial(_embed, np, piece))
+    return vectors
 
 
 def _embed(np: Any, texts: Sequence[str]) -> list[Vector]:
