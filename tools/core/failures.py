@@ -10,6 +10,7 @@ from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, inser
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.tables import Instant, metadata
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.stores import Stores
@@ -47,6 +48,7 @@ class Failures:
         self._regions = regions
         self._clock = clock
         self._pending: dict[str, deque[dict[str, Any]]] = {region: deque(maxlen=_PENDING) for region in names}
+        self._turns = KeyedSemaphore(1)
 
     def record(
         self,
@@ -126,15 +128,17 @@ class Failures:
         if stores is None:
             return
         pending = self._pending[region]
-        rows = list(pending)
-        pending.clear()
-        try:
-            await self._write(stores.database, rows)
-        except DatabaseUnavailable:
-            room = _PENDING - len(pending)
-            # The newest of them: what came meanwhile is newer still.
-            pending.extendleft(reversed(rows[-room:] if room else []))
-            raise
+        # Whoever comes while they are written waits until they are there.
+        async with self._turns.acquire_slot(region):
+            rows = list(pending)
+            pending.clear()
+            try:
+                await self._write(stores.database, rows)
+            except DatabaseUnavailable:
+                room = _PENDING - len(pending)
+                # The newest of them: what came meanwhile is newer still.
+                pending.extendleft(reversed(rows[-room:] if room else []))
+                raise
 
     async def _write(self, database: Database, rows: list[dict[str, Any]]) -> None:
         if not rows:
