@@ -12,6 +12,8 @@ import sqlite3
 import tempfile
 import time
 import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +47,31 @@ _LIST = "SELECT id, owner, kind, title, price, public FROM items ORDER BY id LIM
 
 async def run() -> dict[str, float]:
     """Microseconds of CPU for each kind of request and for raw SQLite, and milliseconds of pages by a policy."""
+    async with serve_tables() as (pid, port, folder):
+        app = await asyncio.to_thread(_make_app, port)
+        [file] = Path(folder).rglob(f"{app}.db")
+        await asyncio.to_thread(_fill, file)
+        costs = [await _measure_costs(pid, port, app, file) for _ in range(_ROUNDS)]
+        least = {name: min(cost[name] for cost in costs) for name in costs[0]}
+        least |= await asyncio.to_thread(_measure_pages, port, app)
+        files = [await asyncio.to_thread(_measure_files, pid, port, app, folder) for _ in range(_ROUNDS)]
+        return least | {name: min(cost[name] for cost in files) for name in files[0]}
+
+
+@asynccontextmanager
+async def serve_tables(**settings: str) -> AsyncIterator[tuple[int, int, str]]:
+    """Yields the pid, the port and the folder of a server of our own, whose first key is `KEY`."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         environment = {
+            **settings,
             "BAOBAB_DATA": folder,
             "BAOBAB_PORT": str(port),
             "BAOBAB_BOOTSTRAP_KEY": KEY,
             "BAOBAB_PLAN": "enterprise",
         }
         async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
-            app = await asyncio.to_thread(_make_app, port)
-            [file] = Path(folder).rglob(f"{app}.db")
-            await asyncio.to_thread(_fill, file)
-            costs = [await _measure_costs(pid, port, app, file) for _ in range(_ROUNDS)]
-            least = {name: min(cost[name] for cost in costs) for name in costs[0]}
-            least |= await asyncio.to_thread(_measure_pages, port, app)
-            files = [await asyncio.to_thread(_measure_files, pid, port, app, folder) for _ in range(_ROUNDS)]
-            return least | {name: min(cost[name] for cost in files) for name in files[0]}
+            yield pid, port, folder
 
 
 def _make_app(port: int) -> str:

@@ -6,7 +6,6 @@ Parse Server is measured where `.bench/parse-server` has it (tests/bench/peers/p
 import asyncio
 import json
 import os
-import tempfile
 import urllib.parse
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.backends import POSTGRES, Servers
+from tests.bench.data import serve_tables
 from tests.bench.load import Make, build_request, fetch_body, free_port, measure_microseconds, start_server
 from tests.bench.rest import KEY
 
@@ -69,36 +69,27 @@ def _build_row(number: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _serve_ours(servers: Servers) -> AsyncIterator[_Peer]:
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        environment = {
-            **servers.settings(POSTGRES),
-            "BAOBAB_DATA": folder,
-            "BAOBAB_PORT": str(port),
-            "BAOBAB_BOOTSTRAP_KEY": KEY,
-            "BAOBAB_PLAN": "enterprise",
-        }
-        async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
+    async with serve_tables(**servers.settings(POSTGRES)) as (pid, port, _):
 
-            def build(method: str, path: str, body: Any = None) -> bytes:
-                content = b"" if body is None else json.dumps(body).encode()
-                return build_request(method, path, port, content, authorization=f"Bearer {KEY}")
+        def build(method: str, path: str, body: Any = None) -> bytes:
+            content = b"" if body is None else json.dumps(body).encode()
+            return build_request(method, path, port, content, authorization=f"Bearer {KEY}")
 
-            app = json.loads(await fetch_body(port, build("POST", "/init", {"name": "bench"})))["app_id"]
-            await fetch_body(port, build("POST", f"/v1/{app}/schema/apply", {"schema": _SCHEMA}))
-            for start in range(0, _ROWS, 1000):
-                rows = [_build_row(number) for number in range(start, start + 1000)]
-                await fetch_body(port, build("POST", f"/v1/{app}/items", rows))
-            listed = f"/v1/{app}/items?kind=eq.kind7&price=gte.100&order=price&limit={_PAGE}"
-            yield _Peer(
-                pid,
-                port,
-                {
-                    "one row": (lambda _: build("GET", f"/v1/{app}/items/8"), 200, b"item 7"),
-                    "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
-                    "an insert": (lambda number: build("POST", f"/v1/{app}/items", _build_row(number)), 201, b"title"),
-                },
-            )
+        app = json.loads(await fetch_body(port, build("POST", "/init", {"name": "bench"})))["app_id"]
+        await fetch_body(port, build("POST", f"/v1/{app}/schema/apply", {"schema": _SCHEMA}))
+        for start in range(0, _ROWS, 1000):
+            rows = [_build_row(number) for number in range(start, start + 1000)]
+            await fetch_body(port, build("POST", f"/v1/{app}/items", rows))
+        listed = f"/v1/{app}/items?kind=eq.kind7&price=gte.100&order=price&limit={_PAGE}"
+        yield _Peer(
+            pid,
+            port,
+            {
+                "one row": (lambda _: build("GET", f"/v1/{app}/items/8"), 200, b"item 7"),
+                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                "an insert": (lambda number: build("POST", f"/v1/{app}/items", _build_row(number)), 201, b"title"),
+            },
+        )
 
 
 @asynccontextmanager

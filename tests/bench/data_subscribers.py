@@ -6,14 +6,12 @@ import asyncio
 import json
 import os
 import statistics
-import tempfile
 import time
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.bench.data import ask
-from tests.bench.load import free_port, start_server
+from tests.bench.data import ask, serve_tables
 from tests.bench.processes import cpu_seconds
 from tests.bench.rest import KEY
 
@@ -36,27 +34,19 @@ _POLICY = {"table_name": "items", "user_column": "owner", "public_read_column": 
 
 async def run() -> dict[str, float]:
     """Milliseconds until all have a row that all may see, and microseconds of the server's CPU for each message."""
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        environment = {
-            "BAOBAB_DATA": folder,
-            "BAOBAB_PORT": str(port),
-            "BAOBAB_BOOTSTRAP_KEY": KEY,
-            "BAOBAB_PLAN": "enterprise",
-        }
-        async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
-            app = (await asyncio.to_thread(ask, port, "/init", {"name": "bench"}))["app_id"]
-            await asyncio.to_thread(ask, port, f"/v1/{app}/schema/apply", {"schema": _SCHEMA})
-            await asyncio.to_thread(ask, port, f"/v1/{app}/rls", _POLICY)
-            await asyncio.to_thread(ask, port, f"/v1/{app}/realtime/configure", {"tables": ["items"]})
-            await asyncio.to_thread(ask, port, f"/v1/{app}/auth/settings", {"anonymous": True}, "PATCH")
-            users = [await asyncio.to_thread(_sign_in, port, app) for _ in range(_USERS)]
-            tokens = [token for token in users for _ in range(_OF_EACH)] + [None] * _VISITORS + [KEY] * _WITH_KEY
-            sockets = [await _subscribe(port, app, token) for token in tokens]
-            try:
-                return await _measure(pid, port, app, sockets)
-            finally:
-                await asyncio.gather(*(socket.close() for socket in sockets))
+    async with serve_tables() as (pid, port, _):
+        app = (await asyncio.to_thread(ask, port, "/init", {"name": "bench"}))["app_id"]
+        await asyncio.to_thread(ask, port, f"/v1/{app}/schema/apply", {"schema": _SCHEMA})
+        await asyncio.to_thread(ask, port, f"/v1/{app}/rls", _POLICY)
+        await asyncio.to_thread(ask, port, f"/v1/{app}/realtime/configure", {"tables": ["items"]})
+        await asyncio.to_thread(ask, port, f"/v1/{app}/auth/settings", {"anonymous": True}, "PATCH")
+        users = [await asyncio.to_thread(_sign_in, port, app) for _ in range(_USERS)]
+        tokens = [token for token in users for _ in range(_OF_EACH)] + [None] * _VISITORS + [KEY] * _WITH_KEY
+        sockets = [await _subscribe(port, app, token) for token in tokens]
+        try:
+            return await _measure(pid, port, app, sockets)
+        finally:
+            await asyncio.gather(*(socket.close() for socket in sockets))
 
 
 def _sign_in(port: int, app: str) -> str:
