@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from baobab.server import Server
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.data.slow_statements import SlowNotes, SlowStatements
 from tests.http.installation import Headers, Installation
@@ -429,8 +430,9 @@ async def test_settings_name_open_tables_as_another_worker_has_just_opened_and_c
     await tables.apply({"posts": POSTS})
     database = tables.world.application.services.stores_of("local").data
     # The other worker has the same database and a memory of its own.
-    async with tables.world.server.open() as application:
-        other = Tables(Installation(tables.world.server, application), tables.app)
+    server = Server(tables.world.application.settings)
+    async with server.open() as application:
+        other = Tables(Installation(server, application), tables.app)
         assert (await tables.ask("GET", "/config")).json["open_tables"] == []
         await other.policy("posts", "all", command="SELECT", role="anon", using_expression="true")
         await tables.world.application.services.notices.poll()
