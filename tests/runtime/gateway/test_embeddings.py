@@ -193,5 +193,5 @@ def test_work_is_split_into_pieces_that_hold_every_text_once_and_are_short(lengt
     pieces = list(split_work(texts))
     assert [text for piece in pieces for text in piece] == texts
     for piece in pieces:
-        assert 1 <= len(piece) <= 16
-        assert len(piece) == 1 or sum(min(len(text), 1000) for text in piece) <= 2000
+        assert 1 <= len(piece) <= 4
+        assert len(piece) == 1 or sum(min(len(text), 1000) for text in piece) <= 500
