@@ -5,8 +5,9 @@ import contextlib
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Column, Integer, String, Table, bindparam, delete, insert, select
+from sqlalchemy import Column, Integer, String, Table, bindparam, delete, func, insert, select
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
@@ -28,11 +29,10 @@ _INSERT = insert(notices).inline()
 POLL_SECONDS = 0.5
 _PAUSE_SECONDS = 0.02
 _LATE_SECONDS, _MOST_MISSING = 60.0, 1000
-_NEW = (
-    select(notices.c.id, notices.c.topic, notices.c.subject, notices.c.origin)
-    .where((notices.c.id > bindparam("seen")) | notices.c.id.in_(bindparam("missing", expanding=True)))
-    .order_by(notices.c.id)
-)
+# Two statements: for one with `OR`, SQLite reads the notices of a whole day.
+_READ = select(notices.c.id, notices.c.topic, notices.c.subject, notices.c.origin).order_by(notices.c.id)
+_NEW = _READ.where(notices.c.id > bindparam("seen"))
+_LATE = _READ.where(notices.c.id.in_(bindparam("missing", expanding=True)))
 _KEPT = timedelta(days=1)
 
 _log = logging.getLogger(__name__)
@@ -68,14 +68,17 @@ class Notices:
         unit.after_commit(lambda: self._notify(topic, subject))
 
     async def start(self) -> None:
-        latest = select(notices.c.id).order_by(notices.c.id.desc()).limit(_MOST_MISSING)
+        latest = select(notices.c.id, notices.c.created_at).order_by(notices.c.id.desc()).limit(_MOST_MISSING)
         async with self._database.reading() as connection:
-            numbers = list((await connection.execute(latest)).scalars())
-        # Numbers that are not there may be those of transactions that will be committed in a moment.
-        self._seen = max(numbers[0] - _MOST_MISSING, 0) if numbers else 0
-        for number in reversed(numbers):
-            if number > self._seen:
-                self._note_seen(number)
+            rows = (await connection.execute(latest)).all()
+        long_ago = self._clock.now() - timedelta(seconds=_LATE_SECONDS)
+        for row in reversed(rows):
+            if row.created_at < long_ago:
+                # What is missing before it was swept or rolled back.
+                self._seen = row.id
+            else:
+                # Numbers that are not there may be those of transactions that will be committed in a moment.
+                self._note_seen(row.id)
         self._watcher = asyncio.create_task(self._watch(), name="notices")
 
     async def stop(self) -> None:
@@ -87,9 +90,11 @@ class Notices:
 
     async def poll(self) -> None:
         """Delivers what other processes have published since the last poll."""
-        parameters = {"seen": self._seen, "missing": list(self._missing)}
         async with self._database.reading() as connection:
-            rows = (await connection.execute(_NEW, parameters)).all()
+            rows: list[Any] = []
+            if self._missing:
+                rows += (await connection.execute(_LATE, {"missing": list(self._missing)})).all()
+            rows += (await connection.execute(_NEW, {"seen": self._seen})).all()
         for row in rows:
             self._note_seen(row.id)
             if row.origin != self._origin:
@@ -107,8 +112,11 @@ class Notices:
             del self._missing[next(iter(self._missing))]
 
     async def prune(self) -> None:
+        """Deletes old notices, but for the last: a process that starts begins after it."""
+        last = select(func.max(notices.c.id)).scalar_subquery()
+        old = (notices.c.created_at < self._clock.now() - _KEPT, notices.c.id < last)
         async with self._database.writing(lock=None) as connection:
-            await connection.execute(delete(notices).where(notices.c.created_at < self._clock.now() - _KEPT))
+            await connection.execute(delete(notices).where(*old))
 
     async def _watch(self) -> None:
         while True:

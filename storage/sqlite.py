@@ -249,10 +249,15 @@ class SqliteDatabase(Database):
 
     def ring_bell(self) -> None:
         """Tells other processes to look for what has just been committed."""
-        if self._lock_file is not None:
-            # An explicit time, because the system's own file times advance only every few milliseconds.
-            now = time.time_ns()
-            os.utime(self._lock_file, ns=(now, now))
+        if self._lock_file is None:
+            return
+        heard_all = self._read_bell() == self._seen_bell
+        # An explicit time, because the system's own file times advance only every few milliseconds.
+        now = time.time_ns()
+        os.utime(self._lock_file, ns=(now, now))
+        if heard_all:
+            # This process need not look for what it has written itself.
+            self._seen_bell = now
 
     def _read_bell(self) -> int | None:
         return None if self._lock_file is None else os.fstat(self._lock_file).st_mtime_ns

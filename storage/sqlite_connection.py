@@ -134,6 +134,8 @@ class SqliteConnection:
         self._statement_seconds = statement_seconds
         self._deadline: float | None = None
         self._raw: _Connection = thread.connection
+        # Not one that keeps rows: these statements have none.
+        self._writer = sqlite3.Cursor(self._raw)
         # The engine asks for the connection that it is to use.
         token = _opened.set(self._raw)
         self._sync = _engine.connect()
@@ -193,9 +195,10 @@ class SqliteConnection:
             await self.execute(statement, rows)
             return
         try:
-            # Not through the cursor that keeps rows: there are none.
-            cursor = sqlite3.Cursor(self._raw)
-            await self._call(partial(cursor.execute, prepared.text, prepared.bind(rows)), stops=False)
+            if self.in_thread:
+                await self._run_in_thread(partial(self._writer.execute, prepared.text, prepared.bind(rows)))
+            else:
+                self._writer.execute(prepared.text, prepared.bind(rows))
         except sqlite3.Error as exc:
             raise DBAPIError.instance(prepared.text, None, exc, sqlite3.Error, hide_parameters=True) from exc
 

@@ -33,6 +33,9 @@ class Instant(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return _write_instant if dialect.name == "sqlite" else super().bind_processor(dialect)
+
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC)
 
@@ -41,6 +44,11 @@ class Instant(TypeDecorator[datetime]):
             return None
         # SQLite stores no time zone; the stored times are UTC.
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _write_instant(value: datetime | None) -> str | None:
+    """The text that SQLAlchemy makes for SQLite, in half the time: each row has several."""
+    return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
 class Sealed(Text):

@@ -69,6 +69,43 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
     assert heard == ["first", "second"]
 
 
+async def test_who_starts_after_a_sweep_hears_what_comes_later(database: Database) -> None:
+    clock = FixedClock()
+    here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
+    heard: list[str] = []
+    there.subscribe("key", heard.append)
+    for subject in ("first", "second"):
+        async with database.writing_unit() as unit:
+            await here.publish(unit, "key", subject)
+    clock.advance(25 * 3600)
+    await here.prune()
+    await there.start()
+    try:
+        async with database.writing_unit() as unit:
+            await here.publish(unit, "key", "third")
+        await there.poll()
+    finally:
+        await there.stop()
+    assert heard == ["third"]
+
+
+async def test_what_a_process_announces_itself_does_not_wake_it(database: Database, tmp_path: Path) -> None:
+    other = database_at(database_url(tmp_path))
+    await other.open()
+    here, there = Notices(database, SystemClock(), Ids()), Notices(other, SystemClock(), Ids())
+    try:
+        await database.wait_for_announcement(0)
+        waiting = asyncio.create_task(database.wait_for_announcement(60))
+        await publish_key(here, database)
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+        while not waiting.done():
+            await publish_key(there, other)
+            await asyncio.wait([waiting], timeout=0.1)
+    finally:
+        await other.close()
+
+
 async def publish_key(notices: Notices, database: Database) -> None:
     async with database.writing_unit() as unit:
         await notices.publish(unit, "key", "abc")

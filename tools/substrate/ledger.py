@@ -55,6 +55,8 @@ _ADVANCE_WITH_RECEIPTS = _ADVANCE.values(
     last_receipt=bindparam("to_receipt"), last_receipt_digest=bindparam("to_digest")
 )
 _AT_ONCE = 500
+_FEW = 8
+"""Rows up to which to write each by itself costs less."""
 _KEYS = ("organisation_id", "id")
 
 
@@ -203,10 +205,11 @@ class Ledger:
 
 
 async def _insert_all(unit: Unit, table: Table, rows: Sequence[Row]) -> None:
-    if len(rows) == 1:
-        await unit.write(_build_insert(table), rows[0])
-    else:
+    if len(rows) > _FEW:
         await unit.execute(_build_insert(table), rows)
+        return
+    for row in rows:
+        await unit.write(_build_insert(table), row)
 
 
 # Built once for each table, since that takes longer than to run them.

@@ -137,10 +137,11 @@ async def _enter(
         "created_at": action.at,
         "updated_at": action.at,
     }
+    size = measure_action(row)
     if not plan.frees:
-        ledger.require_room(measure_action(row) + (plan.measure() if verdict.is_approved else 0))
+        ledger.require_room(size + (plan.measure() if verdict.is_approved else 0))
     await ledger.unit.write(_INSERT, row)
-    ledger.count(measure_action(row))
+    ledger.count(size)
     ledger.tell(_ledger, "insert", action.id)
     if verdict.conflicts:
         await record_conflicts(ledger, {action.id: verdict.conflicts})

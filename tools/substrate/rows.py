@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Table
@@ -13,16 +14,22 @@ Row = dict[str, Any]
 
 def encode_row(table: Table, row: Mapping[str, Any]) -> Row:
     """A row as JSON; `decode_row` is the way back."""
-    encoded = {name: value for name, value in row.items() if name != "organisation_id"}
-    for column in table.columns:
-        if isinstance(column.type, Instant) and isinstance(encoded.get(column.name), datetime):
-            encoded[column.name] = encoded[column.name].isoformat()
+    encoded = dict(row)
+    encoded.pop("organisation_id", None)
+    for name in _list_instants(table):
+        if isinstance(value := encoded.get(name), datetime):
+            encoded[name] = value.isoformat()
     return encoded
 
 
 def decode_row(table: Table, encoded: Mapping[str, Any]) -> Row:
     row = {column.name: None for column in table.columns if column.name != "organisation_id"} | dict(encoded)
-    for column in table.columns:
-        if isinstance(column.type, Instant) and isinstance(row.get(column.name), str):
-            row[column.name] = datetime.fromisoformat(row[column.name])
+    for name in _list_instants(table):
+        if isinstance(value := row.get(name), str):
+            row[name] = datetime.fromisoformat(value)
     return row
+
+
+@cache
+def _list_instants(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if isinstance(column.type, Instant))
