@@ -10,11 +10,16 @@ from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.selection_items import Item
 
 _AGGREGATE = re.compile(r"(?:([^:(),\"!]+?):(?!:))?(?:([^.():]+)\.)?(count|sum|avg|min|max)\(\)")
+_PLAIN_COUNT = re.compile(r"(?:[^:(),\"!]+?:(?!:))?count")
+"""How clients write `count()`, too, of a table that has no such column."""
 _NUMBER, _DECIMAL, _FLOAT = ColumnType("integer"), ColumnType("numeric"), ColumnType("double precision")
 
 
 def read_aggregate(table: TableInfo, text: str) -> Item | None:
     """The aggregate that a part of `select` is; None if it is none. InvalidFilter for one of another type."""
+    plain = _PLAIN_COUNT.fullmatch(text)
+    if plain is not None and "count" not in table.columns:
+        text = f"{text}()"
     found = _AGGREGATE.fullmatch(text)
     if found is None:
         return None

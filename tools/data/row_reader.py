@@ -111,6 +111,11 @@ class RowReader:
         shown += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
         orders = read_order(table, selection.order)
         if related_by is not None and (selection.limit is not None or selection.offset):
+            if selection.groups is not None:
+                raise InvalidFilter(
+                    f"Aggregates of `{table.name}` are of all related rows: they take no `limit` and no `offset`.",
+                    remediation="Leave them out, or filter the related rows by their columns.",
+                )
             text = self._number_related(writer, selection, further, related_by, shown, orders)
         else:
             source = write_source(writer, table, self.actor)
@@ -118,7 +123,7 @@ class RowReader:
             if selection.groups is None:
                 order = self._order(writer, table, orders)
             else:
-                order = self._group(writer, selection) + self._order_groups(writer, selection, orders)
+                order = self._group(writer, selection, related_by) + self._order_groups(writer, selection, orders)
             limit = _MOST_RELATED + 1 if related_by is not None else selection.limit
             text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"  # noqa: S608
             if limit is not None:
@@ -187,7 +192,7 @@ class RowReader:
         for owner, row in zip(owners, related, strict=True):
             groups.setdefault(owner, []).append(row)
         for row, key in zip(rows, keys, strict=True):
-            found = groups.get(key, [])
+            found = groups.get(key) or _aggregate_nothing(embed.selection)
             row[embed.name] = found if embed.many else (found[0] if found else None)
 
     def _where(self, writer: SqlWriter, selection: Selection, further: Sequence[Expression]) -> str:
@@ -201,20 +206,26 @@ class RowReader:
                 parts.append(f"{scope['']}.{quote(condition[1])} IN ( {places})")
             else:
                 parts.append(writer.write(condition, scope))
-        parts += [self._exists(writer, table, embed) for embed in selection.embeds if embed.inner]
+        parts += [self._exists(writer, table, embed) for embed in selection.embeds if embed.has_any is not None]
         allowed = allowed_rows(table, "SELECT", self.actor)
         return " AND ".join([*parts, writer.write(allowed, scope)])
 
     def _exists(self, writer: SqlWriter, table: TableInfo, embed: Embed) -> str:
-        """That a row has related ones; nothing is embedded twice under one name, so that the names do not collide."""
+        """That a row has related ones, or that it has none. Nothing is embedded twice under one name, so that the names
+        do not collide.
+        """
         inner = embed.selection.table
         if inner.name == table.name:
-            raise InvalidFilter("A table cannot be embedded in itself with `!inner`.")
+            raise InvalidFilter(
+                "A table that is embedded in itself cannot be asked for with `!inner`, `is.null` or `not.is.null`.",
+                remediation="Filter by the column that refers to the other row.",
+            )
         # Its placeholders come before those of the conditions.
         source = write_source(writer, inner, self.actor)
         where = self._where(writer, embed.selection, [])
         joined = f"{quote(inner.name)}.{quote(embed.theirs)} = {quote(table.name)}.{quote(embed.ours)}"
-        return f"EXISTS (SELECT 1 FROM {source} WHERE {where} AND {joined})"  # noqa: S608
+        exists = f"EXISTS (SELECT 1 FROM {source} WHERE {where} AND {joined})"  # noqa: S608
+        return exists if embed.has_any else f"NOT {exists}"
 
     def _order(self, writer: SqlWriter, table: TableInfo, orders: list[Order]) -> str:
         """Rows that are alike in the order have that of their keys, so that pages neither repeat nor miss any."""
@@ -232,8 +243,11 @@ class RowReader:
         parts += [f"{scope['']}.{quote(name)} ASC{nulls}" for name in key]
         return f" ORDER BY {', '.join(parts)}" if parts else ""
 
-    def _group(self, writer: SqlWriter, selection: Selection) -> str:
+    def _group(self, writer: SqlWriter, selection: Selection, related_by: str | None = None) -> str:
+        """related_by: the column of embedded rows whose groups are of one value each."""
         groups = self._name_groups(writer, selection)
+        if related_by is not None:
+            groups.append(f"{quote(selection.table.name)}.{quote(related_by)}")
         return f" GROUP BY {', '.join(groups)}" if groups else ""
 
     def _order_groups(self, writer: SqlWriter, selection: Selection, orders: list[Order]) -> str:
@@ -271,6 +285,13 @@ class RowReader:
 
     def _writer(self) -> SqlWriter:
         return SqlWriter(self._store, self._app_id, self._catalogue, self.actor, self._now)
+
+
+def _aggregate_nothing(selection: Selection) -> list[Row]:
+    """What is embedded where nothing is related: aggregates of no rows, where they are not of groups, or no row."""
+    if selection.groups != []:
+        return []
+    return [{item.name: 0 if item.tree[1] == "count" else None for item in selection.items}]
 
 
 def _measure_rows(rows: Iterable[Row], selection: Selection, known: dict[int, int]) -> int:

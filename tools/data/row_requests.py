@@ -1,6 +1,6 @@
 """What a request asks of rows, read into what is done: the table, the filters, the columns of the answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from baobab.tools.core.errors import BadRequest
@@ -72,14 +72,6 @@ def find_upsert(table: TableInfo, on_conflict: str | None, preferences: Preferen
             details={"unique": sorted(sorted(each) for each in unique if each)},
         )
     return Upsert(columns, merge=preferences.resolution != "ignore-duplicates")
-
-
-def find_answer(table: TableInfo, select: str | None, preferences: Preferences) -> Sequence[str] | None:
-    """The columns of rows that were written which the caller wants to have, plain ones here; None for all."""
-    if preferences.minimal:
-        return ()
-    wanted = [name.strip().strip('"') for name in (select or "*").split(",")]
-    return None if "*" in wanted else [name for name in dict.fromkeys(wanted) if name in table.columns] or None
 
 
 def shape_answer(rows: list[Row], media_type: str) -> list[Row] | Row:

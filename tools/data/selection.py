@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.aggregates import find_groups, read_aggregate
-from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.errors import InvalidFilter
 from baobab.tools.data.filters import TEXT, Where, as_list, read_json_path, split_outside
 from baobab.tools.data.selection_items import Item
@@ -33,14 +33,14 @@ class Embed:
     """The rows of another table that belong to a row.
 
     many: whether a list of them, which refer to the row by `theirs`, or the one that the row refers to by `ours`.
-    inner: whether a row without any is left out.
+    has_any: whether only rows that have some are asked for, or only those that have none; None for all rows.
     """
 
     name: str
     many: bool
     ours: str
     theirs: str
-    inner: bool
+    has_any: bool | None
     selection: "Selection"
 
 
@@ -55,6 +55,12 @@ class Selection:
     order: str = ""
     limit: int | None = None
     offset: int = 0
+
+    def find_embed(self, name: str) -> Embed | None:
+        """The embedded rows that a filter of this name is about; None for a filter of a column."""
+        if name in self.table.columns:
+            return None
+        return next((embed for embed in self.embeds if embed.name == name), None)
 
     def count_embeds(self) -> int:
         return sum(1 + embed.selection.count_embeds() for embed in self.embeds)
@@ -92,8 +98,11 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
     if not selection.items and not selection.embeds:
         selection.items = [*table.items]
     selection.groups = find_groups(selection.items)
-    if selection.groups is not None and (selection.embeds or depth):
-        raise InvalidFilter("Aggregates and related tables are not selected together.")
+    if selection.groups is not None and selection.embeds:
+        raise InvalidFilter(
+            "Aggregates and related tables are not selected together.",
+            remediation="Write the aggregates in the related table's parentheses, `books(count())`, or ask twice.",
+        )
     return selection
 
 
@@ -116,8 +125,20 @@ def place_filters(selection: Selection, where: Where) -> None:
             if not texts[-1].isdigit() or len(texts[-1]) > 6:
                 raise BadRequest(f"`{name}` is a whole number.")
             setattr(target, last, int(texts[-1]))
+        elif embed := target.find_embed(last):
+            embed.has_any = _read_presence(name, texts)
         else:
             target.where.setdefault(last, []).extend(texts)
+
+
+def _read_presence(name: str, texts: list[str]) -> bool:
+    """Whether a filter of embedded rows asks for rows that have some: `books=not.is.null`, `books=is.null`."""
+    if texts not in (["is.null"], ["not.is.null"]):
+        raise InvalidFilter(
+            f"`{name}` names related rows, which are filtered by `is.null` and `not.is.null`.",
+            remediation=f"Filter by their columns with `{name}.column=operator.value`.",
+        )
+    return texts == ["not.is.null"]
 
 
 def read_order(table: TableInfo, text: str) -> list[Order]:
@@ -181,15 +202,22 @@ def _read_item(table: TableInfo, text: str) -> Item | None:
 def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -> Embed:
     found = _EMBED.fullmatch(text)
     if found is None:
-        raise InvalidFilter(f"`{text[:60]}` is not a related table with its columns: `author(id,name)`.")
+        raise InvalidFilter(
+            f"`{text[:60]}` is not a related table with its columns: `author(id,name)`.",
+            remediation="Write the name of the table and its columns in parentheses, without dots.",
+        )
     if depth >= _DEEPEST:
         raise BadRequest(f"Related tables are embedded at most {_DEEPEST} deep.")
     alias, target, hints, inside = found.groups()
     words = hints.split("!")[1:]
-    inner = "inner" in words
     hint = next((word for word in words if word not in ("inner", "left")), None)
     relation = _find_relation(catalogue, table, target, hint)
     if relation is None:
+        if hint is not None and _find_relation(catalogue, table, target, None) is not None:
+            raise InvalidFilter(
+                f"`{table.name}` and `{target[:63]}` are not related by `{hint[:63]}`.",
+                remediation="Leave the hint out, or name the column that refers.",
+            )
         remediation = "Declare the reference of a column with `references` in the schema."
         if table.view is not None or target in catalogue.views:
             remediation = (
@@ -197,7 +225,8 @@ def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -
             )
         raise InvalidFilter(f"`{table.name}` has no reference to or from `{target[:63]}`.", remediation=remediation)
     selection = read_selection(catalogue, relation.related, inside, depth + 1)
-    return Embed(alias or target, relation.many, relation.ours, relation.theirs, inner, selection)
+    has_any = True if "inner" in words else None
+    return Embed(alias or target, relation.many, relation.ours, relation.theirs, has_any, selection)
 
 
 class _Relation(NamedTuple):
@@ -218,7 +247,7 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
     view = catalogue.views.get(target)
     for column in table.columns.values():
         to = column.references
-        if to is None or hint not in (None, column.name, to.table):
+        if to is None or hint not in (None, column.name, to.table, _name_constraint(table, column)):
             continue
         if target in (to.table, column.name) or column.name == f"{target}_id":
             one = catalogue.table(to.table)
@@ -232,10 +261,15 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
         other = catalogue.find_readable(target)
         for column in other.columns.values():
             to = column.references
-            if to is not None and hint in (None, column.name):
+            if to is not None and hint in (None, column.name, _name_constraint(other, column)):
                 names = catalogue.find_columns(table, to.table, to.column)
                 ways += [_Relation(column.name, ours, column.name, other, many=True) for ours in names]
     if len(ways) > 1:
         named = ", ".join(f"{target}!{way.hint}" for way in ways)
         raise InvalidFilter(f"`{table.name}` and `{target}` are related in several ways: write one of {named}.")
     return ways[0] if ways else None
+
+
+def _name_constraint(table: TableInfo, column: Column) -> str:
+    """The name that Postgres gives to the constraint of a reference, by which clients choose one of several."""
+    return f"{table.name}_{column.name}_fkey"

@@ -28,10 +28,9 @@ from baobab.tools.data.fields import (
 )
 from baobab.tools.data.foresight import FILTERED_ANEW, Foresight
 from baobab.tools.data.outcomes import say_deletion, say_insertion, say_update
-from baobab.tools.data.preferences import read_preferences
+from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import key_condition
 from baobab.tools.data.row_requests import (
-    find_answer,
     find_upsert,
     open_table,
     read_query,
@@ -44,6 +43,7 @@ from baobab.tools.data.schemas import AnswerOptions, Deleted, Row, WriteOptions
 from baobab.tools.data.tools.rows import data_get
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
+from baobab.tools.data.written_rows import WrittenRows
 
 
 def _list_answer_options(options: AnswerOptions) -> list[str | None]:
@@ -85,6 +85,21 @@ async def _list_insertions(
         return Foresight(rows, catalogue).foresee_insert(opened, given, upsert)
 
     return await read_rows(call, find_actor(call, options), foresee)
+
+
+class _Count:
+    """How many rows a write wrote, which `Prefer: count=exact` asks for."""
+
+    def __init__(self, preferences: Preferences) -> None:
+        self.count: int | None = None
+        self._is_asked = preferences.counts
+
+    def tell(self, call: Call, result: list[Row] | Row | None) -> None:
+        """Says it in the header Content-Range. result: the answer, which tells it of a call that is repeated."""
+        if self.count is None and result is not None:
+            self.count = len(result) if isinstance(result, list) else 1
+        if self._is_asked and self.count is not None:
+            call.headers = [*(call.headers or ()), (b"content-range", b"*/%d" % self.count)]
 
 
 def _pick_named(given: list[Row], columns: str | None) -> list[Row]:
@@ -143,11 +158,15 @@ async def data_insert(
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
     given = _pick_named(values if isinstance(values, list) else [values], columns)
+    written = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "INSERT")
         upsert = find_upsert(opened, on_conflict, preferences)
-        inserted = rows.insert(opened, given, upsert, find_answer(opened, options["select"], preferences))
+        answer = WrittenRows(catalogue, opened, options["select"], preferences)
+        inserted = rows.insert(opened, given, upsert, answer.names)
+        written.count = len(inserted)
+        inserted = answer.read(rows, inserted)
         if preferences.minimal:
             return None
         as_list = isinstance(values, list) or preferences.representation
@@ -155,6 +174,7 @@ async def data_insert(
 
     asked = [table, values, on_conflict, columns, *_list_answer_options(options)]
     result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
+    written.tell(call, result)
     call.audit.resource_id = table
     return result
 
@@ -307,17 +327,19 @@ async def data_update_many(
     """
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
+    written = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "UPDATE")
-        answer = find_answer(opened, options["select"], preferences)
-        changed = require_few(
-            rows.update(opened, changes, require_filters(opened, where), answer), preferences, options["media_type"]
-        )
+        answer = WrittenRows(catalogue, opened, options["select"], preferences)
+        changed = rows.update(opened, changes, require_filters(opened, where), answer.names)
+        written.count = len(require_few(changed, preferences, options["media_type"]))
+        changed = answer.read(rows, changed)
         return None if preferences.minimal else shape_answer(changed, options["media_type"])
 
     asked = [table, changes, where, *_list_answer_options(options)]
     result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
+    written.tell(call, result)
     call.audit.resource_id = table
     return result
 
@@ -430,16 +452,22 @@ async def data_delete_many(
     """
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
+    written = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "DELETE")
-        answer = find_answer(opened, options["select"], preferences)
-        deleted = require_few(
-            rows.delete(opened, require_filters(opened, where), answer), preferences, options["media_type"]
+        answer, conditions = (
+            WrittenRows(catalogue, opened, options["select"], preferences),
+            require_filters(opened, where),
         )
+        before = answer.read_before(rows, conditions)
+        deleted = rows.delete(opened, conditions, answer.names)
+        written.count = len(require_few(deleted, preferences, options["media_type"]))
+        deleted = answer.pick_deleted(before, deleted)
         return None if preferences.minimal else shape_answer(deleted, options["media_type"])
 
     asked = [table, where, *_list_answer_options(options)]
     result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
+    written.tell(call, result)
     call.audit.resource_id = table
     return result

@@ -1,0 +1,165 @@
+"""Related rows as PostgREST's clients ask for them most: counted, whether there are any, and after a write."""
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.tools.data.conftest import ADA, Tables
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AUTHORS: dict[str, Any] = {"columns": {"id": {"type": "serial", "primaryKey": True}, "name": {"type": "text"}}}
+BOOKS: dict[str, Any] = {
+    "columns": {
+        "id": {"type": "serial", "primaryKey": True},
+        "author_id": {"type": "integer", "references": "authors.id"},
+        "editor_id": {"type": "integer", "references": "authors.id"},
+        "title": {"type": "text"},
+        "price": {"type": "integer"},
+        "meta": {"type": "jsonb"},
+    }
+}
+SHELVES: dict[str, Any] = {
+    "columns": {
+        "room": {"type": "text", "primaryKey": True},
+        "number": {"type": "numeric", "primaryKey": True},
+        "book_id": {"type": "integer", "references": "books.id"},
+    }
+}
+NOTES: dict[str, Any] = {
+    "columns": {"book_id": {"type": "integer", "references": "books.id"}, "text": {"type": "text"}}
+}
+TALLIES: dict[str, Any] = {"columns": {"id": {"type": "serial", "primaryKey": True}, "count": {"type": "integer"}}}
+BY_AUTHOR = "books!author_id"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def library(tables: Tables) -> Tables:
+    schema = {"authors": AUTHORS, "books": BOOKS, "shelves": SHELVES, "notes": NOTES, "tallies": TALLIES}
+    await tables.apply(schema)
+    await tables.insert("authors", {"name": "Ursula"}, {"name": "Octavia"}, {"name": "Iris"})
+    await tables.insert(
+        "books",
+        {"author_id": 1, "title": "Rocannon", "price": 5, "editor_id": 3},
+        {"author_id": 1, "title": "Planet", "price": 7},
+        {"author_id": 2, "title": "Kindred", "price": 9},
+        {"title": "Anonymous"},
+    )
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        (f"authors?select=name,{BY_AUTHOR}(count)", [[{"count": 2}], [{"count": 1}], [{"count": 0}]]),
+        (f"authors?select={BY_AUTHOR}(n:count())&books.price=gt.5", [[{"n": 1}], [{"n": 1}], [{"n": 0}]]),
+        (
+            f"authors?select={BY_AUTHOR}(price.sum(),price.max())",
+            [[{"sum": 12, "max": 7}], [{"sum": 9, "max": 9}], [{"sum": None, "max": None}]],
+        ),
+        (
+            f"authors?select={BY_AUTHOR}(editor_id,count())",
+            [[{"editor_id": 3, "count": 1}, {"editor_id": None, "count": 1}], [{"editor_id": None, "count": 1}], []],
+        ),
+    ],
+)
+async def test_related_rows_are_aggregated_for_each_row(library: Tables, query: str, wanted: list[Any]) -> None:
+    assert [row["books"] for row in await library.list(query)] == wanted
+
+
+async def test_count_is_an_aggregate_unless_it_is_a_column(library: Tables) -> None:
+    assert await library.list("books?select=count") == [{"count": 4}]
+    assert await library.list("books?select=n:count&price=gt.5") == [{"n": 2}]
+    await library.insert("tallies", {"count": 7})
+    assert await library.list("tallies?select=count") == [{"count": 7}]
+
+
+async def test_rows_are_found_by_whether_they_have_related_ones(library: Tables) -> None:
+    async def names(query: str) -> list[str]:
+        return [row["name"] for row in await library.list(query)]
+
+    assert await names(f"authors?select=name,{BY_AUTHOR}(title)&books=is.null") == ["Iris"]
+    assert await names(f"authors?select=name,{BY_AUTHOR}(title)&books=not.is.null") == ["Ursula", "Octavia"]
+    found = await library.list(f"authors?select=name,{BY_AUTHOR}(title)&books=is.null&books.price=gt.8")
+    assert found == [{"name": "Ursula", "books": []}, {"name": "Iris", "books": []}]
+    orphans = await library.list("books?select=title,author:authors!author_id(name)&author=is.null")
+    assert orphans == [{"title": "Anonymous", "author": None}]
+    refused = await library.ask("GET", f"/authors?select=name,{BY_AUTHOR}(title)&books=eq.Planet")
+    assert refused.status == 400
+    assert "books.column=operator.value" in refused.json["hint"]
+
+
+async def test_a_reference_is_also_named_by_its_constraint(library: Tables) -> None:
+    for hint in ("author_id", "books_author_id_fkey"):
+        [row] = await library.list(f"books?select=authors!{hint}(name)&id=eq.1")
+        assert row == {"authors": {"name": "Ursula"}}
+        rows = await library.list(f"authors?select=books!{hint}(title)&id=eq.2")
+        assert rows == [{"books": [{"title": "Kindred"}]}]
+    [row] = await library.list("books?select=authors!books_editor_id_fkey(name)&id=eq.1")
+    assert row == {"authors": {"name": "Iris"}}
+    refused = await library.ask("GET", "/shelves?select=books!nonsense(title)")
+    assert refused.json["message"] == "`shelves` and `books` are not related by `nonsense`."
+
+
+async def test_a_write_answers_related_rows_and_what_is_in_json(library: Tables) -> None:
+    select = "title,writer:authors!author_id(name),size:meta->>size,price::text"
+    inserted = await library.ask(
+        "POST", f"/books?select={select}", [{"title": "B", "author_id": 2, "meta": {"size": 3}}, {"title": "A"}]
+    )
+    assert inserted.json == [
+        {"title": "B", "size": "3", "price": None, "writer": {"name": "Octavia"}},
+        {"title": "A", "size": None, "price": None, "writer": None},
+    ]
+    changed = await library.ask("PATCH", f"/books?title=eq.A&select={select}", {"author_id": 1, "price": 4})
+    assert changed.json == [{"title": "A", "size": None, "price": "4", "writer": {"name": "Ursula"}}]
+    upserted = await library.ask(
+        "POST", "/authors?on_conflict=id&select=books!author_id(count)", {"id": 1, "name": "Ursula"}
+    )
+    assert upserted.json == {"books": [{"count": 3}]}
+    removed = await library.ask("DELETE", f"/books?title=in.(A,B)&select={select}")
+    assert [row["writer"] for row in removed.json] == [{"name": "Octavia"}, {"name": "Ursula"}]
+    assert await library.list("books?title=in.(A,B)") == []
+
+
+async def test_a_write_of_many_rows_answers_each_with_its_related_rows_in_their_order(library: Tables) -> None:
+    given = [{"room": "N", "number": f"{900 - number}.50", "book_id": number % 3 + 1} for number in range(900)]
+    answer = await library.ask("POST", "/shelves?select=number,books(title)", given)
+    titles = ["Rocannon", "Planet", "Kindred"]
+    assert [row["books"]["title"] for row in answer.json] == [titles[number % 3] for number in range(900)]
+    assert [row["number"] for row in answer.json] == [row["number"] for row in given]
+
+
+async def test_a_write_answers_no_related_rows_of_a_table_without_a_key_and_no_aggregates(library: Tables) -> None:
+    assert (await library.ask("POST", "/notes?select=text", {"text": "x"})).json == {"text": "x"}
+    refused = await library.ask("POST", "/notes?select=text,books(title)", {"text": "y"})
+    assert (refused.status, refused.json["message"]) == (
+        400,
+        "`notes` has no primary key, so a write of it answers plain columns only.",
+    )
+    assert (await library.ask("PATCH", "/books?id=eq.1&select=count()", {"price": 1})).status == 400
+    assert await library.list("notes?select=text") == [{"text": "x"}]
+    assert await library.list("books?select=price&id=eq.1") == [{"price": 5}]
+
+
+async def test_a_write_answers_related_rows_only_as_far_as_policies_show_them(library: Tables) -> None:
+    await library.policy("books", "open", using_expression="true")
+    await library.policy("authors", "some", using_expression="id > 1", command="SELECT")
+    user = await library.user(ADA)
+    select = "title,authors!author_id(name)"
+    for author_id, wanted in ((1, None), (2, {"name": "Octavia"})):
+        row = {"title": "New", "author_id": author_id}
+        answer = await library.ask("POST", f"/books?select={select}", row, user)
+        assert (answer.status, answer.json) == (201, {"title": "New", "authors": wanted})
+        removed = await library.ask("DELETE", f"/books?title=eq.New&select={select}", None, user)
+        assert removed.json == [{"title": "New", "authors": wanted}]
+
+
+async def test_the_rows_that_a_write_wrote_are_counted_where_that_is_preferred(library: Tables) -> None:
+    for prefer in ("count=exact", "count=exact,return=minimal"):
+        inserted = await library.ask("POST", "/books", [{"title": "C"}, {"title": "C"}], prefer=prefer)
+        changed = await library.ask("PATCH", "/books?title=eq.C", {"price": 1}, prefer=prefer)
+        removed = await library.ask("DELETE", "/books?title=eq.C", None, prefer=prefer)
+        nothing = await library.ask("DELETE", "/books?title=eq.C", None, prefer=prefer)
+        counts = [each.headers.get("content-range") for each in (inserted, changed, removed, nothing)]
+        assert counts == ["*/2", "*/2", "*/2", "*/0"]
