@@ -13,6 +13,7 @@ from baobab.tools.substrate.meaning.duplicates import propose_consolidations
 from baobab.tools.substrate.meaning.filling import fill_all
 from baobab.tools.substrate.outbox import try_delivery
 from baobab.tools.substrate.propagation import Step, UserChange, mirror_user
+from baobab.tools.substrate.quota import count_all
 from baobab.tools.substrate.snapshots import take_snapshot
 from baobab.tools.substrate.toolset import substrate
 
@@ -46,6 +47,12 @@ async def substrate_take_snapshots(job: Job) -> None:
             async with job.writing(lock=organisation_id) as unit:
                 await take_snapshot(unit.execute, services.database.dialect, organisation_id, day, now)
         after = organisations[-1]
+
+
+@substrate.job(every=60)
+async def substrate_count_bytes(job: Job) -> None:
+    """Count the bytes of memories that an earlier version has not counted."""
+    await count_all(job)
 
 
 @substrate.job(every=_TICK_SECONDS)

@@ -16,7 +16,7 @@ from baobab.storage.database import Unit
 from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.quota import measure, recount, require_room
+from baobab.tools.substrate.quota import Usage, measure, recount
 from baobab.tools.substrate.receipts import FIRST, write_receipts
 from baobab.tools.substrate.rows import Row, encode_row
 from baobab.tools.substrate.search_index import index_rows
@@ -49,7 +49,12 @@ _SETTINGS = select(
 _ADVANCE = (
     update(tables.settings)
     .where(_OURS)
-    .values(last_seq=bindparam("to_seq"), last_at=bindparam("to_at"), used_bytes=bindparam("to_used"))
+    .values(
+        last_seq=bindparam("to_seq"),
+        last_at=bindparam("to_at"),
+        used_bytes=bindparam("to_used"),
+        uncounted_bytes=bindparam("to_uncounted"),
+    )
 )
 _ADVANCE_WITH_RECEIPTS = _ADVANCE.values(
     last_receipt=bindparam("to_receipt"), last_receipt_digest=bindparam("to_digest")
@@ -89,7 +94,7 @@ class Ledger:
     organisation_id: str
     settings: Any
     _last_at: datetime
-    _used: int = 0
+    _used: Usage
     _told: list[Row] = field(default_factory=list)
     _decided: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -122,11 +127,11 @@ class Ledger:
 
     def require_room(self, more: int) -> None:
         """Raises MemoryFull if the organisation's plan has no room for so many bytes more."""
-        require_room(self.settings.plan, self._used, more)
+        self._used.require_room(self.settings.plan, more)
 
     def count(self, more: int) -> None:
         """Counts bytes that are written or, if negative, erased by other means than `apply`."""
-        self._used += more
+        self._used = self._used.add(more)
 
     async def get(self, table: Table, row_id: str) -> Row | None:
         """A row by its id."""
@@ -157,7 +162,7 @@ class Ledger:
         for change in changes:
             before = None if change.before is None else encode_row(change.table, change.before)
             after = None if change.after is None else encode_row(change.table, change.after)
-            self._used += measure(after) - measure(before)
+            self.count(measure(after) - measure(before))
             self._tell(change.table, change.operation, change.id, action_id, before)
 
     async def _write(self, table: Table, changes: Sequence[RowChange]) -> None:
@@ -188,14 +193,14 @@ class Ledger:
         if not self._told:
             return
         now, last = self._last_at, self.settings.last_seq
-        self._used += sum(measure(told["before"]) for told in self._told)
+        self.count(sum(measure(told["before"]) for told in self._told))
         rows = [
             {**told, "organisation_id": self.organisation_id, "seq": last + number, "created_at": now}
             for number, told in enumerate(self._told, 1)
         ]
         await _insert_all(self.unit, tables.changes, rows)
         advanced = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
-        advanced["to_used"] = self._used
+        advanced |= {"to_used": self._used.counted, "to_uncounted": self._used.uncounted}
         if self._decided:
             receipt, digest = await write_receipts(self.unit, self.services.vault, self.settings, self._decided)
             advanced |= {"to_receipt": receipt, "to_digest": digest}
@@ -240,9 +245,9 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
     if is_new:
         await _provision(unit, services, organisation_id)
         settings = (await unit.execute(_SETTINGS, of_organisation)).one()
-    # It is not known yet for a new substrate, nor for one of an earlier version.
-    used = await recount(unit.execute, organisation_id) if settings.used_bytes is None else settings.used_bytes
-    ledger = Ledger(unit, services, organisation_id, settings, settings.last_at, used)
+    counted = await recount(unit.execute, organisation_id) if is_new else settings.used_bytes
+    usage = Usage(counted, settings.uncounted_bytes)
+    ledger = Ledger(unit, services, organisation_id, settings, settings.last_at, usage)
     if is_new:
         ledger.tell(tables.entities, "insert", settings.self_entity_id)
     yield ledger
@@ -252,7 +257,9 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
 async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> Ledger | None:
     """The ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
     settings: Any = (await unit.execute(_SETTINGS, {"of_organisation": organisation_id})).first()
-    return None if settings is None else Ledger(unit, services, organisation_id, settings, settings.last_at)
+    return (
+        None if settings is None else Ledger(unit, services, organisation_id, settings, settings.last_at, Usage(None))
+    )
 
 
 _NOTHING_YET = {"propose_consolidations": True, "last_seq": 0, "last_receipt": 0, "last_receipt_digest": FIRST}

@@ -3,13 +3,16 @@
 The number is kept with the settings and changes with the rows, in one transaction that holds the organisation's lock.
 """
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from baobab.storage.database import Execute
+from baobab.tools.core.job import Job
 from baobab.tools.core.plans import PLANS
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import MemoryFull
@@ -25,7 +28,10 @@ COUNTED = (
 _OF_ACTION = 1024
 """What an action takes besides what it says: its row, its receipt, its conflicts."""
 _SAID = ("payload", "result", "trigger_context")
-_PAGE = 500
+_PAGE = 25
+_AT_ONCE = 200
+_BEFORE_COUNTED = 1024 * 1024
+"""What may be added before a memory is counted: its plan may have no more room."""
 
 
 def measure(encoded: Row | None) -> int:
@@ -38,14 +44,69 @@ def measure_action(row: Mapping[str, Any]) -> int:
     return _OF_ACTION + len(to_json([row[name] for name in _SAID]))
 
 
-def require_room(plan: str, used: int, more: int) -> None:
-    """Raises MemoryFull."""
-    cap = PLANS[plan].memory_bytes
-    if cap is not None and used + more > cap:
-        raise MemoryFull(
-            f"The plan {plan} has room for {cap} bytes of memory; {used} are used, and {more} more do not fit.",
-            details={"plan": plan, "what": "bytes of memory", "limit": cap, "current": used},
-        )
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The bytes of a substrate."""
+
+    counted: int | None
+    """None while those of an earlier version are being counted."""
+    uncounted: int = 0
+    """What was added meanwhile."""
+
+    def add(self, more: int) -> "Usage":
+        if self.counted is None:
+            return Usage(None, self.uncounted + more)
+        return Usage(self.counted + more, self.uncounted)
+
+    def require_room(self, plan: str, more: int) -> None:
+        """Raises MemoryFull if the plan has no room for so many bytes more."""
+        cap = PLANS[plan].memory_bytes
+        if cap is None:
+            return
+        if self.counted is None:
+            if self.uncounted + more > _BEFORE_COUNTED:
+                raise MemoryFull(
+                    "What an earlier version has kept in the memory is being counted. Until then,"
+                    f" {_BEFORE_COUNTED} bytes can be added.",
+                    remediation="Try again in a minute or two.",
+                    details={"plan": plan, "what": "bytes of memory", "limit": cap},
+                )
+        elif self.counted + more > cap:
+            raise MemoryFull(
+                f"The plan {plan} has room for {cap} bytes of memory; {self.counted} are used, and {more} more do not"
+                " fit.",
+                details={"plan": plan, "what": "bytes of memory", "limit": cap, "current": self.counted},
+            )
+
+
+async def count_all(job: Job) -> None:
+    """Counts the memories that an earlier version has not counted, while others write to them."""
+    columns, after = tables.settings.c, ""
+    while True:
+        query = select(columns.organisation_id).where(columns.used_bytes.is_(None), columns.organisation_id > after)
+        async with job.database.reading() as connection:
+            rows = await connection.execute(query.order_by(columns.organisation_id).limit(_AT_ONCE))
+            organisations = list(rows.scalars())
+        if not organisations:
+            return
+        for organisation_id in organisations:
+            await _count(job, organisation_id)
+        after = organisations[-1]
+
+
+async def _count(job: Job, organisation_id: str) -> None:
+    """Counts a memory without its lock, in one state of the rows, and adds what was written since that state."""
+    columns = tables.settings.c
+    uncounted = (columns.organisation_id == organisation_id, columns.used_bytes.is_(None))
+    async with job.database.reading() as connection:
+        then = await connection.scalar(select(columns.uncounted_bytes).where(*uncounted))
+        if then is None:
+            return
+        used = await recount(connection.execute, organisation_id)
+    counted = update(tables.settings).where(*uncounted)
+    async with job.writing(lock=organisation_id) as unit:
+        values = {"used_bytes": columns.uncounted_bytes - then + used, "uncounted_bytes": 0}
+        await unit.execute(counted.values(values))
 
 
 async def recount(execute: Execute, organisation_id: str) -> int:
@@ -66,6 +127,8 @@ async def _walk(execute: Execute, table: Any, organisation_id: str, key: Any) ->
     query = select(table).where(table.c.organisation_id == organisation_id).order_by(key).limit(_PAGE)
     rows: Any = (await execute(query)).mappings().all()
     while rows:
+        # Others get their turn between these: a short read on files runs on the event loop.
+        await asyncio.sleep(0)
         for row in rows:
             yield row
         rows = (await execute(query.where(key > rows[-1][key.name]))).mappings().all() if len(rows) == _PAGE else ()

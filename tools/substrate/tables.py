@@ -89,8 +89,10 @@ settings = Table(
     # the one before, so that a page that ends at a moment leaves nothing out.
     Column("last_seq", BigInteger, nullable=False),
     Column("last_at", Instant, nullable=False),
-    # The bytes that count against the plan (quota.py); null until they are counted.
+    # The bytes that count against the plan (quota.py); null until those of an earlier version are counted, and then the
+    # other column has what was added meanwhile.
     Column("used_bytes", BigInteger),
+    Column("uncounted_bytes", BigInteger, nullable=False, server_default=text("0")),
     # What signs receipts, made at the first; the number of the last one and its digest, which the next one names.
     Column("receipt_key", Sealed),
     Column("last_receipt", BigInteger, nullable=False),

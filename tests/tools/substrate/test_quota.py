@@ -166,11 +166,42 @@ async def test_users_who_sign_up_while_the_memory_is_full_are_mirrored_once_ther
     await check(substrate)
 
 
-async def test_the_memory_of_an_earlier_version_is_counted_at_the_next_action(substrate: Substrate) -> None:
-    await learn(substrate, "before")
-    before = await read_used(substrate)
+async def forget_count(substrate: Substrate) -> None:
     async with substrate.harness.services.database.writing(lock=substrate.owner.organisation_id) as connection:
         await connection.execute(update(tables.settings).values(used_bytes=None))
-    await learn(substrate, "beyond")
-    assert await read_used(substrate) > before
+
+
+async def test_the_memory_of_an_earlier_version_is_counted_while_others_write(substrate: Substrate) -> None:
+    # More rows than are read at once.
+    for number in range(120):
+        await substrate.do("record_decision", title=f"no. {number}", kind="vision")
+    before = await read_used(substrate)
+    await forget_count(substrate)
+    await learn(substrate, "before it is counted")
+    assert await read_used(substrate) == 0
+    counts = [run_job(substrate.harness, "substrate_count_bytes") for _ in range(2)]
+    await asyncio.gather(*counts, *(learn(substrate, f"meanwhile {number}") for number in range(10)))
+    assert await read_used(substrate) > before + 11 * len(TEXT)
+    await check(substrate)
+    await learn(substrate, "later")
+    await check(substrate)
+
+
+async def test_little_is_added_to_a_limited_memory_before_it_is_counted(
+    substrate: Substrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = "x" * 15_000
+    # The count that each start begins with.
+    await run_due_jobs(substrate.harness)
+    await learn(substrate, "before")
+    await leave_room(substrate, monkeypatch, 0)
+    await forget_count(substrate)
+    asked = [substrate.do("record_learning", title=f"no. {n}", description=large) for n in range(50)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert 0 < sum(isinstance(answer, dict) for answer in answers) < 1024 // 30
+    refused = next(answer for answer in answers if isinstance(answer, BaobabError))
+    assert (refused.code, refused.remedy) == ("plan_limit_exceeded", "Try again in a minute or two.")
+    await run_job(substrate.harness, "substrate_count_bytes")
+    with pytest.raises(BaobabError, match="are used"):
+        await learn(substrate, "More")
     await check(substrate)
