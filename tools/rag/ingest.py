@@ -180,6 +180,8 @@ async def count_bytes(unit: Unit, app: App, document: Row, size: int) -> None:
     unit: holds the app's lock.
     """
     more = size - document.size_bytes
+    if not more:
+        return
     of_app = select(func.coalesce(func.sum(collections.c.size_bytes), 0)).where(collections.c.app_id == app.id)
     used, limit = int((await unit.execute(of_app)).scalar_one()), app.plan.file_bytes
     if limit is not None and more > 0 and used + more > limit:

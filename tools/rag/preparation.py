@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from baobab.runtime.documents.document import Block, ParsedDocument, UnreadableDocument
 from baobab.runtime.documents.parsing import parse_document
@@ -40,6 +40,12 @@ _MOVING_SECONDS = 10.0
 _RETRIES = 5
 _LONGEST_MESSAGE = 500
 _FILE_GONE = "The file was deleted before it was read."
+# Built once, since that takes longer than to run them.
+_APP_ID: Any = bindparam("of_app")
+_FIND_DOCUMENT = select(documents).where(documents.c.app_id == _APP_ID, documents.c.id == bindparam("document_id"))
+_FIND_COLLECTION = select(collections).where(
+    collections.c.app_id == _APP_ID, collections.c.id == bindparam("collection_id")
+)
 
 
 class _Superseded(Exception):
@@ -77,10 +83,10 @@ class _Preparation:
     async def run(self) -> None:
         async with self._writing() as unit:
             await self._set(unit, status="processing")
-        if not self._document.chunks_total:
+        if self._document.chunks_done == self._document.chunks_total:
             await self._split()
-        await self._embed()
-        await self._publish()
+        while self._document.chunks_done < self._document.chunks_total:
+            await self._embed()
 
     @asynccontextmanager
     async def _writing(self, *, last: bool = False, bulk: bool = False) -> AsyncIterator[Unit]:
@@ -88,12 +94,12 @@ class _Preparation:
         async with self._job.writing(lock=self._app.id, last=last, bulk=bulk) as unit:
             if await FREEZES.is_frozen(unit.execute, self._app.id):
                 raise RetryLater(_MOVING_SECONDS, "the app is being moved")
-            which = (documents.c.app_id == self._app.id, documents.c.id == self._document_id)
-            document = (await unit.execute(select(documents).where(*which))).first()
+            ours = {"of_app": self._app.id}
+            document = (await unit.execute(_FIND_DOCUMENT, {**ours, "document_id": self._document_id})).first()
             if document is None or document.ingest_id != self._job.id:
                 raise _Superseded
-            its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
-            self._document, self._collection = document, (await unit.execute(select(collections).where(*its))).one()
+            found = await unit.execute(_FIND_COLLECTION, {**ours, "collection_id": document.collection_id})
+            self._document, self._collection = document, found.one()
             yield unit
 
     async def _set(self, unit: Unit, **values: Any) -> None:
@@ -122,26 +128,27 @@ class _Preparation:
             raise _Refused(f"The document has more than {MOST_CHUNKS} chunks: use a larger chunkSize.") from exc
         if not found:
             raise _Refused("The document has no text.")
-        async with self._writing(bulk=True) as unit:
-            for table in (texts, chunks, vectors):
-                await unit.execute(delete(table).where(*self._of_version(table)))
-            await count_bytes(unit, self._app, self._document, len(text.encode()))
-            blocks = [[block.kind, block.level, block.page, block.start, block.end] for block in parsed.blocks]
-            await insert_text(unit, self._document, self._document.next_version, text, blocks)
-            await self._set(
-                unit, title=parsed.title, pages=parsed.pages, media_type=parsed.media_type[:255], chunks_done=0
-            )
         # Random, so that the numbers of documents do not meet; in a row, which is how an index likes them.
         first_number = int(self._services.ids.hex(12)[:11], 16) << 16
         for start in range(0, len(found), _ROWS_AT_ONCE):
-            rows = [
-                self._build_chunk(first_number, position, text, found[position])
-                for position in range(start, min(start + _ROWS_AT_ONCE, len(found)))
-            ]
+            end = min(start + _ROWS_AT_ONCE, len(found))
+            rows = [self._build_chunk(first_number, number, text, found[number]) for number in range(start, end)]
+            values: dict[str, Any] = {}
             async with self._writing(bulk=True) as unit:
+                if start == 0:
+                    await self._replace_text(unit, parsed)
+                    values = {"title": parsed.title, "pages": parsed.pages, "media_type": parsed.media_type[:255]}
                 await unit.execute(insert(chunks), rows)
-                is_last = start + _ROWS_AT_ONCE >= len(found)
-                await self._set(unit, **({"chunks_total": len(found)} if is_last else {}))
+                # An attempt that finds no total begins anew.
+                await self._set(unit, chunks_done=0, chunks_total=len(found) if end == len(found) else 0, **values)
+
+    async def _replace_text(self, unit: Unit, parsed: ParsedDocument) -> None:
+        """Inserts the text of the version, in place of all that earlier attempts have left of it."""
+        for table in (texts, chunks, vectors):
+            await unit.execute(delete(table).where(*self._of_version(table)))
+        await count_bytes(unit, self._app, self._document, len(parsed.text.encode()))
+        blocks = [[block.kind, block.level, block.page, block.start, block.end] for block in parsed.blocks]
+        await insert_text(unit, self._document, self._document.next_version, parsed.text, blocks)
 
     def _build_chunk(self, first_number: int, position: int, text: str, chunk: Chunk) -> dict[str, Any]:
         document, content = self._document, text[chunk.start : chunk.end]
@@ -213,25 +220,34 @@ class _Preparation:
         return str(located["filename"])
 
     async def _embed(self) -> None:
-        """Makes the vectors of the chunks that have none yet."""
-        while self._document.chunks_done < self._document.chunks_total:
-            done = self._document.chunks_done
-            wanted = chunks.c.position.between(done, done + _EMBEDDED_AT_ONCE - 1)
-            query = select(chunks.c.position, chunks.c.headings, chunks.c.text).where(*self._of_version(chunks), wanted)
-            async with self._job.database.reading() as connection:
-                rows = (await connection.execute(query.order_by(chunks.c.position))).all()
-            contents = ["\n".join((*row.headings, row.text)) for row in rows]
-            # What is paid for is asked for by the app itself, whoever has added the document.
-            payer = AppKey(self._app.id, self._document.key_id or "rag")
-            context = RequestContext("job", self._job.id)
-            async with network_wait():
-                embedded = await embed_texts(
-                    self._job.registry, payer, context, self._app.id, contents, self._collection.embedding_model
-                )
-            await self._insert_vectors([row.position for row in rows], embedded)
+        """Makes the vectors of the next chunks; with those of the last ones, the version takes the old one's place."""
+        done = self._document.chunks_done
+        wanted = chunks.c.position.between(done, done + _EMBEDDED_AT_ONCE - 1)
+        query = select(chunks.c.position, chunks.c.headings, chunks.c.text).where(*self._of_version(chunks), wanted)
+        async with self._job.database.reading() as connection:
+            rows = (await connection.execute(query.order_by(chunks.c.position))).all()
+        contents = ["\n".join((*row.headings, row.text)) for row in rows]
+        # What is paid for is asked for by the app itself, whoever has added the document.
+        payer = AppKey(self._app.id, self._document.key_id or "rag")
+        context = RequestContext("job", self._job.id)
+        async with network_wait():
+            embedded = await embed_texts(
+                self._job.registry, payer, context, self._app.id, contents, self._collection.embedding_model
+            )
+        is_last = done + len(rows) == self._document.chunks_total
+        async with self._writing(last=is_last, bulk=True) as unit:
+            await self._insert_vectors(unit, [row.position for row in rows], embedded)
+            if is_last:
+                await self._publish(unit, embedded)
+            else:
+                await self._set(unit, chunks_done=done + len(rows), attempts=0)
 
-    async def _insert_vectors(self, positions: Sequence[int], embedded: Embedded) -> None:
+    async def _insert_vectors(self, unit: Unit, positions: Sequence[int], embedded: Embedded) -> None:
         document = self._document
+        if self._collection.embedding_model is None:
+            its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
+            changes = {"embedding_model": embedded.model, "dimensions": embedded.dimensions}
+            await unit.execute(update(collections).where(*its).values(changes))
         rows = [
             {
                 "app_id": document.app_id,
@@ -244,39 +260,31 @@ class _Preparation:
             }
             for position, vector in zip(positions, embedded.vectors, strict=True)
         ]
-        async with self._writing(bulk=True) as unit:
-            if self._collection.embedding_model is None:
-                its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
-                changes = {"embedding_model": embedded.model, "dimensions": embedded.dimensions}
-                await unit.execute(update(collections).where(*its).values(changes))
-            await unit.execute(insert(vectors), rows)
-            await self._set(unit, chunks_done=positions[-1] + 1, attempts=0)
+        await unit.execute(insert(vectors), rows)
 
-    async def _publish(self) -> None:
+    async def _publish(self, unit: Unit, embedded: Embedded) -> None:
         """Puts the version in the place of the one before."""
-        async with self._writing(last=True) as unit:
-            document = self._document
-            dimensions = (
-                await unit.execute(select(vectors.c.dimensions).where(*self._of_version(vectors)).limit(1))
-            ).scalar_one()
-            await self._set(
-                unit,
-                status="ready",
-                error_message=None,
-                version=document.next_version,
-                next_version=None,
-                keeps_text=False,
-                ingest_id=None,
-                chunk_count=document.chunks_total,
-                embedding_model=self._collection.embedding_model,
-                dimensions=dimensions,
-            )
-            its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
-            await unit.execute(update(collections).where(*its).values(revision=collections.c.revision + 1))
-            if document.next_version > 1:
-                # Of the version before, which searches have seen or which was given up unfinished.
-                await self._clean(unit)
-            await self._emit(unit, READY, chunk_count=document.chunks_total)
+        document = self._document
+        await self._set(
+            unit,
+            status="ready",
+            error_message=None,
+            version=document.next_version,
+            next_version=None,
+            keeps_text=False,
+            ingest_id=None,
+            attempts=0,
+            chunks_done=document.chunks_total,
+            chunk_count=document.chunks_total,
+            embedding_model=embedded.model,
+            dimensions=embedded.dimensions,
+        )
+        its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
+        await unit.execute(update(collections).where(*its).values(revision=collections.c.revision + 1))
+        if document.next_version > 1:
+            # Of the version before, which searches have seen or which was given up unfinished.
+            await self._clean(unit)
+        await self._emit(unit, READY, chunk_count=document.chunks_total)
 
     async def fail_or_retry(self, error: BaobabError) -> None:
         """Leaves the document to a later attempt if the error may end by itself, otherwise says that it failed."""

@@ -116,7 +116,8 @@ async def test_texts_count_against_what_the_plan_gives_and_are_free_when_they_ar
     assert size == 0
 
 
-async def test_a_document_whose_job_is_gone_is_taken_up_again(app: RagApp) -> None:
+@pytest.mark.parametrize("chunks", [0, 1], ids=["not begun", "with all vectors"])
+async def test_a_document_whose_job_is_gone_is_taken_up_again(app: RagApp, chunks: int) -> None:
     await app.create()
     answer = await app.request("POST", "/facts/ingest", json={"text": FACTS["trees"]})
     document_id = answer.json()["documentId"]
@@ -124,7 +125,9 @@ async def test_a_document_whose_job_is_gone_is_taken_up_again(app: RagApp) -> No
     database = app.baobab.application.services.regions["local"].database
     async with database.writing() as connection:
         await connection.execute(
-            update(table).where(table.c.id == document_id).values(ingest_id="of a job that is gone")
+            update(table)
+            .where(table.c.id == document_id)
+            .values(ingest_id="of a job that is gone", chunks_done=chunks, chunks_total=chunks)
         )
     await app.run_jobs()
     assert (await app.get(document_id))["status"] == "pending"
