@@ -24,7 +24,7 @@ _LARGEST = 63
 class Network:
     """Turns token ids into one vector for each text: the mean of its tokens' vectors, scaled to length 1.
 
-    Several threads may use it at once. It holds no GIL for nearly all of the work, and starts no threads.
+    Several threads may use it at once. It computes in the thread of its caller, nearly all the time without the GIL.
     """
 
     def __init__(self, weights: Mapping[str, Matrix]) -> None:
@@ -32,6 +32,8 @@ class Network:
         self._positions = (
             weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
         )
+        # Errors, but no warnings: those are about graphics cards and the like.
+        onnxruntime.set_default_logger_severity(3)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         # The next level replaces the normalisation of rows by one of its own that takes six times as long.
