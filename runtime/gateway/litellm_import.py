@@ -23,7 +23,8 @@ async def load_litellm() -> ModuleType:
     return await _library.get()
 
 
-def _import_litellm() -> ModuleType:
+def import_litellm() -> ModuleType:
+    """Imports it in this thread; whoever serves requests uses `load_litellm`."""
     for name, value in _SET_UP.items():
         os.environ.setdefault(name, value)
     import litellm
@@ -38,4 +39,4 @@ def _import_litellm() -> ModuleType:
     return litellm
 
 
-_library = LateImport(_import_litellm, packages=("litellm",))
+_library = LateImport(import_litellm, packages=("litellm",))
