@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +18,11 @@ from hypothesis.internal.constants_ast import Constants
 
 from baobab.composition import Application
 from baobab.runtime import passwords
-from baobab.runtime.gateway.litellm_import import import_litellm
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage import postgres
 from baobab.storage.postgres_connection import build_engine
-from tests import cheap_secrets, forked_workers, memory
+from tests import cheap_secrets, memory
 from tests.backends import (
     ACTIVE_BACKEND,
     Backend,
@@ -32,7 +32,6 @@ from tests.backends import (
     prepare_data,
     release_data,
 )
-from tests.cli.preloaded import import_everything
 from tests.one_connection import hold_one_connection_at_a_time
 from tests.servers import BEHIND_POOLER, start_postgres
 from tests.users import mint_user_token
@@ -112,18 +111,13 @@ def settings() -> dict[str, str]:
     return {"BAOBAB_PLAN": "enterprise"}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    return forked_workers.run_in_workers(session, _load_what_most_tests_use)
-
-
-def _load_what_most_tests_use() -> None:
-    import_everything()
-    import_litellm()
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: a test waits about as long as it works."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    forked_workers.add_option(parser)
     parser.addoption(
         "--backend", choices=("sqlite", "postgres", "pgbouncer"), default="sqlite", help="where the rows are"
     )

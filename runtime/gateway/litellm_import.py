@@ -23,8 +23,7 @@ async def load_litellm() -> ModuleType:
     return await _library.get()
 
 
-def import_litellm() -> ModuleType:
-    """Imports it in this thread; whoever serves requests uses `load_litellm`."""
+def _import_litellm() -> ModuleType:
     for name, value in _SET_UP.items():
         os.environ.setdefault(name, value)
     import litellm
@@ -39,4 +38,4 @@ def import_litellm() -> ModuleType:
     return litellm
 
 
-_library = LateImport(import_litellm, packages=("litellm",))
+_library = LateImport(_import_litellm, packages=("litellm",))

@@ -21,7 +21,7 @@ _LONGEST = 2**20
 
 def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as requests:
-        import_everything()
+        _import_everything()
         # The children would otherwise copy the pages of what they never change.
         gc.collect()
         gc.freeze()
@@ -44,7 +44,7 @@ def main() -> None:
     run()
 
 
-def import_everything() -> None:
+def _import_everything() -> None:
     """Imports and builds what a server has loaded some seconds after its start, and always alike."""
     for name in ("baobab.cli", "baobab.interfaces", "baobab.serving", "baobab.storage.migrate"):
         importlib.import_module(name)
