@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import ColumnElement, select, update
 
 from baobab.runtime.job_tables import events, jobs
 from baobab.storage.clock import Clock
@@ -40,14 +40,18 @@ class JobAttempt:
         self.arguments: Mapping[str, Any] = row.arguments
         self.ended = False
         self.started_at = asyncio.get_running_loop().time()
-        self._mine = and_(jobs.c.id == row.id, jobs.c.epoch == row.epoch, jobs.c.finished_at.is_(None))
         self._clock = clock
+
+    @property
+    def _mine(self) -> tuple[ColumnElement[bool], ...]:
+        job_id, epoch = self.claim
+        return jobs.c.id == job_id, jobs.c.epoch == epoch, jobs.c.finished_at.is_(None)
 
     async def hold(self, unit: Unit, *, last: bool = False) -> None:
         # The row is locked from here to the commit, so nobody else can claim the job.
         now = self._clock.now()
         values = {"finished_at": now, "error": None} if last else {"due_at": now + LEASE}
-        if (await unit.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
+        if (await unit.execute(update(jobs).where(*self._mine).values(**values))).rowcount != 1:
             raise JobLost
         if last:
             unit.after_commit(self.end)
@@ -90,5 +94,5 @@ class JobAttempt:
 
     async def _update_row(self, values: Mapping[str, Any]) -> None:
         async with self.database.writing(lock=None) as connection:
-            if (await connection.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
+            if (await connection.execute(update(jobs).where(*self._mine).values(**values))).rowcount != 1:
                 raise JobLost

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, false, not_, or_, select, text, tuple_, update
+from sqlalchemy import ColumnElement, Executable, and_, bindparam, false, not_, or_, select, text, tuple_, update
 
 from baobab.runtime.job_attempt import LEASE, JobAttempt
 from baobab.runtime.job_slots import JobSlot, SlotPool
@@ -66,6 +66,30 @@ _DUE_LINES = text(
     """
 ).bindparams(bindparam("now", type_=Instant()), bindparam("absurd", type_=Instant()))
 
+_IS_DUE = and_(
+    jobs.c.finished_at.is_(None),
+    jobs.c.tenant == bindparam("of_tenant"),
+    jobs.c.kind.in_(bindparam("of_kinds", expanding=True)),
+    or_(jobs.c.due_at <= bindparam("now"), and_(jobs.c.held_by.is_not(None), jobs.c.due_at > bindparam("absurd"))),
+)
+
+
+def _build_claim(is_allowed_doubtful: ColumnElement[bool]) -> Executable:
+    due = select(jobs.c.id).where(_IS_DUE, or_(not_(_IS_DOUBTFUL), is_allowed_doubtful))
+    due_ids = due.order_by(jobs.c.due_at).limit(bindparam("slots"))
+    # Does not wait for rows that another process is claiming at this moment.
+    claim = update(jobs).where(jobs.c.id.in_(due_ids.with_for_update(skip_locked=True)))
+    claimed = claim.values(
+        epoch=jobs.c.epoch + 1, attempts=jobs.c.attempts + 1, held_by=bindparam("runner"), due_at=bindparam("lease")
+    )
+    return claimed.returning(jobs)
+
+
+_eldest_doubtful = select(jobs.c.id).where(_IS_DUE, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
+# Built once: they are asked for each job.
+_CLAIM = _build_claim(jobs.c.id == _eldest_doubtful.scalar_subquery())
+_CLAIM_WITHOUT_DOUBTFUL = _build_claim(false())
+
 _log = logging.getLogger(__name__)
 
 
@@ -74,6 +98,8 @@ class RunningAttempt(NamedTuple):
 
     attempt: JobAttempt
     slot: JobSlot
+    was_doubtful: bool
+    """Whether other doubtful jobs wait for it."""
 
 
 class SlotReservation(NamedTuple):
@@ -125,6 +151,8 @@ class JobRunner:
         self._runner_id = ids.uuid()
         self._wake = asyncio.Event()
         self._stopping = False
+        self._lacks_slots = False
+        """Whether due jobs of a tenant found no slot or no place when they were last looked for."""
         self._running: dict[asyncio.Task[None], RunningAttempt] = {}
         self._lease_timers: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -191,6 +219,7 @@ class JobRunner:
     def _reserve_slots(self, due: Mapping[SlotPool, Mapping[str, Collection[str]]]) -> list[SlotReservation]:
         """Reserve slots for the tenants with due jobs: one each in turn, those with the fewest running jobs first."""
         reservations: list[SlotReservation] = []
+        self._lacks_slots = False
         for pool, kinds in due.items():
             reserved = dict.fromkeys(sorted(kinds, key=pool.count_inside), 0)
             tenants = list(reserved)
@@ -202,6 +231,7 @@ class JobRunner:
                 if slots:
                     reservations.append(SlotReservation(pool, tenant, kinds[tenant], slots))
                 else:
+                    self._lacks_slots = True
                     pool.request_slot(tenant, self._wake.set)
         for pool in set(self._pools.values()):
             pool.release_granted()
@@ -232,9 +262,8 @@ class JobRunner:
     async def _list_due_kinds(self, now: datetime) -> dict[SlotPool, dict[str, list[str]]]:
         """List the kinds with due jobs, by slot pool and tenant. Only reads, since most of the time nothing is due."""
         due: dict[SlotPool, dict[str, list[str]]] = {}
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})).all()
-        for tenant, kind in rows:
+        lines = await self._database.read_once(_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})
+        for tenant, kind in lines.all():
             # A kind that this version does not know is left to processes of another version.
             if kind in self._pools:
                 due.setdefault(self._pools[kind], {}).setdefault(tenant, []).append(kind)
@@ -245,46 +274,32 @@ class JobRunner:
 
         doubt: whether a doubtful job is running here already.
         """
-        is_due = self._due_condition(now, reservation)
-        eldest_doubtful = select(jobs.c.id).where(is_due, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
-        is_allowed_doubtful = false() if doubt else jobs.c.id == eldest_doubtful.scalar_subquery()
-        due_ids = (
-            select(jobs.c.id)
-            .where(is_due, or_(not_(_IS_DOUBTFUL), is_allowed_doubtful))
-            .order_by(jobs.c.due_at)
-            .limit(reservation.slots)
-        )
         values = {
-            "epoch": jobs.c.epoch + 1,
-            "attempts": jobs.c.attempts + 1,
-            "held_by": self._runner_id,
-            "due_at": now + LEASE,
+            "of_tenant": reservation.tenant,
+            "of_kinds": list(reservation.kinds),
+            "now": now,
+            "absurd": now + _MAX_LEASE_AHEAD,
+            "slots": reservation.slots,
+            "runner": self._runner_id,
+            "lease": now + LEASE,
         }
-        # Does not wait for rows that another process is claiming at this moment.
-        claim = update(jobs).where(jobs.c.id.in_(due_ids.with_for_update(skip_locked=True))).values(**values)
-        async with self._database.writing(lock=None) as connection:
-            return list((await connection.execute(claim.returning(jobs))).all())
-
-    def _due_condition(self, now: datetime, reservation: SlotReservation) -> ColumnElement[bool]:
-        return and_(
-            jobs.c.finished_at.is_(None),
-            jobs.c.tenant == reservation.tenant,
-            jobs.c.kind.in_(reservation.kinds),
-            or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _MAX_LEASE_AHEAD)),
-        )
+        return list((await self._database.write_once(_CLAIM_WITHOUT_DOUBTFUL if doubt else _CLAIM, values)).all())
 
     def _start_attempt(self, row: Any, since: float, pool: SlotPool) -> None:
         attempt = JobAttempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)
         slot = JobSlot(pool, row.tenant)
         task = asyncio.create_task(self._run_attempt(attempt, slot), name=f"job {attempt.kind.name} {attempt.id}")
-        self._running[task] = RunningAttempt(attempt, slot)
+        self._running[task] = RunningAttempt(attempt, slot, row.attempts > _LOST_ATTEMPTS)
         self._extend_lease(task, since)
         task.add_done_callback(self._clean_up_task)
 
     def _clean_up_task(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task).slot.end_job()
+        running = self._running.pop(task)
         self._lease_timers.pop(task).cancel()
-        self._wake.set()
+        running.slot.end_job()
+        # The job itself may be due again, unless it has ended.
+        if self._lacks_slots or running.was_doubtful or not running.attempt.ended:
+            self._wake.set()
 
     def _extend_lease(self, task: asyncio.Task[None], since: float) -> None:
         """Cancel the attempt when the lease that has just been written ends, and no longer when an earlier one ends.

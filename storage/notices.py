@@ -90,11 +90,10 @@ class Notices:
 
     async def poll(self) -> None:
         """Delivers what other processes have published since the last poll."""
-        async with self._database.reading() as connection:
-            rows: list[Any] = []
-            if self._missing:
-                rows += (await connection.execute(_LATE, {"missing": list(self._missing)})).all()
-            rows += (await connection.execute(_NEW, {"seen": self._seen})).all()
+        rows: list[Any] = []
+        if self._missing:
+            rows += (await self._database.read_once(_LATE, {"missing": list(self._missing)})).all()
+        rows += (await self._database.read_once(_NEW, {"seen": self._seen})).all()
         for row in rows:
             self._note_seen(row.id)
             if row.origin != self._origin:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import false, text
+from sqlalchemy import CursorResult, Executable, false, text
 from sqlalchemy.dialects.postgresql import insert
 
 from baobab.storage.cancellation import run_to_completion
@@ -116,6 +116,23 @@ class PostgresDatabase(Database):
                 # Sent with the first statement, which the server runs when it has the lock.
                 await connection.write(_LOCK_TENANT, {"tenant": lock})
             yield connection
+
+    async def read_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
+        return await self._run_single(_READING, statement, rows, reads=True)
+
+    async def write_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
+        return await run_to_completion(self._run_single(_WRITING, statement, rows, reads=False))
+
+    async def _run_single(
+        self, begin: tuple[bytes, ...], statement: Executable, rows: Any, *, reads: bool
+    ) -> CursorResult[*tuple[Any, ...]]:
+        with ErrorTranslator(self):
+            async with self._take_connection() as connection:
+                connection.begin(*begin, single=True, reads=reads)
+                result = await connection.execute(statement, rows)
+                if not reads:
+                    await connection.commit()
+                return result
 
     async def take_lock(self, connection: PostgresConnection, lock: str) -> None:
         await connection.execute(_LOCK_TENANT, {"tenant": lock})

@@ -48,6 +48,8 @@ class _Dialect(PGDialect_psycopg):
         return "READ COMMITTED"
 
 
+_ROWS_OF_INSERT = 50
+"""Each number of rows is a statement of its own to the server, of which it keeps only so many."""
 _OWN_USER: Queued = (b"SET LOCAL ROLE NONE", ())
 registry.register("postgresql.baobab", __name__, _Dialect.__name__)
 _connecting: ContextVar["_Driver"] = ContextVar("connecting")
@@ -157,6 +159,7 @@ class PostgresConnection:
         self._sync: Connection | None = None
         self._begin: Sequence[bytes] = ()
         self._has_begun = False
+        self._is_single = self._may_repeat = False
         self._queued: list[Queued] = []
         self.is_queueing = False
         self._identity: Queued | None = None
@@ -166,9 +169,14 @@ class PostgresConnection:
     def dialect(self) -> Dialect:
         return self._engine.dialect
 
-    def begin(self, *statements: bytes) -> None:
-        """Begins a transaction, which the server hears of with its first statement."""
+    def begin(self, *statements: bytes, single: bool = False, reads: bool = False) -> None:
+        """Begins a transaction, which the server hears of with its first statement.
+
+        single: it has one statement. That is a transaction by itself, so it is sent alone, except to a pooler, which
+        needs the settings of a transaction. reads: it only reads, so it may be sent again if the answer was lost.
+        """
         self._begin, self._has_begun = statements, False
+        self._is_single, self._may_repeat = single, reads or not single
         self._identity = self._wanted_identity = None
 
     def become(self, identity: Queued | None) -> None:
@@ -305,14 +313,15 @@ class PostgresConnection:
             return await self._begin_with(run)
         except psycopg.OperationalError:
             # Nothing is left of a transaction whose first statement was not answered.
-            if not is_used or self._require_session().lost is None:
+            if not is_used or not self._may_repeat or self._require_session().lost is None:
                 raise
         return await self._begin_with(run)
 
     async def _begin_with(self, run: _Use[T]) -> T:
         session = await self._connect()
         try:
-            return await self._run_after_queued(run, session, self._begin)
+            begin = () if self._is_single and not session.is_pooled else self._begin
+            return await self._run_after_queued(run, session, begin)
         finally:
             # A statement may be refused before anything is sent.
             self._has_begun = session.is_in_transaction
@@ -355,6 +364,11 @@ class PostgresStatements:
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         self._wait_for(text, self._connection.run_many(_number_placeholders(text), list(rows)))
 
+    def insert_many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        for start in range(0, len(rows), _ROWS_OF_INSERT):
+            part = rows[start : start + _ROWS_OF_INSERT]
+            self._connection.queue(_repeat_values(text, len(part)), [value for row in part for value in row])
+
     def become(self, identity: tuple[str, Sequence[Any]] | None) -> None:
         self._connection.become(None if identity is None else (_number_placeholders(identity[0]).encode(), identity[1]))
 
@@ -369,6 +383,14 @@ class PostgresStatements:
 def _number_placeholders(text: str) -> str:
     numbers = itertools.count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", re.sub(r"IN \?", "= ANY(?)", text))
+
+
+@lru_cache(maxsize=1024)
+def _repeat_values(text: str, count: int) -> str:
+    """Returns an INSERT of one row as one of so many rows."""
+    return _number_placeholders(
+        re.sub(r"VALUES (\([?, ]+\))", lambda row: "VALUES " + ", ".join([row[1]] * count), text)
+    )
 
 
 def _wrap(statement: str, error: psycopg.Error) -> Exception:

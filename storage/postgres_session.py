@@ -111,7 +111,8 @@ class PostgresSession:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._transformer = Transformer.from_context(connection)
-        self._is_pooled = is_pooled
+        self.is_pooled = is_pooled
+        """Whether each transaction may have another session of the server, which knows nothing of the last one."""
         self._prepared: OrderedDict[_Key, _Prepared] = OrderedDict()
         self._uses: dict[_Key, int] = {}
         self._names = 0
@@ -332,7 +333,7 @@ class PostgresSession:
         if prepared is not None:
             self._prepared.move_to_end(key)
             return prepared
-        if self._is_pooled:
+        if self.is_pooled:
             return None
         if len(self._uses) >= _MOST_COUNTED:
             self._uses.clear()
@@ -362,7 +363,7 @@ class PostgresSession:
     def _send_begin(self, begin: Sequence[bytes]) -> int:
         """Returns how many statements were sent."""
         queries = list(begin)
-        if begin and self._is_pooled:
+        if begin and self.is_pooled:
             queries += [f"SET LOCAL {name} = '{value}'".encode() for name, value in SETTINGS.items()]
         for query in queries:
             self._pgconn.send_query_params(query, None)
@@ -470,7 +471,7 @@ class PostgresSession:
         with suppress(psycopg.Error, OSError):
             await self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
         # Who knows which session a pooler stops.
-        if self._is_pooled or not await self._read_to_the_end(_CANCEL_SECONDS):
+        if self.is_pooled or not await self._read_to_the_end(_CANCEL_SECONDS):
             await self.close()
 
     async def _read_to_the_end(self, seconds: float) -> bool:

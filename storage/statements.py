@@ -30,6 +30,13 @@ class Statements(Protocol):
         """Runs the same statement for each row of values."""
         ...
 
+    def insert_many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Inserts rows as one statement, where the database is a server. No two of them may have the same key.
+
+        text: an INSERT of one row. Its error is raised by this, by the next statement, or by the commit.
+        """
+        ...
+
     def become(self, identity: tuple[str, Sequence[Any]] | None) -> None:
         """Runs what follows as somebody else; a statement and its values say who. None for the database's own user."""
         ...
@@ -68,6 +75,9 @@ class SqliteStatements:
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))
+
+    def insert_many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.execute_many(text, rows)
 
     def become(self, identity: tuple[str, Sequence[Any]] | None) -> None:
         if identity is not None:

@@ -23,6 +23,9 @@ def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
     for kind in (SqliteDatabase, PostgresDatabase):
         for name in ("reading", "writing"):
             patch.setattr(kind, name, _limit_to_one(getattr(kind, name)))
+    for name in ("read_once", "write_once"):
+        # SQLite's are made of the others.
+        patch.setattr(PostgresDatabase, name, _limit_call_to_one(getattr(PostgresDatabase, name)))
     patch.setattr(cancellation, "ensure_future", _share_with_waiter)
 
 
@@ -32,6 +35,21 @@ def _share_with_waiter(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     if waiting is not None:
         _DATABASES_BY_TASK[task] = _DATABASES_BY_TASK.setdefault(waiting, [])
     return task
+
+
+def _limit_call_to_one(way: Callable[..., Any]) -> Callable[..., Any]:
+    async def hold_connection(database: Database, /, *given: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        held = _DATABASES_BY_TASK.setdefault(task, [])
+        assert database not in held, "this caller has a connection to the same database already"
+        held.append(database)
+        try:
+            return await way(database, *given)
+        finally:
+            held.remove(database)
+
+    return hold_connection
 
 
 def _limit_to_one(way: Callable[..., Any]) -> Callable[..., Any]:

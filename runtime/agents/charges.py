@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.tables import ENDED, agents, runs
@@ -10,6 +10,8 @@ from baobab.storage.database import Database
 from baobab.tools.core.credits import Credits, Spender
 from baobab.tools.core.services import Services
 
+_FIND_PARENT = select(runs.c.agent_id, runs.c.parent_run_id).where(runs.c.id == bindparam("run"))
+_LIST_BUDGETS = select(agents.c.id, agents.c.daily_budget).where(agents.c.id.in_(bindparam("agents", expanding=True)))
 OUT_OF_BUDGET = "The agent's daily budget does not allow another call of a model."
 
 
@@ -28,16 +30,15 @@ class RunCharges:
     async def load(self) -> None:
         """Load whose budgets the run counts against: those of its agent and of the agents of its parent runs."""
         ids, parent_id = [self._run.agent_id], self._run.parent_run_id
-        async with self._database.reading() as connection:
-            while parent_id is not None:
-                parent_query = select(runs.c.agent_id, runs.c.parent_run_id).where(runs.c.id == parent_id)
-                row = (await connection.execute(parent_query)).first()
-                if row is None:
-                    break
-                ids.append(row.agent_id)
-                parent_id = row.parent_run_id
-            budget_query = select(agents.c.id, agents.c.daily_budget).where(agents.c.id.in_(ids))
-            daily_budgets = {row.id: row.daily_budget for row in await connection.execute(budget_query)}
+        # None of it depends on the moment of another: parents and agents of a run stay the same.
+        while parent_id is not None:
+            row = (await self._database.read_once(_FIND_PARENT, {"run": parent_id})).first()
+            if row is None:
+                break
+            ids.append(row.agent_id)
+            parent_id = row.parent_run_id
+        budgets = await self._database.read_once(_LIST_BUDGETS, {"agents": ids})
+        daily_budgets = {row.id: row.daily_budget for row in budgets}
         # An agent may be its own ancestor, through another one.
         self.spender = Spender(self._run.id, tuple((id_, daily_budgets.get(id_)) for id_ in dict.fromkeys(ids)))
 

@@ -1,9 +1,9 @@
 """The event log of a run: what it has done, written in the transactions in which it did it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
@@ -22,19 +22,35 @@ _SET_USAGE = (
     "UPDATE agent_runs SET last_seq = last_seq + ?, active_seconds = active_seconds + ?, cost = cost + ?,"
     " prompt_tokens = prompt_tokens + ?, completion_tokens = completion_tokens + ?, tainted = (tainted OR ?)"
 )
-_UPDATE_RUN = f"{_SET_USAGE} WHERE id = ? AND job_id = ? RETURNING last_seq"
+_SET_CLAIM = "job_id = ?, started_at = COALESCE(started_at, ?), paused_until = NULL"
+_SET_RUNNING = "status = CASE WHEN status = 'cancelling' THEN status ELSE 'running' END"
+_SET_END = "status = ?, output = ?, error = ?, finished_at = ?"
+_IS_MINE = "WHERE id = ? AND job_id = ?"
 # Nobody has written to the run since its row was read; or this job has claimed it before, in this attempt or another.
-_CLAIM_RUN = (
-    f"{_SET_USAGE}, job_id = ?, started_at = COALESCE(started_at, ?), paused_until = NULL,"
-    " status = CASE WHEN status = 'cancelling' THEN status ELSE 'running' END WHERE id = ? AND finished_at IS NULL"
-    " AND (job_id = ? OR (last_seq = ? AND COALESCE(job_id, '') = ?)) RETURNING last_seq"
-)
+_IS_FREE = "WHERE id = ? AND finished_at IS NULL AND (job_id = ? OR (last_seq = ? AND COALESCE(job_id, '') = ?))"
+_USAGE = "RETURNING last_seq, cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
+_UPDATE_RUN = f"{_SET_USAGE} {_IS_MINE} RETURNING last_seq"
+_END_RUN = f"{_SET_USAGE}, {_SET_END} {_IS_MINE} {_USAGE}"
+_CLAIM_RUN = f"{_SET_USAGE}, {_SET_CLAIM}, {_SET_RUNNING} {_IS_FREE} RETURNING last_seq"
+_CLAIM_AND_END_RUN = f"{_SET_USAGE}, {_SET_CLAIM}, {_SET_END} {_IS_FREE} {_USAGE}"
 _INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 _LEAST_BETWEEN_SECONDS = 0.1
 """The least time between two announcements of a run, and the longest that an event or checkpoint is kept back."""
 _MOST_KEPT_BACK = 2**20
 """The characters of checkpoints that are kept back at most."""
 _BUSY_SECONDS = 0.2
+
+
+class RunEnd(NamedTuple):
+    """How a run ends. output, error: as JSON."""
+
+    status: str
+    output: str | None
+    error: str | None
+    at: datetime
+    follow: Callable[[Statements, Sequence[Any]], None]
+    """Called after all else in the transaction, with cost, prompt_tokens, completion_tokens, tainted and parent_run_id
+    of the run's row."""
 
 
 class EventLog:
@@ -153,15 +169,19 @@ class EventLog:
         if is_pending or not self._is_claimed:
             await self.write_transaction()
 
-    async def write_transaction(self, work: Write | None = None, *, last: bool = False, rests: bool = False) -> None:
+    async def write_transaction(
+        self, work: Write | None = None, *, end: RunEnd | None = None, last: bool = False, rests: bool = False
+    ) -> None:
         """Commit what is pending together with `work`.
 
         Raises JobLost where another attempt has the job now, RunTakenOver where the run is no longer this job's, and
         RetryLater where the run was to be claimed and somebody has changed it since it was read.
         Not durable: a power failure may take the run back by some steps. What tools do is committed durably.
 
-        last: the job ends with this transaction; rests: the run pauses after it. Either is announced at once.
+        end: how the run ends, and its job with it. last: only the job ends with this transaction; rests: the run pauses
+        after it. Each of them is announced at once.
         """
+        last = last or end is not None
         async with self._write_lock:
             pending, self._pending = self._pending, []
             parent_events, self._parent_events = self._parent_events, []
@@ -179,10 +199,10 @@ class EventLog:
                 self._job.keep(statements, last=last, further=bool(pending))
                 created_at = self._clock.now()
                 # Before the work, which may end the run: then the row is no longer this job's.
-                last_seq = self._update_run(statements, created_at, len(pending), active, *usage)
+                last_seq, *totals = self._update_run(statements, created_at, end, len(pending), active, *usage)
                 if pending:
                     first = last_seq - len(pending) + 1
-                    statements.execute_many(
+                    statements.insert_many(
                         _INSERT_EVENT,
                         [
                             (self._run_id, first + index, type_, to_json(payload).decode(), subject, created_at)
@@ -199,6 +219,8 @@ class EventLog:
                     parent_ids[:] = emit_to_parents(statements, self._parent_id, parent_events, created_at)
                 if work is not None:
                     work(statements)
+                if end is not None:
+                    end.follow(statements, totals)
 
             # Each announcement makes every process query its runs; listeners in other processes can wait a moment.
             announce = bool(pending) and (last or rests or now >= self._announced_at + _LEAST_BETWEEN_SECONDS)
@@ -212,16 +234,21 @@ class EventLog:
         for run_id in [self._run_id, *parent_ids] if pending else ():
             self._notify(run_id)
 
-    def _update_run(self, statements: Statements, now: datetime, *counted: Any) -> int:
-        """Add to the run's row, and claim it if that is still to be done. Returns its last `seq`."""
+    def _update_run(self, statements: Statements, now: datetime, end: RunEnd | None, *counted: Any) -> Sequence[Any]:
+        """Add to the run's row, claim it if that is still to be done, and end it if it ends.
+
+        Returns its last `seq`, and what `RunEnd.follow` is called with.
+        """
+        ending = () if end is None else (end.status, end.output, end.error, end.at)
         if self._is_claimed:
-            updated_rows = statements.rows(_UPDATE_RUN, *counted, self._run_id, self._job.id)
+            text = _UPDATE_RUN if end is None else _END_RUN
+            updated_rows = statements.rows(text, *counted, *ending, self._run_id, self._job.id)
         else:
-            claiming = (self._job.id, now, self._run_id, self._job.id, *self._read_state)
-            updated_rows = statements.rows(_CLAIM_RUN, *counted, *claiming)
+            text = _CLAIM_RUN if end is None else _CLAIM_AND_END_RUN
+            claiming = (self._job.id, now, *ending, self._run_id, self._job.id, *self._read_state)
+            updated_rows = statements.rows(text, *counted, *claiming)
         if not updated_rows:
             if self._is_claimed:
                 raise RunTakenOver
             raise RetryLater(_BUSY_SECONDS, "the run has changed since it was read")
-        last_seq: int = updated_rows[0][0]
-        return last_seq
+        return updated_rows[0]

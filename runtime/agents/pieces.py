@@ -156,10 +156,12 @@ def save_checkpoints(statements: Statements, rows: Sequence[CheckpointRow]) -> N
     """Store checkpoints and their pieces. One that is stored already is replaced."""
     for row in rows:
         add_pieces(statements, row.values[0], row.fresh)
-    statements.execute_many(_UPSERT_CHECKPOINT, [row.values for row in rows])
+    # The last one of those with the same key.
+    by_key = {row.values[:3]: row.values for row in rows}
+    statements.insert_many(_UPSERT_CHECKPOINT, list(by_key.values()))
 
 
 def add_pieces(statements: Statements, thread_id: str, fresh: Mapping[str, str]) -> None:
     """Store pieces of a run."""
     if fresh:
-        statements.execute_many(_INSERT_PIECE, [(thread_id, digest, text) for digest, text in fresh.items()])
+        statements.insert_many(_INSERT_PIECE, [(thread_id, digest, text) for digest, text in fresh.items()])

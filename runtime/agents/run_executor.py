@@ -3,15 +3,15 @@
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from baobab.runtime.agents.charges import RunCharges
 from baobab.runtime.agents.child_runs import ChildRuns
-from baobab.runtime.agents.event_log import EventLog
+from baobab.runtime.agents.event_log import EventLog, RunEnd
 from baobab.runtime.agents.failures import RunFailed, RunTimedOut
 from baobab.runtime.agents.job_kinds import ADVANCE, WEBHOOK
 from baobab.runtime.agents.langgraph_import import load_graph_library
@@ -41,10 +41,9 @@ _PAUSE_RUN = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
     " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
 )
-_FINISH_RUN = (
-    "UPDATE agent_runs SET status = ?, output = ?, error = ?, finished_at = ? WHERE id = ? AND job_id = ?"
-    " RETURNING cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
-)
+_FIND_RUN = select(runs).where(runs.c.id == bindparam("run"))
+_LIST_SUBJECTS = select(events.c.subject).where(events.c.run_id == bindparam("run"), events.c.subject.is_not(None))
+_FIND_CHECKPOINT = select(checkpoints.c.id).where(checkpoints.c.thread_id == bindparam("run")).limit(1)
 _DELETE_SUPERSEDED = (
     "DELETE FROM agent_writes WHERE thread_id = ?"
     " AND checkpoint_id <> (SELECT MAX(id) FROM agent_checkpoints WHERE thread_id = ? AND namespace = '')"
@@ -100,9 +99,12 @@ class RunExecutor:
             if self._job.attempt > _MOST_ATTEMPTS and not self._is_cancelled:
                 message = f"{_MOST_ATTEMPTS} processes in a row stopped at the same step of the run."
                 raise RunFailed("worker_lost", message)
-            async with self._services.database.reading() as connection:
-                execute, credits_, now = connection.execute, self._services.credits, self._services.clock.now()
-                caller = await proposers.restore_caller(execute, credits_, run.caller, now)
+            execute, credits_, now = (
+                self._services.database.read_once,
+                self._services.credits,
+                self._services.clock.now(),
+            )
+            caller = await proposers.restore_caller(execute, credits_, run.caller, now)
             if proposers.kind_of(caller) != run.caller_kind:
                 raise RunFailed("not_allowed", "The caller that the run acts for is not of the kind that started it.")
             registry, base_url = self._job.registry, self._services.options.base_url
@@ -147,22 +149,22 @@ class RunExecutor:
         Raises RetryLater while another job executes it. The run is claimed by the first transaction of its event log,
         if nobody has changed it until then.
         """
-        async with self._job.database.reading() as connection:
-            run: Any = (await connection.execute(select(runs).where(runs.c.id == self._run_id))).first()
-            # A frozen run is continued after its app has been moved.
-            if run is None or run.status in ENDED or run.job_id == FROZEN:
-                return None
-            if run.status in ("running", "cancelling") and run.job_id not in (None, self._job.id):
-                raise RetryLater(_BUSY_SECONDS, "another job is executing the run")
-            self._is_cancelled = run.status == "cancelling"
-            self._emitted_subjects: set[str] = set()
-            self._has_checkpoint = False
-            if run.last_seq or run.forked_from:
-                subjects = select(events.c.subject).where(events.c.run_id == run.id, events.c.subject.is_not(None))
-                self._emitted_subjects.update((await connection.execute(subjects)).scalars())
-                some_checkpoint = select(checkpoints.c.id).where(checkpoints.c.thread_id == run.id).limit(1)
-                self._has_checkpoint = (await connection.execute(some_checkpoint)).first() is not None
-            return run
+        run: Any = (await self._job.database.read_once(_FIND_RUN, {"run": self._run_id})).first()
+        # A frozen run is continued after its app has been moved.
+        if run is None or run.status in ENDED or run.job_id == FROZEN:
+            return None
+        if run.status in ("running", "cancelling") and run.job_id not in (None, self._job.id):
+            raise RetryLater(_BUSY_SECONDS, "another job is executing the run")
+        self._is_cancelled = run.status == "cancelling"
+        self._emitted_subjects: set[str] = set()
+        self._has_checkpoint = False
+        if run.last_seq or run.forked_from:
+            # Read later than the row: whoever writes more of them meanwhile also changes the row, which claims see.
+            async with self._job.database.reading() as connection:
+                subjects = (await connection.execute(_LIST_SUBJECTS, {"run": run.id})).scalars()
+                self._emitted_subjects.update(subjects)
+                self._has_checkpoint = (await connection.execute(_FIND_CHECKPOINT, {"run": run.id})).first() is not None
+        return run
 
     async def _drive_with_timeout(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
         seconds_left = self._spec.limits.timeout_seconds - self._run.active_seconds
@@ -291,23 +293,26 @@ class RunExecutor:
     ) -> None:
         if self._charges.may_be_incomplete or status in ("cancelled", "timed_out"):
             await self._charges.count_missing()
-        columns = [None if value is None else json.dumps(value) for value in (output, error)]
+        output_text, error_text = [None if value is None else json.dumps(value) for value in (output, error)]
         now, url = self._services.clock.now(), self._run.webhook_url
+        has_jobs = url is not None
 
-        def write_end(statements: Statements) -> None:
-            (usage,) = statements.rows(_FINISH_RUN, status, *columns, now, self._run_id, self._job.id)
+        def write_end(statements: Statements, usage: Sequence[Any]) -> None:
+            nonlocal has_jobs
             if self._has_checkpoint or self._event_log.has_written_deferred:
                 # A fork of the last step uses the results of its calls; those of earlier steps are in checkpoints.
                 statements.rows(_DELETE_SUPERSEDED, self._run_id, self._run_id)
             if said:
                 add_turns(statements, self._run, said, self._services.ids.uuid(), now)
-            close_run(statements, self._services.jobs, self._run_id, self._run.graph_spec, usage)
+            has_jobs |= close_run(statements, self._services.jobs, self._run_id, self._run.graph_spec, usage)
             if url is not None:
                 arguments = {"run_id": self._run_id}
                 self._services.jobs.enqueue_in(statements, WEBHOOK, arguments, f"webhook:{self._run_id}")
 
-        await self._event_log.write_transaction(write_end, last=True)
-        self._services.jobs.wake()
+        end = RunEnd(status, output_text, error_text, now, write_end)
+        await self._event_log.write_transaction(end=end)
+        if has_jobs:
+            self._services.jobs.wake()
 
 
 class _RunCancelled(Exception):

@@ -51,8 +51,9 @@ def has_agent_nodes(graph: Mapping[str, Any]) -> bool:
 
 def close_run(
     statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any], usage_columns: Sequence[Any]
-) -> None:
+) -> bool:
     """Follow the end of a run: add its usage to its parents, continue its parent, and have its children cancelled.
+    Returns whether jobs were enqueued.
 
     usage_columns: cost, prompt_tokens, completion_tokens, tainted and parent_run_id of its row.
     """
@@ -66,6 +67,7 @@ def close_run(
         jobs.enqueue_in(statements, ADVANCE, {"run_id": parent_id}, f"run:{parent_id}:child:{run_id}")
     if has_agent_nodes(graph):
         jobs.enqueue_in(statements, ORPHANS, {"run_id": run_id}, f"orphans:{run_id}")
+    return parent_id is not None or has_agent_nodes(graph)
 
 
 def emit_to_parents(
@@ -84,7 +86,7 @@ def emit_to_parents(
             (ancestor_id, first_seq + index, type_, to_json(payload).decode(), subject, at)
             for index, (type_, payload, subject) in enumerate(events)
         ]
-        statements.execute_many(_INSERT_EVENT, rows)
+        statements.insert_many(_INSERT_EVENT, rows)
         ids.append(ancestor_id)
         ancestor_id = next_id
     return ids

@@ -50,7 +50,7 @@ def add_turns(statements: Statements, run: Any, said: Mapping[str, Any], thread_
             position += 1
             text = json.dumps(message, ensure_ascii=False)
             rows.append((thread, position, node_id, turn_position, run.id, text, len(text), bool(tainted), now))
-    statements.execute_many(_INSERT_MESSAGE, rows)
+    statements.insert_many(_INSERT_MESSAGE, rows)
 
 
 def _split_turns(said: Sequence[Any]) -> list[list[Message]]:

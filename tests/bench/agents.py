@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvloop
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from baobab.composition import Application, open_application
 from baobab.runtime.agents.tables import runs
@@ -31,13 +31,21 @@ from tests.bench.callers import Answer, run_callers
 from tests.bench.callers import Caller as Calls
 from tests.bench.load import build_request, check_answer, free_port, start_server
 from tests.bench.peers.stock_graph import StockGraph
+from tests.bench.processes import cpu_seconds
 from tests.bench.rest import KEY
+from tests.statement_count import count_statements
 
 WORKERS = (1, 2, 4)
 _NODES, _RUNS, _ROUNDS = 100, 5, 5
 _PAUSED = 200
 _ALONE, _MANY, _CALLERS = 50, 100, 16
 _CANCELS = 15
+_COUNTED = 20
+_MANY_ROUNDS = 2
+_LOCK_WATCH_SECONDS = 0.02
+_COUNT_LOCK_WAITS = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
 _TIMEOUT_SECONDS = 120.0
 _READ = {
     "type": "tool",
@@ -87,6 +95,19 @@ class ServedRate(NamedTuple):
     starts: tuple[float, float]
     """From the answer's moment to the first line of the run, in seconds: median and 99th percentile."""
     per_second: float
+    cpu: float
+    """Seconds of our processes, of each run that many callers start."""
+    server_cpu: float
+    """The same of the database servers."""
+    lock_wait: float | None
+    """Seconds for which sessions of the server wait for each other's locks, of each run; None for files."""
+
+
+class SentStatements(NamedTuple):
+    """Of each run, on Postgres."""
+
+    statements: float
+    commits: float
 
 
 class Costs(NamedTuple):
@@ -94,6 +115,7 @@ class Costs(NamedTuple):
     paused: PausedCost
     served: dict[str, dict[int, ServedRate]]
     """By column and number of workers."""
+    sent: SentStatements
     cancels: dict[str, tuple[float, float]]
     """By column, to the end of a run that another process is asked to cancel: median and most, in seconds."""
 
@@ -102,13 +124,14 @@ def run(servers: Servers) -> Costs:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         steps = uvloop.run(_measure_steps(Path(folder) / "steps"))
         paused = uvloop.run(_measure_paused(Path(folder) / "paused"))
+        sent = uvloop.run(_count_sent(Path(folder) / "sent", servers))
     backends = (SQLITE, POSTGRES)
     served_by = {
         column: {workers: uvloop.run(_measure_served(column, workers, servers)) for workers in WORKERS}
         for column in backends
     }
     return Costs(
-        steps, paused, served_by, {column: uvloop.run(_measure_cancels(column, servers)) for column in backends}
+        steps, paused, served_by, sent, {column: uvloop.run(_measure_cancels(column, servers)) for column in backends}
     )
 
 
@@ -133,8 +156,8 @@ class _EmbeddedApp:
 
 
 @contextlib.asynccontextmanager
-async def _open_app(folder: Path) -> AsyncIterator[_EmbeddedApp]:
-    settings = load_settings({"BAOBAB_PLAN": "enterprise"}, data=folder)
+async def _open_app(folder: Path, variables: dict[str, str] | None = None) -> AsyncIterator[_EmbeddedApp]:
+    settings = load_settings({"BAOBAB_PLAN": "enterprise", **(variables or {})}, data=folder)
     async with open_application(settings) as application:
         key = await ensure_first_account(application.services, None)
         assert key is not None
@@ -196,6 +219,21 @@ async def _measure_paused(folder: Path) -> PausedCost:
         tracemalloc.stop()
         more_tasks, more_threads = len(asyncio.all_tasks()) - tasks, threading.active_count() - threads
         return PausedCost((after - before) / _PAUSED, more_tasks, more_threads)
+
+
+async def _count_sent(folder: Path, servers: Servers) -> SentStatements:
+    """Runs of two nodes one after the other; what begins and ends transactions is not counted as a statement."""
+    async with _open_app(folder, servers.settings(POSTGRES)) as home:
+        for number in range(2):
+            await home.start("short", f"warm {number}")
+        await home.wait_until("completed", 2)
+        with count_statements() as count:
+            for number in range(_COUNTED):
+                await home.start("short", number)
+            # Counted, and not asked for: a question would be counted, too.
+            while sum("INTO agent_events" in statement for statement in count.texts) < _COUNTED:
+                await asyncio.sleep(0.05)
+    return SentStatements(len(count.texts) / _COUNTED, count.commits / _COUNTED)
 
 
 async def _pause_runs(home: _EmbeddedApp, group: int) -> None:
@@ -273,8 +311,43 @@ async def _measure_served(backend: str, workers: int, servers: Servers) -> Serve
             await asyncio.sleep(0.05)
         await _wait_until(here.database, "completed", 20 * workers + _ALONE)
         waits = await _list_waits(here.database, began)
-        best = max([await run_many(here, f"round {number}", _MANY) for number in range(2)])
-    return ServedRate((waits[len(waits) // 2], waits[len(waits) * 99 // 100]), best)
+        cpu_before, server_before = _count_cpu(here), servers.cpu_seconds()
+        async with _watch_lock_waits(here.database) as watched:
+            best = max([await run_many(here, f"round {number}", _MANY) for number in range(_MANY_ROUNDS)])
+        made = _MANY * _MANY_ROUNDS
+        cpu, server_cpu = (_count_cpu(here) - cpu_before) / made, (servers.cpu_seconds() - server_before) / made
+    lock_wait = watched.seconds / made if here.database.dialect == "postgresql" else None
+    starts = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
+    return ServedRate(starts, best, cpu, server_cpu, lock_wait)
+
+
+def _count_cpu(here: Installation) -> float:
+    return sum(cpu_seconds(pid) for pid in here.pids)
+
+
+@dataclass
+class _LockWaits:
+    seconds: float = 0.0
+
+
+@contextlib.asynccontextmanager
+async def _watch_lock_waits(database: Database) -> AsyncIterator[_LockWaits]:
+    """Looks fifty times a second at how many sessions of Postgres wait for a lock."""
+    watched = _LockWaits()
+
+    async def watch() -> None:
+        while database.dialect == "postgresql":
+            began = time.monotonic()
+            await asyncio.sleep(_LOCK_WATCH_SECONDS)
+            waiting = (await database.read_once(_COUNT_LOCK_WAITS)).scalar_one()
+            watched.seconds += waiting * (time.monotonic() - began)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield watched
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 async def run_many(here: Installation, prefix: str, count: int) -> float:
@@ -363,11 +436,20 @@ def report(costs: Costs) -> Iterator[str]:
     yield f"  {'against LangGraph':24}{ours.cpu / stock.cpu:8.2f}       {ours.wall / stock.wall:8.2f}"
     paused = costs.paused
     yield f"{_PAUSED} paused: {paused.bytes:.0f} bytes each, {paused.tasks} tasks and {paused.threads} threads more"
-    yield f"{'':28}{'start, ms':>16}{'runs a second':>16}"
+    sent = costs.sent
+    yield f"a run of two nodes on Postgres: {sent.statements:.1f} statements in {sent.commits:.1f} commits"
+    yield f"{'':28}{'start, ms':>16}{'runs a second':>16}{'CPU, ms':>10}{'of servers':>12}{'lock waits':>12}"
     for column, by_workers in costs.served.items():
         for workers, served_by in by_workers.items():
             median, most = served_by.starts
             named = f"{column}, {workers} worker{'s' * (workers > 1)}"
-            yield f"{named:28}{f'{median * 1e3:.1f} / {most * 1e3:.1f}':>16}{served_by.per_second:>16.0f}"
+            lock_wait = "-" if served_by.lock_wait is None else f"{served_by.lock_wait * 1e3:.1f}"
+            yield (
+                f"{named:28}{f'{median * 1e3:.1f} / {most * 1e3:.1f}':>16}{served_by.per_second:>16.0f}"
+                f"{served_by.cpu * 1e3:>10.1f}{served_by.server_cpu * 1e3:>12.1f}{lock_wait:>12}"
+            )
+    for workers in WORKERS:
+        ratio = costs.served[POSTGRES][workers].cpu / costs.served[SQLITE][workers].cpu
+        yield f"CPU of a run on Postgres against files, {workers} worker{'s' * (workers > 1)}: {ratio:.2f}"
     for column, (median, most) in costs.cancels.items():
         yield f"{column}: cancelled elsewhere within {median * 1e3:.0f} ms, at most {most * 1e3:.0f} ms"

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from baobab.runtime.agents.charges import find_spent_budget
 from baobab.runtime.agents.tables import UNENDED, counts, runs
@@ -16,6 +16,8 @@ from baobab.tools.core.rate_limits import network
 
 _HOUR = 3600
 _MOST_QUEUED = 1000
+# Built once: every start asks this.
+_COUNT_QUEUED = select(func.count()).where(UNENDED, runs.c.app_id == bindparam("app"), runs.c.status == "queued")
 
 
 async def count_run(call: Call, agent: Any, who: str) -> None:
@@ -65,8 +67,7 @@ async def require_room(unit: Unit, agent: Any) -> None:
         now = (await unit.execute(under_way)).scalar_one()
         if now >= agent.max_concurrent_runs:
             raise _limit_error("max_concurrent_runs", now, agent.max_concurrent_runs, None, 5)
-    queued = select(func.count()).where(UNENDED, runs.c.app_id == agent.app_id, runs.c.status == "queued")
-    if (await unit.execute(queued)).scalar_one() >= _MOST_QUEUED:
+    if (await unit.execute(_COUNT_QUEUED, {"app": agent.app_id})).scalar_one() >= _MOST_QUEUED:
         raise Overloaded
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from sqlalchemy import Text as LongText
-from sqlalchemy import cast, func, select
+from sqlalchemy import bindparam, cast, func, select
 
 from baobab.runtime.agents.tables import agents as rows
 from baobab.storage.database import Execute, Unit
@@ -20,19 +20,21 @@ from baobab.tools.core.types import OMITTED, AppId
 
 # Arguments that name the agent and are not settings of it.
 _NOT_COLUMNS = frozenset(["call", "app_id", "name"])
+# Built once: every call of an agent asks this.
+_FIND_AGENT = select(rows).where(
+    rows.c.app_id == bindparam("app"), rows.c.name == bindparam("agent"), rows.c.deleted_at.is_(None)
+)
 _COLUMN_NAMES = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "dedupe_window"}
 
 
 async def get_agent_row(call: Call, app_id: str, name: str) -> Any:
     """Returns the row of an app's agent, read in the database of the app's region. Raises AgentNotFound."""
-    async with call.reading() as execute:
-        return await load_agent_row(execute, app_id, name)
+    return await load_agent_row(call.read_once, app_id, name)
 
 
 async def load_agent_row(execute: Execute, app_id: str, name: str) -> Any:
     """Returns the row of an app's agent, as a transaction sees it. Raises AgentNotFound."""
-    mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
-    row = (await execute(select(rows).where(*mine))).first()
+    row = (await execute(_FIND_AGENT, {"app": app_id, "agent": name})).first()
     if row is None:
         raise AgentNotFound(f"There is no agent `{name}`.")
     return row

@@ -8,7 +8,7 @@ from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, insert, select
 
 from baobab.runtime.agents.job_kinds import ADVANCE
 from baobab.runtime.agents.run_rows import build_run_row
@@ -30,6 +30,23 @@ from baobab.tools.core.call import Call
 
 _MOST_NAMESAKES = 100
 """How many earlier runs of one address and idempotency key are compared."""
+
+
+# Built once: every start asks one of them.
+_INSERT_RUN = insert(runs)
+_OF_AGENT = select(runs).where(runs.c.agent_id == bindparam("agent"))
+_LATEST_OF_AGENT = _OF_AGENT.order_by(runs.c.created_at.desc()).limit(bindparam("most"))
+_HAS_KEY = runs.c.idempotency_key == bindparam("key")
+_FIND_BY_VISITOR_AND_KEY = _LATEST_OF_AGENT.where(runs.c.person == bindparam("starter"), _HAS_KEY)
+_FIND_BY_KEY = _LATEST_OF_AGENT.where(runs.c.subject == bindparam("starter"), _HAS_KEY)
+_FIND_LATEST = _LATEST_OF_AGENT.where(
+    runs.c.subject == bindparam("starter"),
+    runs.c.idempotency_key.is_(None),
+    runs.c.created_at > bindparam("since"),
+    # Forks and child runs were not started with a body.
+    runs.c.forked_from.is_(None),
+    runs.c.parent_run_id.is_(None),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +93,7 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
         raise AgentDisabled
     if isinstance(call.caller, (EndUser, Anonymous)):
         # A repeated start does not count against the limits.
-        async with call.reading() as execute:
-            earlier = await _find_earlier_run(execute, call, agent, who, request)
+        earlier = await _find_earlier_run(call.read_once, call, agent, who, request)
         if earlier is not None:
             return earlier, False
         await count_run(call, agent, who)
@@ -116,7 +132,7 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
         values |= {"tainted": point.is_tainted, "taint_checks": agent.taint_checks or run.taint_checks}
         values |= {"approvers": agent.approvers or run.approvers}
         await point.save_to_run(unit, run_id)
-    await unit.execute(insert(runs), values)
+    await unit.write(_INSERT_RUN, values)
     # The tenant is the app's organisation, so that many visitors get no more of the workers than one.
     asked, tenant = {"run_id": run_id}, app.organisation_id
     await call.services.jobs.enqueue(unit, ADVANCE, asked, job_id=f"run:{run_id}", tenant=tenant)
@@ -127,22 +143,18 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
 async def _find_earlier_run(execute: Any, call: Call, agent: Any, who: str, request: RunRequest) -> Any:
     """Finds the run that this start repeats."""
     stranger = isinstance(call.caller, Anonymous)
-    query_of_starter = select(runs).where(runs.c.agent_id == agent.id).order_by(runs.c.created_at.desc())
-    if stranger and request.visitor_id is not None:
-        query_of_starter = query_of_starter.where(runs.c.person == visitor_owner(request.visitor_id))
-    else:
-        query_of_starter = query_of_starter.where(runs.c.subject == who)
+    values: dict[str, Any] = {"agent": agent.id, "most": _MOST_NAMESAKES if stranger else 1}
+    by_visitor = stranger and request.visitor_id is not None
+    values["starter"] = visitor_owner(request.visitor_id) if by_visitor else who
     if request.idempotency_key is not None:
-        query = query_of_starter.where(runs.c.idempotency_key == request.idempotency_key)
+        query = _FIND_BY_VISITOR_AND_KEY if by_visitor else _FIND_BY_KEY
+        values["key"] = request.idempotency_key
     elif agent.dedupe_window and request.origin is None and not stranger:
         # Visitors share addresses: one visitor's body must not match another's run.
-        since = call.now - timedelta(seconds=agent.dedupe_window)
-        # Forks and child runs were not started with a body.
-        own = (runs.c.forked_from.is_(None), runs.c.parent_run_id.is_(None))
-        query = query_of_starter.where(runs.c.idempotency_key.is_(None), runs.c.created_at > since, *own)
+        query, values["since"] = _FIND_LATEST, call.now - timedelta(seconds=agent.dedupe_window)
     else:
         return None
-    rows = (await execute(query.limit(_MOST_NAMESAKES if stranger else 1))).all()
+    rows = (await execute(query, values)).all()
     if stranger and request.visitor_id is None:
         # A visitor with an id of its own is known by that id and not by its address.
         vault = call.services.vault

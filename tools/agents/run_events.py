@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from pydantic_core import to_json
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from baobab.runtime.agents.live_text import LiveText, LiveTexts
 from baobab.runtime.agents.run_watcher import RunWatcher
@@ -23,6 +23,13 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Stream
 
+_LIST_EVENTS = (
+    select(events)
+    .where(events.c.run_id == bindparam("run"), events.c.seq > bindparam("after"))
+    .order_by(events.c.seq)
+    .limit(bindparam("most"))
+)
+_FIND_STATE = select(runs.c.status, runs.c.last_seq).where(runs.c.id == bindparam("run"))
 _BEAT_SECONDS = 15.0
 _PIECE_SECONDS = 0.03
 """The least time between two pieces of an answer."""
@@ -33,9 +40,7 @@ async def read_events(
     services: Services, database: Database, run: Any, after: int, limit: int, reader: Decider
 ) -> list[dict[str, Any]]:
     """Lists events after a seq, oldest first, with approval tokens only for readers who may decide. run: its row."""
-    query = select(events).where(events.c.run_id == run.id, events.c.seq > after).order_by(events.c.seq).limit(limit)
-    async with database.reading() as connection:
-        rows = (await connection.execute(query)).all()
+    rows = (await database.read_once(_LIST_EVENTS, {"run": run.id, "after": after, "most": limit})).all()
     visible_events = (
         {
             "seq": row.seq,
@@ -214,7 +219,5 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
 
 async def _read_run_state(database: Database, run_id: str) -> tuple[str, int]:
     """Returns the run's status, and the seq of its latest event."""
-    query = select(runs.c.status, runs.c.last_seq).where(runs.c.id == run_id)
-    async with database.reading() as connection:
-        row = (await connection.execute(query)).first()
+    row = (await database.read_once(_FIND_STATE, {"run": run_id})).first()
     return ("cancelled", 0) if row is None else (row.status, row.last_seq)

@@ -4,7 +4,7 @@ import hmac
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from baobab.runtime.agents.tables import agents, runs
 from baobab.storage.secrets import Vault, digest_token
@@ -15,6 +15,12 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.rate_limits import network
 
 _ID_LENGTH = 40
+# Built once: every look at a run asks this.
+_FIND_RUN = (
+    select(runs, agents.c.visibility)
+    .outerjoin(agents, agents.c.id == runs.c.agent_id)
+    .where(runs.c.id == bindparam("run"), runs.c.app_id == bindparam("app"))
+)
 
 
 def caller_subject(caller: Caller, ip: str) -> str:
@@ -53,13 +59,10 @@ async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = 
     RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
     asked: whether the caller is asked to decide about it.
     """
-    query = select(runs, agents.c.visibility).outerjoin(agents, agents.c.id == runs.c.agent_id)
-    query = query.where(runs.c.id == run_id, runs.c.app_id == app_id)
-    if agent is not None:
-        query = query.where(runs.c.agent == agent)
-    async with call.reading() as execute:
-        row = (await execute(query)).first()
-    if row is None or not (asked or is_run_visible(call.caller, row)):
+    row: Any = (await call.read_once(_FIND_RUN, {"run": run_id, "app": app_id})).first()
+    if row is None or (agent is not None and row.agent != agent):
+        raise RunNotFound
+    if not (asked or is_run_visible(call.caller, row)):
         raise RunNotFound
     if not is_agent_available(row.visibility, call.caller):
         raise NotYourRun

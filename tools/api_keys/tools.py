@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from baobab.tools.api_keys import scopes as scoping
@@ -53,6 +53,12 @@ LegacyScopes = Annotated[list[scoping.Legacy], Field(min_length=1, max_length=_M
 
 
 _LISTED = tuple(rows.c[name] for name in ListedKey.__annotations__)
+_LIST = (
+    select(*_LISTED)
+    .where(rows.c.organisation_id == bindparam("organisation"), rows.c.revoked_at.is_(None))
+    .order_by(rows.c.created_at.desc(), rows.c.id)
+)
+_LIST_OF_ACCOUNT = _LIST.where(rows.c.account_id == bindparam("account"))
 
 
 @api_keys.tool(
@@ -199,14 +205,10 @@ async def api_keys_list(
     role = await _role_in(call, organisation)
     if role is None:
         raise NotFound("There is no such organisation.")
-    query = (
-        select(*_LISTED)
-        .where(rows.c.organisation_id == organisation, rows.c.revoked_at.is_(None))
-        .order_by(rows.c.created_at.desc(), rows.c.id)
-    )
+    query, values = _LIST, {"organisation": organisation}
     if not _sees_all(role):
-        query = query.where(rows.c.account_id == call.account.account_id)
-    key_rows: Any = (await call.execute(query)).mappings()
+        query, values = _LIST_OF_ACCOUNT, {**values, "account": call.account.account_id}
+    key_rows: Any = (await call.execute(query, values)).mappings()
     return {"keys": [_describe(row) for row in key_rows if scope is None or scoping.has_scope(row["scopes"], scope)]}
 
 

@@ -5,11 +5,11 @@ no collections; what they see of the documents is the collection's access mode. 
 if it were not there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, bindparam, select
 
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.access import OF_APP
@@ -20,6 +20,14 @@ from baobab.tools.rag.errors import CollectionNotFound, DocumentNotFound, NotFor
 from baobab.tools.rag.tables import collections, documents
 
 Row = Any
+
+_KNOWN_TO_USERS = collections.c.access_mode != "custom"
+# Built once: each search and each document asks for its collection.
+_OF_APP = select(collections).where(collections.c.app_id == bindparam("app"))
+_LIST = _OF_APP.order_by(collections.c.name)
+_LIST_FOR_USER = _LIST.where(_KNOWN_TO_USERS)
+_FIND = _OF_APP.where(collections.c.name == bindparam("name"))
+_FIND_FOR_USER = _FIND.where(_KNOWN_TO_USERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +56,6 @@ def owner_of(caller: Caller) -> str | None:
     return caller.user_id if isinstance(caller, EndUser) else None
 
 
-def is_open_to(caller: Caller) -> list[ColumnElement[bool]]:
-    """The conditions for collections that a caller may know of."""
-    return [collections.c.access_mode != "custom"] if isinstance(caller, EndUser) else []
-
-
 def limit_to_owner(caller: Caller, collection: Row) -> str | None:
     """Returns the user whose documents are all that a caller may see of a collection; None for one who sees all."""
     return caller.user_id if isinstance(caller, EndUser) and collection.access_mode != "shared" else None
@@ -70,11 +73,17 @@ def require_changeable(caller: Caller, collection: Row) -> None:
         raise NotForUsers("Users of the app may add documents to a shared collection, and not delete or replace any.")
 
 
+async def list_collections(call: Call) -> Sequence[Row]:
+    """Lists the collections that a caller may know of, by name."""
+    query = _LIST_FOR_USER if isinstance(call.caller, EndUser) else _LIST
+    return (await call.read_once(query, {"app": call.require_app().id})).all()
+
+
 async def load_collection(execute: Execute, call: Call, name: str) -> Row:
     """Raises CollectionNotFound."""
     app_id = call.require_app().id
-    which = (collections.c.app_id == app_id, collections.c.name == name, *is_open_to(call.caller))
-    row = (await execute(select(collections).where(*which))).first()
+    query = _FIND_FOR_USER if isinstance(call.caller, EndUser) else _FIND
+    row = (await execute(query, {"app": app_id, "name": name})).first()
     if row is None:
         raise CollectionNotFound
     return row

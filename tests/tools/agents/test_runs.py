@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from sqlalchemy import update
 
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.tables import runs
+from tests.crash.crash_points import open_manual_worker
 from tests.jobs import jobs
+from tests.statement_count import count_statements
 from tests.tools.agents.conftest import Agency, build_graph
 
 READ: dict[str, Any] = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
@@ -149,3 +152,23 @@ async def test_a_run_whose_job_was_given_up_ends(agency: Agency, begun: bool) ->
     assert (await agency.list_events("asker", run["id"]))[-1]["type"] == "run_failed"
     waiting = await agency.harness.call("approvals_list", agency.owner, status="pending")
     assert waiting["approvals"] == []
+
+
+async def test_a_run_of_two_nodes_takes_few_statements_and_three_commits(tmp_path: Path) -> None:
+    read = {**READ, "args_template": {"key": "seed"}}
+    graph = build_graph({"read": read, "done": {"type": "end"}}, ("read", "done"), **KV)
+    async with open_manual_worker(tmp_path) as worker:
+        await worker.create_agent("reader", graph)
+        # Keys and accounts are in memory after the first run.
+        for _ in range(2):
+            with count_statements() as count:
+                run = await worker.start_run("reader")
+                await worker.attempt_jobs([f"run:{run.id}"])
+            await worker.read_run(run)
+            assert run.status == "completed"
+        if worker.services.database.dialect == "postgresql":
+            # Start, claim and end; the claim takes two statements here, and one where a runner makes it.
+            assert count.commits == 3, count.texts
+            assert 10 < len(count.texts) <= 19, count.texts
+            inserts = [text for text in count.texts if "INTO agent_events" in text]
+            assert len(inserts) == 1, "events of a transition are one insert"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from baobab.runtime.agents.offers import ToolOffers
@@ -59,6 +59,7 @@ from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import Widens, one_of, whatever_is_said
 
 _DEDUPE_SECONDS = 60
+_LIST_AGENTS = select(rows).where(rows.c.app_id == bindparam("app"), rows.c.deleted_at.is_(None)).order_by(rows.c.name)
 PUBLIC_AT_ONCE = 10
 """How many runs of a public agent may be under way if its settings do not say."""
 
@@ -78,10 +79,8 @@ _WIDENS: dict[str, Widens] = {
 )
 async def agents_list(call: Call, app_id: AppId) -> Agents:
     """List the app's agents by name."""
-    query = select(rows).where(rows.c.app_id == app_id, rows.c.deleted_at.is_(None)).order_by(rows.c.name)
-    async with call.reading() as execute:
-        agent_rows = (await execute(query)).all()
-    return {"agents": [agent_of(row) for row in agent_rows]}
+    agent_rows = await call.read_once(_LIST_AGENTS, {"app": app_id})
+    return {"agents": [agent_of(row) for row in agent_rows.all()]}
 
 
 @agents.tool(

@@ -1,10 +1,11 @@
 """Tools for runs, for the people and keys that run the app and for its users."""
 
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import select, tuple_
+from sqlalchemy import Select, bindparam, select, tuple_
 
 from baobab.runtime.agents.tables import model_calls
 from baobab.runtime.agents.tables import runs as rows
@@ -85,6 +86,19 @@ RESUMING = (
 )
 
 
+@cache
+def _select_page(*columns: str, goes_on: bool) -> Select[Any]:
+    """Selects the newest runs with given values in some columns. There are few such selections: each is built once.
+
+    goes_on: whether they follow those of an earlier page.
+    """
+    query = select(rows).where(*[rows.c[column] == bindparam(f"of_{column}") for column in columns])
+    if goes_on:
+        last = tuple_(bindparam("at", type_=rows.c.created_at.type), bindparam("last", type_=rows.c.id.type))
+        query = query.where(tuple_(rows.c.created_at, rows.c.id) < last)
+    return query.order_by(rows.c.created_at.desc(), rows.c.id.desc()).limit(bindparam("most"))
+
+
 async def _preview_run(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
     return await describe_agent(call, await get_agent_row(call, app_id, name))
 
@@ -163,26 +177,29 @@ async def agents_runs_list(
     limit: how many runs at most.
     parent_run_id: only runs that are steps of this run.
     """
-    query = select(rows).where(rows.c.app_id == app_id)
+    wanted: dict[str, Any] = {
+        "app_id": app_id,
+        "status": status,
+        "thread_id": thread_id,
+        "caller_user_id": caller_user_id,
+        "parent_run_id": parent_run_id,
+    }
     if name != "_":
         agent = await get_agent_row(call, app_id, name)
         if not is_agent_available(agent.visibility, call.caller):
             raise NotYourRun
-        query = query.where(rows.c.agent == name)
+        wanted["agent"] = name
     elif is_outsider(call.caller):
         raise NotYourRun("Only those who run the app list the runs of all agents. Name one agent.")
     if isinstance(call.caller, EndUser):
-        query = query.where(rows.c.subject == caller_subject(call.caller, ""))
-    wanted = {"status": status, "thread_id": thread_id, "caller_user_id": caller_user_id}
-    for column, value in {**wanted, "parent_run_id": parent_run_id}.items():
-        query = query if value is None else query.where(rows.c[column] == value)
+        wanted["subject"] = caller_subject(call.caller, "")
+    values = {f"of_{column}": value for column, value in wanted.items() if value is not None}
+    query = _select_page(*[column for column, value in wanted.items() if value is not None], goes_on=cursor is not None)
     vault = call.services.vault
     if cursor is not None:
-        at, run_id = decode_cursor(vault, _LIST, cursor)
-        query = query.where(tuple_(rows.c.created_at, rows.c.id) < tuple_(datetime.fromisoformat(at), run_id))
-    query = query.order_by(rows.c.created_at.desc(), rows.c.id.desc())
-    async with call.reading() as execute:
-        run_rows = list((await execute(query.limit(limit + 1))).all())
+        at, values["last"] = decode_cursor(vault, _LIST, cursor)
+        values["at"] = datetime.fromisoformat(at)
+    run_rows = list((await call.read_once(query, {**values, "most": limit + 1})).all())
     answer: Runs = {"runs": [run_of(row, call.caller) for row in run_rows[:limit]]}
     if len(run_rows) > limit:
         last = run_rows[limit - 1]

@@ -1,11 +1,13 @@
 """Proposers: who made a call that waits for approval, how that is stored, and how the caller is restored."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import CursorResult, Select, select
+from sqlalchemy import ColumnElement, Select, bindparam, select
 
+from baobab.storage.database import Execute
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
 from baobab.tools.core.auth.tables import api_keys, members
 from baobab.tools.core.call import Call
@@ -63,8 +65,20 @@ def find_voucher(held: Mapping[str, Any]) -> tuple[str, str] | None:
     return (held["account_id"], held["organisation_id"]) if is_vouched else None
 
 
+_FIND_ROLE = select(members.c.role).where(
+    members.c.account_id == bindparam("account"), members.c.organisation_id == bindparam("organisation")
+)
+
+
+@cache
+def _select_live_key(budgeted_column: ColumnElement[bool]) -> Select[Any]:
+    """Built once: each run asks it."""
+    live = (api_keys.c.id == bindparam("key"), api_keys.c.revoked_at.is_(None))
+    return select(api_keys, budgeted_column).where(*live)
+
+
 async def restore_caller(
-    execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]],
+    execute: Execute,
     credits_: Credits,
     held: dict[str, Any],
     now: datetime,
@@ -76,9 +90,7 @@ async def restore_caller(
     """
     limits = None
     if held["key_id"] is not None:
-        live = (api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
-        query = select(api_keys, credits_.budgeted_column).where(*live)
-        key = (await execute(query)).first()
+        key = (await execute(_select_live_key(credits_.budgeted_column), {"key": held["key_id"]})).first()
         if key is None:
             raise InvalidApiKey("The key that proposed this call has been revoked.")
         if key.ends_at is not None and key.ends_at <= now:
@@ -86,8 +98,8 @@ async def restore_caller(
         limits = Limits.of(key)
     caller = _actor(held, limits)
     if isinstance(caller, EndUser) and held["account_id"] is not None:
-        which = (members.c.account_id == held["account_id"], members.c.organisation_id == held["organisation_id"])
-        if (await execute(select(members.c.role).where(*which))).first() is None:
+        which = {"account": held["account_id"], "organisation": held["organisation_id"]}
+        if (await execute(_FIND_ROLE, which)).first() is None:
             raise Forbidden("The account that had this done as a user has left the organisation.")
     return caller
 

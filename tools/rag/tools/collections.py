@@ -11,7 +11,7 @@ from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import one_of
-from baobab.tools.rag.access import MANAGERS, OF_COLLECTION, is_open_to, is_visible_to, load_collection
+from baobab.tools.rag.access import MANAGERS, OF_COLLECTION, is_visible_to, list_collections, load_collection
 from baobab.tools.rag.cleaning import request_cleaning
 from baobab.tools.rag.errors import (
     CollectionExists,
@@ -107,9 +107,8 @@ async def rag_collections_create(
 )
 async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
     """List the collections of an app that you may see, by name."""
-    query = select(collections).where(_columns.app_id == app_id, *is_open_to(call.caller)).order_by(_columns.name)
-    async with call.reading() as execute:
-        return [_describe(row) for row in await execute(query)]
+    del app_id
+    return [_describe(row) for row in await list_collections(call)]
 
 
 @rag.tool(

@@ -1,0 +1,46 @@
+"""Counts what this process has Postgres run, and how many transactions it commits."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from baobab.storage.postgres_connection import PostgresConnection
+
+_UPKEEP = ("FROM notices", "WITH RECURSIVE lines")
+"""Statements by which every process looks for news now and then, whether anybody calls or not."""
+
+
+@dataclass
+class StatementCount:
+    """texts: the statements of calls and jobs, in order, without those that begin and end transactions."""
+
+    texts: list[str] = field(default_factory=list)
+    commits: int = 0
+
+
+@contextlib.contextmanager
+def count_statements() -> Iterator[StatementCount]:
+    count = StatementCount()
+
+    def note(original: Callable[..., Any]) -> Callable[..., Any]:
+        def note_text(connection: PostgresConnection, query: str, *values: Any) -> Any:
+            if not any(part in query for part in _UPKEEP):
+                count.texts.append(query)
+            return original(connection, query, *values)
+
+        return note_text
+
+    original_commit = PostgresConnection.commit
+
+    async def commit(connection: PostgresConnection) -> None:
+        count.commits += 1
+        await original_commit(connection)
+
+    with contextlib.ExitStack() as stack:
+        for name in ("run", "queue"):
+            noting = note(getattr(PostgresConnection, name))
+            stack.enter_context(mock.patch.object(PostgresConnection, name, noting))
+        stack.enter_context(mock.patch.object(PostgresConnection, "commit", commit))
+        yield count
