@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from baobab.runtime.agents import event_log
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.tables import runs
 from tests.crash.crash_points import open_manual_worker
@@ -154,7 +155,11 @@ async def test_a_run_whose_job_was_given_up_ends(agency: Agency, begun: bool) ->
     assert waiting["approvals"] == []
 
 
-async def test_a_run_of_two_nodes_takes_few_statements_and_three_commits(tmp_path: Path) -> None:
+async def test_a_run_of_two_nodes_takes_few_statements_and_three_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A slow machine would write what a run holds back before it has ended.
+    monkeypatch.setattr(event_log, "_LEAST_BETWEEN_SECONDS", 60.0)
     read = {**READ, "args_template": {"key": "seed"}}
     graph = build_graph({"read": read, "done": {"type": "end"}}, ("read", "done"), **KV)
     async with open_manual_worker(tmp_path) as worker:
