@@ -144,10 +144,10 @@ async def _find_earlier_run(execute: Any, call: Call, agent: Any, who: str, requ
     """Finds the run that this start repeats."""
     stranger = isinstance(call.caller, Anonymous)
     values: dict[str, Any] = {"agent": agent.id, "most": _MOST_NAMESAKES if stranger else 1}
-    by_visitor = stranger and request.visitor_id is not None
-    values["starter"] = visitor_owner(request.visitor_id) if by_visitor else who
+    visitor_id = request.visitor_id if stranger else None
+    values["starter"] = who if visitor_id is None else visitor_owner(visitor_id)
     if request.idempotency_key is not None:
-        query = _FIND_BY_VISITOR_AND_KEY if by_visitor else _FIND_BY_KEY
+        query = _FIND_BY_KEY if visitor_id is None else _FIND_BY_VISITOR_AND_KEY
         values["key"] = request.idempotency_key
     elif agent.dedupe_window and request.origin is None and not stranger:
         # Visitors share addresses: one visitor's body must not match another's run.

@@ -256,6 +256,9 @@ class _NoStatements:
     def execute_many(self, text: str, rows: Any) -> None:
         raise RuntimeError("the app has no database")
 
+    def insert_many(self, text: str, rows: Any) -> None:
+        raise RuntimeError("the app has no database")
+
     def become(self, identity: Any) -> None:
         raise RuntimeError("the app has no database")
 
