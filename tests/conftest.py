@@ -117,6 +117,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("backend") != "sqlite":
+        left_out = [item for item in items if item.get_closest_marker("on_files")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--backend", choices=("sqlite", "postgres", "pgbouncer"), default="sqlite", help="where the rows are"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
 
 from baobab import tools
 from baobab.storage.tables import metadata
@@ -275,14 +274,20 @@ def find_fault(tool: Tool, answer: Answer, in_path: bool) -> str | None:
     return None
 
 
+# As one text: to build a hundred statements takes longer than to send the bad requests.
+COUNT_ROWS = " UNION ALL ".join(
+    f"SELECT '{name}', count(*) FROM {name}"  # noqa: S608
+    for name in metadata.tables
+    if name not in {"audit_logs", "failures", "notices"}
+)
+
+
 async def count_rows(world: Installation) -> dict[str, int]:
     """How many rows each table has, and what the key-value store holds."""
     await world.application.services.audit_log.flush()
-    counts: dict[str, int] = {}
     async with world.application.services.database.reading() as connection:
-        for name, table in metadata.tables.items():
-            if name not in {"audit_logs", "failures", "notices"}:
-                counts[name] = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+        counted = await connection.exec_driver_sql(COUNT_ROWS)
+        counts: dict[str, int] = {row[0]: row[1] for row in counted}
         rows = (await connection.exec_driver_sql("SELECT id, updated_at FROM apps")).all()
     for row in rows:
         app_id, updated = row.id, row.updated_at

@@ -322,6 +322,7 @@ async def test_the_protocol_of_2026_has_no_get_stream(baobab: Baobab) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.on_files
 def test_a_server_that_stops_does_not_wait_for_its_streams(tmp_path: Path, workers: int) -> None:
     by = {"authorization": f"Bearer {KEY}"}
     body, headers = build_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, era=MODERN)
