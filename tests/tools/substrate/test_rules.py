@@ -77,11 +77,79 @@ async def test_a_rule_proposes_no_more_a_day_than_it_may(substrate: Substrate) -
     await decide(substrate, "a", "b", "c")
     learn = {**EVERY_MINUTE, "max_fires_per_day": 4}
     rule = await substrate.call("rule_create", **learn)
-    for _ in range(3):
+    await pass_time(substrate)
+    await decide(substrate, "d", "e", "f")
+    for _ in range(2):
         await pass_time(substrate)
     firings = await list_firings(substrate, rule)
     assert [(row["status"], len(row["action_ids"])) for row in firings] == [("capped", 0), ("fired", 1), ("fired", 3)]
-    assert firings[1]["skip_reason"] == "2 not proposed: at most 4 a day"
+    assert firings[1]["skip_reason"] == "5 of 6 not proposed: at most 4 a day"
+
+
+async def test_what_waits_is_not_proposed_again_and_other_rows_have_their_turn(substrate: Substrate) -> None:
+    await decide(substrate, "a", "b")
+    draft = {
+        **EVERY_MINUTE,
+        "action_capability": "send_email_draft",
+        "action_payload_template": {"to": "ada@example.com", "subject": "Decided", "body": "{{row.title}}"},
+    }
+    rule = await substrate.call("rule_create", **draft)
+    await pass_time(substrate)
+    await decide(substrate, "c")
+    for _ in range(2):
+        await pass_time(substrate)
+    fresh, second, first = await list_firings(substrate, rule)
+    assert [(row["status"], len(row["action_ids"])) for row in (first, second)] == [("fired", 2), ("fired", 1)]
+    assert second["skip_reason"] == "2 of 3 not proposed again: the same proposal waits for a decision"
+    assert (fresh["status"], fresh["binding_count"], fresh["action_ids"]) == ("skipped", 3, [])
+    actions = (await substrate.call("actions", source_rule_id=rule["id"]))["actions"]
+    assert sorted(action["payload"]["body"] for action in actions) == ["a", "b", "c"]
+    assert len({action["trigger_context"]["row_id"] for action in actions}) == 3
+
+
+@pytest.mark.parametrize("outcome", ["executed", "rejected", "reverted"])
+async def test_what_was_decided_is_proposed_again_once_its_row_has_changed(substrate: Substrate, outcome: str) -> None:
+    made = await substrate.do("record_commitment", description="call Ada", status="confirmed")
+    rule_fields = {**EVERY_MINUTE, "condition": {"table": "commitments"}}
+    rule_fields["action_payload_template"] = {"title": "{{row.description}}", "description": "x"}
+    if outcome == "rejected":
+        rule_fields |= {"action_capability": "send_email_draft"}
+        rule_fields["action_payload_template"] = {"to": "a@example.com", "subject": "{{row.description}}", "body": "x"}
+    rule = await substrate.call("rule_create", **rule_fields)
+    await pass_time(substrate)
+    (firing,) = await list_firings(substrate, rule)
+    (action_id,) = firing["action_ids"]
+    if outcome == "rejected":
+        await substrate.call("reject", action_id=action_id)
+    if outcome == "reverted":
+        await substrate.do("revert_action", action_id=action_id)
+    assert (await substrate.call("action", action_id=action_id))["status"] == outcome
+    await pass_time(substrate)
+    await substrate.do("update_commitment", commitment_id=made["commitment_id"], status="fulfilled")
+    await pass_time(substrate)
+    again, repeated, _ = await list_firings(substrate, rule)
+    assert (repeated["status"], len(again["action_ids"])) == ("skipped", 1)
+    reason = "the same was proposed before, and nothing has changed since"
+    assert repeated["skip_reason"] == f"1 of 1 not proposed again: {reason}"
+
+
+async def test_a_rule_does_not_repeat_what_it_does_to_its_own_row_nor_what_a_person_has_undone(
+    substrate: Substrate,
+) -> None:
+    await substrate.do("upsert_entity", type="person", display_name="Ada")
+    condition = {"table": "entities", "where": {"==": [{"var": "type"}, "person"]}}
+    patch = {"id": "{{row.id}}", "attrs_patch": {"seen": "yes"}}
+    wanted = {"condition": condition, "action_capability": "patch_entity", "action_payload_template": patch}
+    rule = await substrate.call("rule_create", **{**EVERY_MINUTE, **wanted})
+    for _ in range(2):
+        await pass_time(substrate)
+    repeated, fired = await list_firings(substrate, rule)
+    assert (repeated["status"], fired["status"]) == ("skipped", "fired")
+    await substrate.do("revert_action", action_id=fired["action_ids"][0])
+    await pass_time(substrate)
+    assert (await list_firings(substrate, rule))[0]["status"] == "skipped"
+    (ada,) = (await substrate.call("entities", type="person"))["entities"]
+    assert ada["attrs"] == {}
 
 
 async def test_ticks_that_were_missed_are_not_made_up_for(substrate: Substrate) -> None:

@@ -28,8 +28,8 @@ _QUERIED = {
     "learnings": tables.learnings,
     "source_artifacts": tables.source_artifacts,
 }
-_UNSEEN = frozenset({"organisation_id", "search_name", "content", "merged_into", "action_id", "proposed_by"})
-"""Columns that are not for rules: of the engine, or too large."""
+_UNSEEN = frozenset({"organisation_id", "search_name", "content", "merged_into", "proposed_by"})
+"""Columns that are not for rules: of the engine, or too large. `action_id` is read, and not shown to rules either."""
 
 
 class ConditionNotEvaluated(Exception):
@@ -42,10 +42,17 @@ class SnapshotMissing(ConditionNotEvaluated):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What one proposal is filled from. from_strangers: whether text of strangers may be in it."""
+    """What one proposal is filled from."""
 
     values: dict[str, Any]
+    source: dict[str, str]
+    """The row or the snapshot that it was found in."""
+    state: str
+    """Changes whenever the source does."""
+    written_by: str | None = None
+    """The action that wrote the row last; after an undo, the one before."""
     from_strangers: bool = False
+    """Whether text of strangers may be in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +68,10 @@ class SnapshotPredicate:
         counts = (await execute(query)).scalar_one_or_none()
         if counts is None:
             raise SnapshotMissing("there is no snapshot of today yet")
-        values = {**counts, "snapshot_date": now.date().isoformat(), "now": now.isoformat()}
+        source = {"snapshot_date": now.date().isoformat()}
+        values = {**counts, **source, "now": now.isoformat()}
         try:
-            return [Binding(values)] if self.rule.is_met(values) else []
+            return [Binding(values, source, source["snapshot_date"])] if self.rule.is_met(values) else []
         except RuleFailed as exc:
             raise ConditionNotEvaluated(f"the condition cannot be evaluated: {exc}") from exc
 
@@ -86,8 +94,12 @@ class RowQuery:
                 rows = await self._read_page(execute, organisation_id, start)
                 for row in rows:
                     context.spend(_ROW_STEPS)
+                    written_by = row.pop("action_id", None)
                     if self.rule.is_met(context.within({**row, **today, "row": row})):
-                        bindings.append(Binding({"row": row, **today}, row["from_strangers"]))
+                        source = {"table": self.table, "row_id": row["id"]}
+                        values = {"row": row, **today}
+                        state = written_by or row["updated_at"]
+                        bindings.append(Binding(values, source, state, written_by, row["from_strangers"]))
                         if len(bindings) == self.limit:
                             return bindings
                 if len(rows) < _PAGE:

@@ -1,9 +1,12 @@
 """Firing: at its tick, a rule's condition is evaluated, and an action is proposed for each binding."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
+from pydantic_core import to_json
 from sqlalchemy import func, insert, select, update
 
 from baobab.runtime.cron import Cron
@@ -40,9 +43,10 @@ class Outcome:
     skip_reason: str | None = None
 
 
-def rule_proposer(rule_id: str, *, from_strangers: bool = False) -> Proposer:
-    """Rules propose as agents do: what is sent to the outside waits for a person."""
-    return Proposer("agent", f"rule:{rule_id}", rule_id=rule_id, from_strangers=from_strangers)
+def rule_proposer(rule_id: str, *, source: Mapping[str, str] | None = None, from_strangers: bool = False) -> Proposer:
+    """Rules propose as agents do: what is sent to the outside waits for a person. source: what led to it."""
+    name = f"rule:{rule_id}"
+    return Proposer("agent", name, rule_id=rule_id, trigger_context=source, from_strangers=from_strangers)
 
 
 async def fire_rule(job: Job, organisation_id: str, rule_id: str, due: datetime) -> None:
@@ -93,26 +97,88 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
     if not room:
         outcome.status, outcome.skip_reason = "capped", f"the rule may propose {rule.max_fires_per_day} actions a day"
         return outcome
-    renderer, faults = Renderer(), []
-    for binding in bindings[:room]:
+    earlier = await _load_earlier(ledger, rule.id, bindings)
+    renderer, faults, waiting, repeated, left = Renderer(), [], 0, 0, 0
+    for number, binding in enumerate(bindings):
+        if len(outcome.action_ids) == room:
+            left = len(bindings) - number
+            break
         try:
             payload = renderer.render(rule.action_payload_template, binding.values)
-            proposer = rule_proposer(rule.id, from_strangers=binding.from_strangers)
-            proposal = await propose_in(ledger, proposer, rule.action_capability, payload)
-            outcome.action_ids.append(proposal["action_id"])
+            name = _name_proposal(rule, binding, payload)
+            if name in earlier.waiting:
+                waiting += 1
+                continue
+            if binding.written_by and earlier.written.get(binding.written_by) == name:
+                # The row still matches after what the rule has done to it.
+                repeated += 1
+                continue
+            proposer = rule_proposer(rule.id, source=binding.source, from_strangers=binding.from_strangers)
+            proposal = await propose_in(
+                ledger,
+                proposer,
+                rule.action_capability,
+                payload,
+                idempotency_key=f"{name}:{binding.state}",
+            )
+            if proposal.get("replay"):
+                repeated += 1
+            else:
+                outcome.action_ids.append(proposal["action_id"])
         except BaobabError as error:
             # What cannot be proposed has changed nothing.
             faults.append(f"{error.code}: {error.message}")
         except TemplateTooLarge:
             faults.append("the rendered payloads are too large")
             break
-    if faults and not outcome.action_ids:
-        outcome.status = "error"
-    if faults:
-        outcome.skip_reason = f"{len(faults)} of {len(bindings)} not proposed: {faults[0]}"
-    elif room < len(bindings):
-        outcome.skip_reason = f"{len(bindings) - room} not proposed: at most {rule.max_fires_per_day} a day"
+    if not outcome.action_ids:
+        outcome.status = "error" if faults else "skipped"
+    reasons = [
+        (len(faults), f"not proposed: {faults[0]}" if faults else ""),
+        (left, f"not proposed: at most {rule.max_fires_per_day} a day"),
+        (waiting, "not proposed again: the same proposal waits for a decision"),
+        (repeated, "not proposed again: the same was proposed before, and nothing has changed since"),
+    ]
+    said = [f"{count} of {len(bindings)} {reason}" for count, reason in reasons if count]
+    outcome.skip_reason = "; ".join(said) or None
     return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What a rule has proposed before, by the names of `_name_proposal`."""
+
+    waiting: set[str]
+    written: Mapping[str, str]
+    """By the action, for those that wrote rows last."""
+
+
+async def _load_earlier(ledger: Ledger, rule_id: str, bindings: Sequence[Binding]) -> _Earlier:
+    actions, columns = tables.action_ledger, tables.action_ledger.c
+    ours = (columns.organisation_id == ledger.organisation_id, columns.status == "proposed")
+    query = select(columns.idempotency_key).where(*ours, columns.source_rule_id == rule_id)
+    waiting = {_name_of(key) for key in (await ledger.unit.execute(query)).scalars() if key}
+    writers = await ledger.load(actions, {each.written_by for each in bindings if each.written_by})
+    return _Earlier(
+        waiting,
+        {
+            each["id"]: _name_of(each["idempotency_key"])
+            for each in writers.values()
+            if each["source_rule_id"] == rule_id and each["idempotency_key"]
+        },
+    )
+
+
+def _name_proposal(rule: Any, binding: Binding, payload: Mapping[str, Any]) -> str:
+    """A name for what a rule proposes about a row or about snapshots. With the state of its source, it is the key by
+    which the ledger knows it again.
+    """
+    about = [rule.action_capability, payload, binding.source.get("row_id")]
+    return f"rule:{rule.id}:{sha256(to_json(about)).hexdigest()}"
+
+
+def _name_of(key: str) -> str:
+    return ":".join(key.split(":")[:3])
 
 
 async def _count_proposed(ledger: Ledger, rule_id: str, tick: datetime) -> int:
