@@ -222,7 +222,31 @@ async def test_a_file_whose_last_request_was_killed_is_completed_by_the_job(live
 async def test_the_path_says_which_version_it_speaks(live: Baobab, app: str) -> None:
     answer = await live.client.options(f"/storage/{app}/uploads")
     assert (answer.headers["tus-version"], answer.headers["tus-resumable"]) == ("1.0.0", "1.0.0")
-    assert answer.headers["tus-extension"] == "creation,expiration,termination"
+    assert answer.headers["tus-extension"] == "creation,creation-with-upload,expiration,termination"
+
+
+async def test_an_upload_begins_with_its_first_bytes(live: Baobab, app: str) -> None:
+    content = bytes(range(256)) * 8192
+    of_bytes = {**live.owner, **TUS, "content-type": "application/offset+octet-stream"}
+
+    async def begin_with(size: int, first: Any, **headers: str) -> httpx.Response:
+        sent = {**of_bytes, "upload-length": str(size), **headers}
+        return await live.client.post(f"/storage/{app}/uploads", content=first, headers=sent)
+
+    half = await begin_with(len(content), content[: MEGABYTE + 7])
+    assert (half.status_code, half.headers["upload-offset"]) == (201, str(MEGABYTE + 7)), half.text
+    path = f"/storage/{app}/{half.headers['location']}"
+    assert await read_offset(live, path) == MEGABYTE + 7
+    assert (await append(live, path, MEGABYTE + 7, content[MEGABYTE + 7 :])).status_code == 204
+    assert await read_digest(live, app) == hashlib.sha256(content).hexdigest()
+    whole = await begin_with(5, b"hello")
+    assert (whole.headers["upload-offset"], len(await list_files(live, app))) == ("5", 2)
+    too_much = await begin_with(4, b"hello")
+    assert (too_much.status_code, too_much.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+    other = await begin_with(5, b"hello", **{"content-type": "text/plain"})
+    assert (other.status_code, other.json()["error"]["code"]) == (415, "VALIDATION_INVALID_TYPE")
+    # What was refused holds no room.
+    assert (await begin_with(64 * MEGABYTE - len(content) - 5, b"x")).status_code == 201
 
 
 async def test_a_key_that_must_ask_is_told_that_bytes_cannot_wait(live: Baobab, app: str) -> None:

@@ -90,18 +90,22 @@ async def read_user_usage(execute: Execute, app_id: str, user_id: str, now: date
 async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now: datetime) -> Usage:
     """Returns the usage of the app. Raises QuotaExceeded. Exact, as the unit holds the app's lock."""
     usage = await read_usage(unit.execute, app.id, now)
-    _require_below("The app's files have", usage.total, size, compute_limit(app))
+    _require_below("The app's files and begun uploads take", usage.total, size, compute_limit(app))
     if user_id is not None:
         taken = await read_user_usage(unit.execute, app.id, user_id, now)
         remedy = "Delete files of yours with op:files_delete, or have the app raise userLimitBytes."
-        _require_below("Your files in this app have", taken, size, compute_user_limit(app), remediation=remedy)
+        _require_below(
+            "Your files and begun uploads in this app take", taken, size, compute_user_limit(app), remediation=remedy
+        )
     if app.plan.file_bytes is not None:
         taken = await _read_organisation_usage(unit, app, usage, now)
         if user_id is not None and taken + size > app.plan.file_bytes:
             # How much the organisation keeps in its other apps is no concern of a user of this one.
             raise QuotaExceeded("The app has no room left for files.", remediation="Ask those who run the app.")
         remedy = "Delete files of this or another app with op:files_delete, or choose a larger plan."
-        _require_below("The organisation's files have", taken, size, app.plan.file_bytes, remediation=remedy)
+        _require_below(
+            "The organisation's files and begun uploads take", taken, size, app.plan.file_bytes, remediation=remedy
+        )
     return usage
 
 

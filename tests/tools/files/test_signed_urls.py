@@ -85,6 +85,14 @@ async def test_a_body_of_another_type_is_refused(app: FilesApp) -> None:
     assert (await app.send(url, b"hello", "image/png;a=b")).status_code == 200
 
 
+async def test_the_charset_that_browsers_add_to_a_text_is_no_other_type(app: FilesApp) -> None:
+    announced = (await app.announce(5, contentType="text/plain")).json()
+    stored = await app.send(announced["uploadUrl"], b"hello", "text/plain;charset=UTF-8")
+    assert (stored.status_code, stored.json()["content_type"]) == (200, "text/plain")
+    exact = (await app.announce(5, contentType="text/plain; charset=latin-1")).json()
+    assert (await app.send(exact["uploadUrl"], b"hello", "text/plain; charset=utf-8")).status_code == 400
+
+
 async def test_an_address_stores_bytes_once(app: FilesApp) -> None:
     announced = (await app.announce(5)).json()
     assert (await app.send(announced["uploadUrl"], b"first")).status_code == 200

@@ -48,20 +48,33 @@ _QUIET = Mcp(offered=False)
     "POST /uploads",
     access=OF_RUNNING_APP,
     effect="write",
-    raises=(*RESERVING, MetadataInvalid, TusVersionRefused, StoreFailed),
+    raises=(*RESERVING, MetadataInvalid, TusVersionRefused, StoreFailed, BodyTypeRefused, LengthDiffers, OffsetDiffers),
     audit=Audit("storage.upload", category="storage", action="create", resource="file"),
     rest=Rest(
         status=201,
+        raw_body="content",
         query=("upload_length", "upload_metadata", "tus_resumable"),
-        headers={**TUS, "tus-version": "1.0.0", "tus-extension": "creation,expiration,termination"},
+        headers={
+            **TUS,
+            "tus-version": "1.0.0",
+            "tus-extension": "creation,creation-with-upload,expiration,termination",
+        },
         from_headers={**_HEADERS, "upload_length": "upload-length", "upload_metadata": "upload-metadata"},
     ),
     mcp=_QUIET,
 )
 async def files_upload_begin(
-    call: Call, app_id: AppId, upload_length: Length = "", upload_metadata: Metadata = "", tus_resumable: Version = ""
+    call: Call,
+    app_id: AppId,
+    content: Body,
+    upload_length: Length = "",
+    upload_metadata: Metadata = "",
+    tus_resumable: Version = "",
 ) -> Progress:
-    """Begin an upload that can be resumed; Location says where its bytes go."""
+    """Begin an upload that can be resumed; Location says where its bytes go.
+
+    content: the first bytes of the file, or nothing.
+    """
     _require_version(tus_resumable)
     filename, content_type, public = _read_metadata(upload_metadata)
     try:
@@ -70,6 +83,10 @@ async def files_upload_begin(
         raise MetadataInvalid("Upload-Length is missing or too large.") from exc
     if public and call.caller.limits is not None:
         raise MetadataInvalid("A key with limits makes no file public.")
+    if content.size and content.content_type != _BODY:
+        raise BodyTypeRefused
+    if content.size and content.size > size:
+        raise LengthDiffers(details={"expected_bytes": size})
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
         row, _ = await reserve(
@@ -81,14 +98,22 @@ async def files_upload_begin(
             public=public,
             seconds=BEGUN_SECONDS,
         )
+    arrived = 0
     if size == 0:
         # Nothing will arrive that could complete it.
         await complete(call.services, call.require_app(), call.stores, row)
+    elif content.content_type == _BODY:
+        arrived = await append(call, row, 0, content.chunks)
     call.audit.resource_id = row.id
     call.audit.data |= {"filename": filename, "size_bytes": size, "public": public}
     # Relative to the address of this request, which may be one on the app's own host.
-    _add_headers(call, location=f"uploads/{row.id}", upload_expires=_write_time(row.reserved_until))
-    return {"id": row.id, "received_bytes": 0, "size_bytes": size}
+    _add_headers(
+        call,
+        location=f"uploads/{row.id}",
+        upload_offset=str(arrived),
+        upload_expires=_write_time(row.reserved_until),
+    )
+    return {"id": row.id, "received_bytes": arrived, "size_bytes": size}
 
 
 @files.tool(
