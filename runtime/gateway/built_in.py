@@ -104,6 +104,8 @@ class BuiltInModels:
         texts = [inputs] if isinstance(inputs, str) else inputs
         if not all(isinstance(text, str) for text in texts):
             raise RequestRefused("The built-in embeddings take texts, not tokens.", details={"param": "input"})
+        if not texts:
+            raise RequestRefused("There is no text to embed.", details={"param": "input"})
         if len(texts) > _MOST_TEXTS or sum(map(len, texts)) > _MOST_CHARACTERS:
             raise RequestRefused(
                 f"The built-in embeddings take at most {_MOST_TEXTS} texts, of {_MOST_CHARACTERS} characters in all.",
@@ -114,6 +116,11 @@ class BuiltInModels:
         tokens = 0
         with THREADS.reserve_place():
             embedder = await THREADS.run_work(partial(embeddings.load_embedder, model.id))
+            if body.get("dimensions") not in (None, embedder.dimensions):
+                raise RequestRefused(
+                    f"The vectors of `{model.id}` have {embedder.dimensions} dimensions, and no other number.",
+                    details={"param": "dimensions"},
+                )
             # Other requests run between the pieces, and work for a cancelled call stops.
             for piece in embeddings.split_work(texts):
                 vectors, piece_tokens = await THREADS.run_work(partial(_embed_piece, embedder, piece, as_text=as_text))

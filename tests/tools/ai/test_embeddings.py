@@ -95,6 +95,18 @@ async def test_the_built_in_ones_take_no_more_than_they_can_do_soon(world: Insta
     assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "input")
 
 
+@pytest.mark.parametrize(
+    ("asked", "at_fault"), [({"input": []}, "input"), ({"input": "x", "dimensions": 64}, "dimensions")]
+)
+async def test_no_text_and_other_dimensions_are_refused_by_the_field(
+    world: Installation, asked: dict[str, Any], at_fault: str
+) -> None:
+    answer = await world.client.post("/v1/embeddings", json=asked, headers=world.owner)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, at_fault)
+    allowed = await world.client.post("/v1/embeddings", json={"input": "x", "dimensions": 384}, headers=world.owner)
+    assert allowed.status_code == 200
+
+
 async def test_a_text_has_its_own_vector_among_many(world: Installation) -> None:
     given = [f"number {number}" for number in range(40)]
     data = (await embed(world, input=given)).json()["data"]
