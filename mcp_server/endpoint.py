@@ -22,7 +22,7 @@ from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.fast_path import FastPath
 from baobab.mcp_server.mcp_client import McpClient
 from baobab.mcp_server.protocol import Protocol
-from baobab.mcp_server.refusals import RefusalExplainer, refuse, refuse_version
+from baobab.mcp_server.refusals import JsonRpcEnvelope, RefusalExplainer, refuse, refuse_version
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
@@ -34,7 +34,7 @@ from baobab.tools.core.auth.user_tools import (
     is_user,
 )
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.envelopes import STRUCTURED, Envelope
 from baobab.tools.core.errors import (
     AppNotFound,
     BaobabError,
@@ -51,6 +51,7 @@ from baobab.tools.core.stream import ClientGone
 Scope = MutableMapping[str, Any]
 
 MAX_BODY = 4 * 2**20
+_JSON_RPC = JsonRpcEnvelope()
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
 _LISTS = ("tools/list", "prompts/list", "resources/templates/list")
 """Methods that call no tool, so that nothing else counts them against the caller's rate limit. Of an app's user every
@@ -106,9 +107,11 @@ class McpEndpoint:
             client = await self._identify_client(request)
         except BaobabError as error:
             error.naming = self._registry.name_by_tool
+            envelope: Envelope = _JSON_RPC
             if error.status == 401:
-                error.headers["www-authenticate"] = await self._build_challenge(request)
-            await send_error(request.reply, error, STRUCTURED, f"{self._base_url}/docs", [])
+                # Clients of OAuth go by the header; to a person with a wrong key the body says what it says over REST.
+                envelope, error.headers["www-authenticate"] = STRUCTURED, await self._build_challenge(request)
+            await send_error(request.reply, error, envelope, f"{self._base_url}/docs", [])
             return
         client.attach_to(scope)
         if request.method == "POST":

@@ -8,6 +8,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.http.answer import Headers
 from baobab.mcp_server.remedies import add_remedy
+from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import BaobabError
 
 _UNEXPLAINED = {
@@ -41,9 +42,22 @@ async def refuse(
     respond: Any, status: int, error: BaobabError, headers: Headers | None = None, *, request_id: Any = None
 ) -> None:
     """Answers with an error before a message is handled. request_id: the id of the message, if it is known already."""
+    await _send(respond, status, _render_refusal(error, request_id), headers or [])
+
+
+def _render_refusal(error: BaobabError, request_id: Any) -> dict[str, Any]:
     data = {"code": error.code, "remediation": error.remedy} | ({"details": error.details} if error.details else {})
     payload = {"code": types.INVALID_REQUEST, "message": error.message, "data": data}
-    await _send(respond, status, {"jsonrpc": "2.0", "id": request_id, "error": payload}, headers or [])
+    return {"jsonrpc": "2.0", "id": request_id, "error": payload}
+
+
+class JsonRpcEnvelope(Envelope):
+    """Errors of a request whose message is not read, in the form in which clients of MCP show them to a person."""
+
+    name = "jsonrpc"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        return _render_refusal(error, None)
 
 
 async def refuse_version(respond: Any, request_id: Any, asked: str, supported: Sequence[str]) -> None:

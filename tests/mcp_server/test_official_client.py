@@ -132,6 +132,19 @@ async def test_tools_are_listed_and_called(pair: ServerProcess, era: str) -> Non
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_what_is_wrong_with_the_address_reaches_the_user(pair: ServerProcess, era: str) -> None:
+    with pytest.raises((MCPError, ExceptionGroup)) as refused:
+        async with connect_user(pair.address, era, view="?toolset=kv"):
+            pass
+    error: BaseException = refused.value
+    while isinstance(error, ExceptionGroup):
+        [error] = error.exceptions
+    assert isinstance(error, MCPError)
+    assert error.error.message == "`toolset` is not a parameter of this address."
+    assert "toolsets" in error.error.data["remediation"]
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProcess, era: str) -> None:
     async with connect_user(pair.address, era) as agent:
         refused = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})

@@ -98,5 +98,8 @@ def _path(location: tuple[Any, ...]) -> str:
 
 
 def _problem(fault: Any) -> str:
+    if fault["type"] == "dict_type":
+        # Pydantic calls it by its name in Python, which no client sends.
+        return "input should be an object"
     text = str(fault["msg"]).removeprefix("Value error, ")
     return text[0].lower() + text[1:] if text.startswith(("Input", "String", "List", "Field")) else text

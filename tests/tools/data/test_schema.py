@@ -210,3 +210,8 @@ async def test_users_and_visitors_see_no_schema(tables: Tables) -> None:
     for path in ("/schema", "/schema/posts", "/migrations", "/rls"):
         assert (await tables.ask("GET", path, by=user)).status == 403
         assert (await tables.ask("GET", path, by={})).status == 401
+
+
+async def test_a_schema_that_is_a_text_is_refused_in_words_of_json(tables: Tables) -> None:
+    refused = await tables.ask("POST", "/schema/apply", {"schema": '{"tables": {}}'})
+    assert (refused.status, refused.json["message"]) == (400, "`schema`: input should be an object.")
