@@ -83,6 +83,14 @@ async def test_what_cannot_be_done_is_refused_and_leaves_nothing(
     assert (await substrate.call("actions"))["actions"] == []
 
 
+async def test_a_payload_that_does_not_fit_is_refused_with_its_schema(substrate: Substrate) -> None:
+    with pytest.raises(BaobabError) as refused:
+        await substrate.propose("record_commitment", description="Deliver", status="open")
+    listed = {each["name"]: each["payload_schema"] for each in (await substrate.call("capabilities"))["capabilities"]}
+    assert refused.value.details["payload_schema"] == listed["record_commitment"]
+    assert "confirmed" in refused.value.details["payload_schema"]["properties"]["status"]["enum"]
+
+
 async def test_pages_of_actions_leave_nothing_out_although_the_clock_stands_still(substrate: Substrate) -> None:
     made = [(await substrate.propose("record_decision", title=str(n), kind="vision"))["action_id"] for n in range(5)]
     found, before = [], None

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from sqlalchemy import Table
 
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.invalid import invalid
+from baobab.tools.core.schema import portable
 from baobab.tools.substrate.capabilities.schemas import Payload
 from baobab.tools.substrate.errors import UnknownCapability
 from baobab.tools.substrate.forgetting import Traces
@@ -87,7 +89,15 @@ class Capability:
         except ValidationError as exc:
             fault = invalid(exc, self.payload)
             fault.message = f"payload of {self.name}: {fault.message}"
+            # Nobody has seen what a payload needs who did not ask for it: the schema of the tool is the same for all.
+            fault.details = {**fault.details, "payload_schema": describe_payload(self.payload)}
             raise fault from exc
+
+
+@cache
+def describe_payload(payload: type[Payload]) -> dict[str, Any]:
+    """The schema of a payload, as callers see it."""
+    return portable(payload.model_json_schema())
 
 
 CAPABILITIES: dict[str, Capability] = {}

@@ -70,7 +70,8 @@ async def substrate_propose(
     """Propose an action: record a decision, change an entity, undo something. It is done at once or waits for a person.
 
     capability: what to do, such as `record_decision`; op:substrate_capabilities lists all with their payloads.
-    payload: what the capability needs.
+    payload: what the capability needs, such as `{"title": "We ship on Mondays", "kind": "operational"}` to record a
+      decision. One that does not fit is refused with its schema.
     idempotency_key: a second proposal with the same key answers what became of the first, however late it comes.
     dangerously_skip_approval: do it without approval. For owners who are signed in; principles hold all the same.
     trigger_context: what led to it, as JSON or text; kept with the action, and for people only.

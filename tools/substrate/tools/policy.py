@@ -7,13 +7,12 @@ from sqlalchemy import select
 
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Call
-from baobab.tools.core.schema import portable
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
 from baobab.tools.substrate.capabilities import fields
-from baobab.tools.substrate.capabilities.capability import CAPABILITIES
+from baobab.tools.substrate.capabilities.capability import CAPABILITIES, describe_payload
 from baobab.tools.substrate.errors import AgentsDoNotDecide, ConflictNotFound, PrincipleNotFound, WrongStatus
 from baobab.tools.substrate.ledger import open_ledger
 from baobab.tools.substrate.policy import resolve_conflict
@@ -46,7 +45,7 @@ async def substrate_capabilities(call: Call) -> Capabilities:
                 "default_policy": "approval_required" if found.needs_approval else "auto",
                 "reversible": found.is_reversible,
                 "yolo_eligible": found.yolo_eligible,
-                "payload_schema": portable(found.payload.model_json_schema()),
+                "payload_schema": describe_payload(found.payload),
             }
             for _, found in sorted(CAPABILITIES.items())
         ]
