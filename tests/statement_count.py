@@ -8,8 +8,9 @@ from unittest import mock
 
 from baobab.storage.postgres_connection import PostgresConnection
 
-_UPKEEP = ("FROM notices", "WITH RECURSIVE lines")
-"""Statements by which every process looks for news now and then, whether anybody calls or not."""
+_UPKEEP = ("FROM notices", "WITH RECURSIVE lines", "last_used_at=")
+"""Statements that every process makes now and then, whether anybody calls or not."""
+_OF_RUNS = ("agent_runs", "UPDATE jobs", "INTO jobs")
 
 
 @dataclass
@@ -18,6 +19,8 @@ class StatementCount:
 
     texts: list[str] = field(default_factory=list)
     commits: int = 0
+    """Those of transactions that read or write runs or their jobs."""
+    touching: set[PostgresConnection] = field(default_factory=set)
 
 
 @contextlib.contextmanager
@@ -28,6 +31,8 @@ def count_statements() -> Iterator[StatementCount]:
         def note_text(connection: PostgresConnection, query: str, *values: Any) -> Any:
             if not any(part in query for part in _UPKEEP):
                 count.texts.append(query)
+            if any(part in query for part in _OF_RUNS):
+                count.touching.add(connection)
             return original(connection, query, *values)
 
         return note_text
@@ -35,7 +40,9 @@ def count_statements() -> Iterator[StatementCount]:
     original_commit = PostgresConnection.commit
 
     async def commit(connection: PostgresConnection) -> None:
-        count.commits += 1
+        if connection in count.touching:
+            count.commits += 1
+            count.touching.discard(connection)
         await original_commit(connection)
 
     with contextlib.ExitStack() as stack:
