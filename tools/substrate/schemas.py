@@ -195,6 +195,7 @@ class Entity(TypedDict):
     merged_from: NotRequired[str]
     aliases: NotRequired[list[str]]
     alias_names: NotRequired[dict[str, str | None]]
+    alias_count: NotRequired[int]
     sim: NotRequired[Annotated[float, Field(alias="_sim")]]
 
 

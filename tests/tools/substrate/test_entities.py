@@ -3,6 +3,9 @@
 import pytest
 
 from baobab.tools.core.errors import BaobabError
+from baobab.tools.substrate.access import Proposer
+from baobab.tools.substrate.ledger import open_ledger
+from baobab.tools.substrate.proposals import propose_in
 from tests.tools.substrate.conftest import Substrate
 
 
@@ -136,3 +139,21 @@ async def test_names_that_only_look_alike_are_two_entities(substrate: Substrate)
     assert {entity["id"] for entity in found} == {ids[0], ids[2]}
     found = (await substrate.call("entities", q=cyrillic))["entities"]
     assert [entity["id"] for entity in found] == [ids[1]]
+
+
+async def test_an_entity_of_many_aliases_lists_the_first_and_counts_all(substrate: Substrate) -> None:
+    services, organisation_id = substrate.harness.services, substrate.owner.organisation_id
+    proposer = Proposer("human", "test", may_skip=True)
+    # Past the registry, whose limit of calls a minute is lower.
+    async with (
+        services.database.writing_unit(lock=organisation_id) as unit,
+        open_ledger(unit, services, organisation_id) as ledger,
+    ):
+        for number in range(206):
+            made = {"id": f"ent_{number:03}", "type": "person", "display_name": f"Ada {number}"}
+            await propose_in(ledger, proposer, "upsert_entity", made)
+            if number:
+                merge = {"loser_id": made["id"], "winner_id": "ent_000", "reason": "One."}
+                await propose_in(ledger, proposer, "merge_entities", merge, skip_approval=True)
+    entity = await substrate.call("entity", entity_id="ent_205")
+    assert (entity["id"], entity["alias_count"], len(entity["aliases"])) == ("ent_000", 205, 200)

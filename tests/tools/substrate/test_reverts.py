@@ -78,7 +78,9 @@ async def test_a_cascade_undoes_what_builds_on_an_action_and_stops_at_what_canno
     other, made = await propose(substrate, "upsert_entity", type="person", display_name="B")
     winner = (await substrate.do("upsert_entity", type="person", display_name="C"))["entity_id"]
     await substrate.do("merge_entities", loser_id=made["entity_id"], winner_id=winner, reason="one")
-    assert await refuse(substrate, other, cascade=True) == "built_upon"
+    with pytest.raises(BaobabError, match="merge_entities cannot be undone") as refused:
+        await propose(substrate, "revert_action", action_id=other, cascade=True)
+    assert (refused.value.code, "cascade" in refused.value.remedy) == ("built_upon", False)
     await substrate.do("unmerge_entities", entity_id=made["entity_id"], reason="two")
     assert await refuse(substrate, other, cascade=True) == "built_upon"
     await check(substrate)

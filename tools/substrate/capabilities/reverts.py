@@ -122,8 +122,13 @@ class _Undo:
             raise BuiltUpon(details={"action_ids": others[:100]})
         for each in closure:
             if not self._actions[each]["reversible"]:
-                error = NotReversible if each == action_id else BuiltUpon
-                raise error(details={"action_id": action_id, "action_ids": [each]})
+                if each == action_id:
+                    raise NotReversible(details={"action_id": action_id})
+                raise BuiltUpon(
+                    f"A later action builds on this one, and {self._actions[each]['capability']} cannot be undone.",
+                    remediation="Correct the rows with a new action instead; details.action_ids names the later one.",
+                    details={"action_id": action_id, "action_ids": [each]},
+                )
         kept = dict(self._rows), dict(self._holders)
         try:
             for each in closure:

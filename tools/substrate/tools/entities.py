@@ -98,7 +98,10 @@ async def substrate_entities(
     mcp=Mcp(start="narrow", keywords="read one person, company or other entity; Entität ansehen; ver una entidad"),
 )
 async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
-    """Read one entity. The id of one that was merged into another answers that one, and says so in `merged_from`."""
+    """Read one entity. The id of one that was merged into another answers that one, and says so in `merged_from`.
+
+    `aliases` has at most 200 of those that were merged into it, and `alias_count` says how many there are.
+    """
     organisation_id = organisation_of(call)
     resolved = (await call.execute(select_resolved(organisation_id, entity_id))).scalar()
     which = (_rows.organisation_id == organisation_id, _rows.id == resolved)
@@ -112,6 +115,9 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     merged = (await call.execute(aliases.order_by(_rows.id).limit(_MOST_ALIASES))).all()
     entity: Any = {**render_entity(row), "aliases": [alias.id for alias in merged]}
     entity["alias_names"] = {alias.id: alias.display_name for alias in merged}
+    entity["alias_count"] = len(merged)
+    if len(merged) == _MOST_ALIASES:
+        entity["alias_count"] = (await call.execute(aliases.with_only_columns(func.count()))).scalar_one()
     if resolved != entity_id:
         entity["merged_from"] = entity_id
     return cast(Entity, entity)
