@@ -283,7 +283,7 @@ async def test_an_address_that_asks_for_an_unknown_view_is_refused(
     refused = await send_message(baobab, "tools/list", path=f"/mcp?{query}", era=era)
     assert refused.status == 400
     assert said in refused.error["message"]
-    assert refused.error["remediation"]
+    assert refused.error["data"]["remediation"]
 
 
 async def test_a_list_is_for_its_caller_alone_and_stays_fresh_for_a_while(baobab: Baobab) -> None:
