@@ -4,8 +4,8 @@ As many callers as there are connections would wait for each other, until each i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -39,15 +39,8 @@ def _share_with_waiter(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 def _limit_call_to_one(way: Callable[..., Any]) -> Callable[..., Any]:
     async def hold_connection(database: Database, /, *given: Any) -> Any:
-        task = asyncio.current_task()
-        assert task is not None
-        held = _DATABASES_BY_TASK.setdefault(task, [])
-        assert database not in held, "this caller has a connection to the same database already"
-        held.append(database)
-        try:
+        with _hold(database):
             return await way(database, *given)
-        finally:
-            held.remove(database)
 
     return hold_connection
 
@@ -55,16 +48,22 @@ def _limit_call_to_one(way: Callable[..., Any]) -> Callable[..., Any]:
 def _limit_to_one(way: Callable[..., Any]) -> Callable[..., Any]:
     @asynccontextmanager
     async def hold_connection(database: Database, /, **options: bool) -> AsyncIterator[DatabaseConnection]:
-        task = asyncio.current_task()
-        assert task is not None
-        # Given back by another task, maybe: whoever commits is not cancelled in the middle of it.
-        held = _DATABASES_BY_TASK.setdefault(task, [])
-        assert database not in held, "this caller has a connection to the same database already"
-        held.append(database)
-        try:
+        with _hold(database):
             async with way(database, **options) as connection:
                 yield connection
-        finally:
-            held.remove(database)
 
     return hold_connection
+
+
+@contextmanager
+def _hold(database: Database) -> Iterator[None]:
+    task = asyncio.current_task()
+    assert task is not None
+    # Given back by another task, maybe: whoever commits is not cancelled in the middle of it.
+    held = _DATABASES_BY_TASK.setdefault(task, [])
+    assert database not in held, "this caller has a connection to the same database already"
+    held.append(database)
+    try:
+        yield
+    finally:
+        held.remove(database)

@@ -99,12 +99,8 @@ class RunExecutor:
             if self._job.attempt > _MOST_ATTEMPTS and not self._is_cancelled:
                 message = f"{_MOST_ATTEMPTS} processes in a row stopped at the same step of the run."
                 raise RunFailed("worker_lost", message)
-            execute, credits_, now = (
-                self._services.database.read_once,
-                self._services.credits,
-                self._services.clock.now(),
-            )
-            caller = await proposers.restore_caller(execute, credits_, run.caller, now)
+            execute, now = self._services.database.read_once, self._services.clock.now()
+            caller = await proposers.restore_caller(execute, self._services.credits, run.caller, now)
             if proposers.kind_of(caller) != run.caller_kind:
                 raise RunFailed("not_allowed", "The caller that the run acts for is not of the kind that started it.")
             registry, base_url = self._job.registry, self._services.options.base_url

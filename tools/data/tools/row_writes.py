@@ -456,10 +456,8 @@ async def data_delete_many(
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         opened = open_table(catalogue, rows, table, "DELETE")
-        answer, conditions = (
-            WrittenRows(catalogue, opened, options["select"], preferences),
-            require_filters(opened, where),
-        )
+        answer = WrittenRows(catalogue, opened, options["select"], preferences)
+        conditions = require_filters(opened, where)
         before = answer.read_before(rows, conditions)
         deleted = rows.delete(opened, conditions, answer.names)
         written.count = len(require_few(deleted, preferences, options["media_type"]))
