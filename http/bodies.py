@@ -11,8 +11,9 @@ FREE = 64 * 1024
 
 
 class BodyBudget:
-    """in_all: bytes of all bodies together. of_one: of one caller. of_anonymous: of all callers without a credential
-    together.
+    """Room for request bodies, in bytes.
+
+    in_all: of all bodies together. of_one: of one caller. of_anonymous: of all callers without a credential together.
     """
 
     def __init__(self, in_all: int = 256 * 2**20, of_one: int = 96 * 2**20, of_anonymous: int = 64 * 2**20) -> None:
@@ -24,7 +25,7 @@ class BodyBudget:
 
     @contextlib.contextmanager
     def hold(self, owner: str, size: int, *, anonymous: bool) -> Iterator[None]:
-        """Reserves room for a body from before it is read until it has been parsed. Raises BusyWithBodies.
+        """Reserves room for a body while it is read and parsed. Raises BusyWithBodies.
 
         owner: the caller, or the network of an anonymous caller.
         """

@@ -137,7 +137,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def open_stream(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:
-        """Yields the stream that a WebSocket asks for, and holds its place among the open streams meanwhile."""
+        """Yields the stream that a WebSocket asks for, and counts it among the open streams until the block ends."""
         caller, arguments = await self._read_request(request)
         result, call = await self._registry.run(self.tool, arguments, caller, self._build_context(request, base_url))
         assert isinstance(result, Stream)
@@ -145,7 +145,7 @@ class Endpoint:
             yield self._guard_stream(result, request, call)
 
     def _guard_stream(self, stream: Stream, request: Request, call: Call) -> Stream:
-        """Returns the stream, made to end as soon as its reader may not read it any more."""
+        """Returns the stream, which ends as soon as its reader loses access."""
         if not stream.subject:
             return stream
 

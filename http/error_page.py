@@ -1,4 +1,4 @@
-"""/docs/errors: every error code, what it means and what to do; the target of `documentation_url`."""
+"""/docs/errors: what each error code means and what to do. `documentation_url` points here."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Section:
 
 
 def collect_errors(registry: Registry, interface_errors: Sequence[type[BaobabError]] = ()) -> dict[str, Section]:
-    """Returns a section for each error code that can be answered, by anchor, in the format of its envelope.
+    """Returns a section for each error code, by anchor, in the format of its envelope.
 
     interface_errors: errors that other interfaces raise themselves.
     """
@@ -74,7 +74,7 @@ def collect_errors(registry: Registry, interface_errors: Sequence[type[BaobabErr
 
 
 def name_operation_routes(text: str, registry: Registry) -> str:
-    """Replaces each operation in an error's text by the name of its tool and its route."""
+    """Replaces each operation in an error's text by its tool name and its route."""
 
     def name_with_route(name: str) -> str:
         route = registry.name_by_route(name)

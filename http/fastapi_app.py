@@ -25,7 +25,7 @@ PATH = "/console"
 
 
 class PageMount:
-    """An ASGI application that is made once somebody has opened it. name: its class, in a module of the package."""
+    """An ASGI application that is created when somebody first opens it. name: its class, in a module of the package."""
 
     def __init__(self, registry: Registry, module: str, name: str) -> None:
         self._pages: LateImport[Any] = LateImport(

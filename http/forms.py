@@ -1,4 +1,4 @@
-"""Forms of our own pages: read within bounds, and refused where another site sends them."""
+"""Forms of our own pages: limits on their size, and refusal of forms that another site sends."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit
@@ -15,7 +15,9 @@ class ForeignForm(Forbidden):
 
 
 def require_own_page(headers: Mapping[str, str]) -> None:
-    """Refuses a form of another site. Every browser says where a form comes from; what says nothing is no browser."""
+    """Refuses a form that another site sends. Every browser says where a form comes from, so a request without that is
+    not from a browser.
+    """
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is None and origin is None:
         raise ForeignForm
@@ -41,7 +43,7 @@ async def read_form(request: Request, largest: int) -> dict[str, str]:
 
 
 def name_source(address: str) -> str:
-    """Returns where a redirect leads, as a content security policy names it."""
+    """Returns where a redirect leads, in the form of a content security policy."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or "[" in parts.netloc:
         # A policy can name no IPv6 address.

@@ -77,7 +77,7 @@ def _build_renderer() -> MarkdownIt:
 
 
 def _rewrite_addresses(tokens: Sequence[Token]) -> None:
-    """Gives headings the ids that links use, and links the addresses of the pages on this server."""
+    """Gives headings the ids that links use, and links the addresses of this server's pages."""
     slugs = Slugs()
     for at, token in enumerate(tokens):
         if token.type == "heading_open":

@@ -1,4 +1,4 @@
-"""What is at `/`, for people and for programs, and the page for addresses that do not exist."""
+"""The page at `/`, for people and for programs, and the page for addresses that do not exist."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The host names that this server answers for: its own, the subdomains of apps, and the hosts of their files."""
+"""The host names of this server: its own, the subdomains of apps, and the hosts of their files."""
 
 import re
 from collections.abc import Iterable

@@ -44,6 +44,6 @@ def text_response(content: str, media_type: str) -> Response:
 
 
 def accepts(request: Request, media_type: str) -> bool:
-    """Returns whether the client names a media type among those that it accepts."""
+    """Returns whether the client accepts a media type by name."""
     accepted = request.headers.get("accept", "").lower().split(",")
     return any(part.partition(";")[0].strip() == media_type for part in accepted)

@@ -26,7 +26,7 @@ Check = Callable[[], Awaitable[None]]
 @dataclass(frozen=True)
 class StreamLimits:
     """The most streams that may be open in a worker: in all, of one subject such as a run, and of one caller (without a
-    credential: of one network). Once half of all are taken, an organisation gets no further one that has `of_tenant`.
+    credential, of one network). Once half of all are in use, an organisation that has `of_tenant` of them gets no more.
     """
 
     in_all: int = 2000
@@ -36,7 +36,7 @@ class StreamLimits:
 
 
 class OpenStreams:
-    """Counts the open streams of one worker, and knows whose access a change of a user or an app may end."""
+    """Counts the open streams of one worker, and knows which of them a change of a user or an app may end."""
 
     def __init__(self, notices: Notices, limits: StreamLimits | None = None) -> None:
         self._limits = limits or StreamLimits()
@@ -47,7 +47,7 @@ class OpenStreams:
 
     @contextlib.contextmanager
     def hold_place(self, caller: Caller, address: str, subject: str, given: Places | None = None) -> Iterator[None]:
-        """Counts a stream while it is open. Raises TooManyStreams, or what the given places name."""
+        """Counts a stream while it is open. Raises TooManyStreams, or the refusal of the given places."""
         limits = given or self._limits
         refusal = TooManyStreams if given is None else given.refusal
         owner = network(address) if isinstance(caller, Anonymous) else caller.actor_id or ""
@@ -74,8 +74,10 @@ class OpenStreams:
     async def stream_while_allowed(
         self, pieces: AsyncGenerator[bytes, None], caller: Caller, check: Check, app_id: str | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yields the pieces until `check` raises, then raises StreamEnded. It is called now and then; for a user of an
-        app also as soon as a session of theirs ends, anywhere.
+        """Yields the pieces until `check` raises, then raises StreamEnded. `check` is called now and then and, for a
+        user of an app, as soon as one of the user's sessions ends anywhere.
+
+        app_id: an app, any change of which is a reason to check.
 
         app_id: the app of which any change is a reason to check.
         """
@@ -110,7 +112,7 @@ def _app_subject(app_id: str) -> str:
 
 
 async def _check_access(check: Check) -> None:
-    """Raises StreamEnded where the check fails, also by itself: the client can connect again."""
+    """Raises StreamEnded if the check fails, even by an error of its own: the client can connect again."""
     try:
         await check()
     except BaobabError as exc:

@@ -185,7 +185,7 @@ def _build_error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Sche
 
 
 def _build_mcp_path() -> Schema:
-    """Describes /mcp. It has a protocol of its own, and is here so that the document says where it is."""
+    """Describes /mcp, which has a protocol of its own, so that the document says where it is."""
     operation: Schema = {
         "tags": ["system"],
         "security": [{_BEARER: []}],

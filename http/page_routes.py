@@ -1,4 +1,4 @@
-"""The pages of this server outside of the console: documentation and metrics."""
+"""The pages of this server outside the console: documentation and metrics."""
 
 import asyncio
 import hmac
@@ -79,12 +79,14 @@ def metrics_route(registry: Registry, metrics: CallMetrics, token: str) -> Route
 
 
 def _may_read(request: Request, token: str) -> bool:
-    """Whether a request has the token. Its address counts for nothing: behind a proxy every client is on loopback."""
+    """Returns whether a request has the token. Its address does not matter: behind a proxy every client is on
+    loopback.
+    """
     return hmac.compare_digest(request.headers.get("authorization", "").encode(), f"Bearer {token}".encode())
 
 
 def moved_routes() -> list[Route]:
-    """Builds redirects from earlier addresses of pages that are in the console now, for links in older messages."""
+    """Builds redirects from old addresses of pages that are in the console now, because older messages link to them."""
     return [
         _redirect_route("/approvals", "console"),
         _redirect_route("/approvals/", "../console"),
@@ -95,7 +97,7 @@ def moved_routes() -> list[Route]:
 
 
 def _redirect_route(path: str, target: str) -> Route:
-    """Leads to another page, relative to where it is, so that it works below a proxy's prefix."""
+    """Redirects to another page by a relative address, so that it works below a proxy's prefix."""
 
     async def redirect(request: Request) -> Response:
         parts = {name: quote(part, safe="") for name, part in request.path_params.items()}

@@ -104,8 +104,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @staticmethod
     def is_upload(method: str, raw_path: bytes) -> bool:  # noqa: ARG004 - subclasses use them
-        """Whether the body has no total time limit as long as bytes arrive. `raw_path` is undecoded and includes the
-        root path.
+        """Returns whether the body has no total time limit, as long as bytes keep arriving. `raw_path` is undecoded and
+        includes the root path.
         """
         return False
 
@@ -381,8 +381,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(RequestTimeout())
 
     def _is_held_back(self) -> bool:
-        """Whether the server itself keeps the client from sending: by back-pressure, or because `100 Continue` has not
-        been sent. Such time does not count.
+        """Returns whether the server itself keeps the client from sending, by back-pressure or because it has not sent
+        `100 Continue` yet. Such time does not count.
         """
         return self.flow.read_paused or (self._is_in_body() and self.cycle.waiting_for_100_continue)
 
@@ -394,7 +394,7 @@ _BYTES = re.compile(
 
 
 class FileProtocol(GuardedProtocol):
-    """The protocol of the server: the bytes of files take as long as they take, as long as some arrive."""
+    """The protocol of the server. The transfer of a file may take any time, as long as some bytes arrive."""
 
     @staticmethod
     def is_upload(method: str, raw_path: bytes) -> bool:

@@ -27,9 +27,9 @@ def build_readers(tool: Tool) -> Mapping[str, Reader]:
 def read_query(
     query: bytes, known: Mapping[str, Reader], *, ignores_unknown: bool = False, further: str | None = None
 ) -> dict[str, Any]:
-    """Returns the arguments of a query string. Raises BadRequest, and UnknownField unless unknown ones are ignored.
+    """Returns the arguments of a query string. Raises BadRequest, and UnknownField unless unknown fields are ignored.
 
-    further: the argument that gets the unknown ones, by name: one text for each, or a list of them.
+    further: the argument that collects unknown fields by name, each as one text or as a list of texts.
     """
     values: dict[str, Any] = {}
     if not query:

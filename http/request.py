@@ -114,10 +114,11 @@ class Request:
 
 
 class LargeBodyParser:
-    """Parses large bodies one at a time, in fair order among callers, with a pause as long as each parse after it.
+    """Parses large bodies one at a time, in turns among callers, with a pause after each that is as long as its parsing
+    took.
 
-    The parser holds the GIL even in a thread, up to a second for millions of small values. The pauses leave half of the
-    time to all other requests.
+    The parser holds the GIL even in a thread, for up to a second with millions of small values. The pauses leave half
+    of the time to all other requests.
     """
 
     def __init__(self) -> None:
@@ -160,8 +161,8 @@ async def _iterate_body(receive: Any) -> AsyncIterator[bytes]:
 async def read_json(
     receive: Any, request: Request, max_bytes: int, parser: LargeBodyParser, *, any_value: bool = False
 ) -> Any:
-    """Reads the JSON object of a body, or any JSON; an empty body is an empty object. Raises BodyTooLarge,
-    MalformedBody, ClientGone.
+    """Returns the JSON object of a body, or any JSON; an empty body is an empty object. Raises BodyTooLarge,
+    MalformedBody and ClientGone.
     """
     raw = await _read_raw(receive, request, max_bytes)
     if not raw:

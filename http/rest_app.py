@@ -228,7 +228,7 @@ def _deny_websocket(scope: Scope, receive: Any, respond: Send) -> Send:
 
 
 def _is_file_of(app_id: str, methods: Methods, path_values: Sequence[str]) -> bool:
-    """Whether a path is that of the bytes of a file of the app."""
+    """Returns whether a path leads to the content of a file of the app."""
     tool = methods.get("GET")
     if tool is None or tool.rest is None or not tool.rest.apart:
         return False

@@ -62,7 +62,7 @@ async def _serve_stream(stream: Stream, receive: Any, respond: Send) -> None:
 
 
 async def _send_pieces(stream: Any, respond: Send) -> tuple[int, str]:
-    """Returns with which code the socket is to be closed, and why."""
+    """Sends the pieces, and returns the code and the reason with which to close the socket."""
     async with contextlib.aclosing(stream.pieces) as pieces:
         try:
             async for piece in pieces:
@@ -81,7 +81,7 @@ async def _send_pieces(stream: Any, respond: Send) -> tuple[int, str]:
 
 
 async def _read_messages(stream: Stream, receive: Any) -> None:
-    """Hands what the client sends on, one after the other, until it is gone."""
+    """Passes on the client's messages, one after the other, until it is gone."""
     while (message := await receive())["type"] != "websocket.disconnect":
         text = message.get("text")
         if stream.on_message is not None and text is not None:

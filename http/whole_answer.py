@@ -12,8 +12,8 @@ _CLOSE = (b"connection", b"close")
 
 
 async def send_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> None:
-    """Answers the request of a cycle, as its `send` would with two messages. The headers are our own, so they need no
-    check.
+    """Sends the answer of a request cycle in one write, instead of two messages to its `send`. The headers are our own
+    and need no check.
     """
     if cycle.flow.write_paused and not cycle.disconnected:
         await cycle.flow.drain()

@@ -34,7 +34,7 @@ class ResponseCapture:
 
     @property
     def answer(self) -> Any:
-        """The JSON-RPC answer; of a stream, its last message. None for a notification."""
+        """The JSON-RPC answer, or the last message of a stream; None for a notification."""
         if not self._body.strip():
             return None
         if self._body.lstrip().startswith(b"{"):

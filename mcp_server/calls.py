@@ -205,7 +205,7 @@ def _add_headers(arguments: dict[str, Any], client: McpClient, tool: Tool) -> di
 
 
 def _supports_url_elicitation(ctx: Any) -> bool:
-    """Whether the client can show its person a URL. With the 2026 protocol it says so in each request."""
+    """Returns whether the client can show its person a URL. With the 2026 protocol it says so in each request."""
     if ctx.protocol_version < "2026":
         return False
     capabilities = ctx.session.client_capabilities

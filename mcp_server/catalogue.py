@@ -142,7 +142,7 @@ class Catalogue:
 
 
 def is_object(tool: Tool) -> bool:
-    """Whether the tool's results can be structured content, which is always an object."""
+    """Returns whether the tool's results can be structured content, which is always an object."""
     return tool.output_schema is not None and tool.output_schema.get("type") == "object"
 
 
@@ -172,14 +172,14 @@ def _is_in_view(tool: Tool, client: McpClient) -> bool:
 
 
 def _offer_key(caller: Caller) -> Hashable:
-    """What the list of a caller depends on; `Access.admits` uses nothing else."""
+    """Returns what the list of a caller depends on; `Access.admits` uses nothing else."""
     by_key = caller.key_id is not None if isinstance(caller, Account) else None
     scopes = caller.scopes if isinstance(caller, ScopedKey) else None
     return type(caller), by_key, scopes, caller.limits
 
 
 def _tenant(client: McpClient) -> str | None:
-    """The tenant that an offer belongs to; None if it is the same for every tenant."""
+    """Returns the tenant that an offer belongs to; None if it is the same for every tenant."""
     caller = client.caller
     if caller.limits is None and client.view.toolsets is None and not isinstance(caller, ScopedKey):
         return None

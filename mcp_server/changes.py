@@ -83,6 +83,7 @@ class OpenStream:
         self._is_stopped = False
 
     def notify(self, event: ServerEvent) -> None:
+        """Queues an event, unless one of its kind is already pending."""
         self._pending_events[event] = None
         self._woken.set()
 
@@ -91,6 +92,7 @@ class OpenStream:
         self._woken.set()
 
     def stop(self) -> None:
+        """Ends the stream."""
         self._is_stopped = True
         self._woken.set()
 

@@ -163,6 +163,9 @@ class McpEndpoint:
     async def _build_challenge(self, request: Request) -> str:
         """Builds the WWW-Authenticate header, which tells a client how to get a credential (RFC 9728, RFC 6750).
 
+        At the address of an app that lets its users in, it names the app's own sign-in. A client that came with a key,
+        such as a program whose access token has expired, is sent to the platform's sign-in, which issued the key.
+
         At the address of an app that lets its users in, it leads to the app's own sign-in; but a client that came with
         a key, such as a program whose access token has expired, is led to the platform's, which gave it that.
         """
@@ -259,12 +262,12 @@ class McpEndpoint:
 
 
 def _is_key(authorization: bytes | None) -> bool:
-    """Whether a credential is a key of the platform, and no token of a user."""
+    """Returns whether a credential is a key of the platform, and not a user's token."""
     return authorization is not None and authorization.partition(b" ")[2].strip().startswith(b"bb_")
 
 
 async def _read_body(request: Request, receive: Any) -> bytes:
-    """Reads the whole body. Raises BodyTooLarge as soon as it is known to be too large, ClientGone."""
+    """Reads the whole body. Raises BodyTooLarge as soon as it is too large, and ClientGone."""
     parts, size, more = [], max(0, request.content_length), True
     if size <= MAX_BODY:
         size = 0
@@ -292,7 +295,7 @@ def _add_session_header(respond: Any, session_id: str) -> Any:
 
 
 def _replay_body(raw: bytes, receive: Any) -> Any:
-    """Returns a `receive` that gives the body once more, and then what follows it."""
+    """Returns a `receive` that returns the body once more, and then whatever follows it."""
     waiting = [{"type": "http.request", "body": raw, "more_body": False}]
 
     async def receive_replayed() -> Any:
@@ -302,7 +305,7 @@ def _replay_body(raw: bytes, receive: Any) -> Any:
 
 
 def _accepts_plain_json(request: Request) -> bool:
-    """Whether the request sends JSON, and accepts JSON as well as a stream."""
+    """Returns whether the request sends JSON, and accepts JSON as well as a stream."""
     media = request.header(b"content-type") or b""
     accepted = request.header(b"accept") or b""
     takes_both = b"application/json" in accepted and b"text/event-stream" in accepted
@@ -310,8 +313,8 @@ def _accepts_plain_json(request: Request) -> bool:
 
 
 def _has_valid_id(message: Any) -> bool:
-    """Whether the id, if there is one, is an integer or a string. The SDK would take a message with another id for a
-    notification.
+    """Returns whether the id, if there is one, is an integer or a string. The SDK would take a message with any other
+    id for a notification.
     """
     return not isinstance(message, dict) or "id" not in message or type(message["id"]) in (int, str)
 

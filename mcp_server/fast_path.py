@@ -157,7 +157,7 @@ def _find_version(method: str, params: dict[str, Any], pairs: Headers) -> str | 
 
 
 def _is_envelope_valid(method: str, params: dict[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Whether headers and envelope are complete and agree, as the 2026 protocol requires of each request.
+    """Returns whether headers and envelope are complete and agree, as the 2026 protocol requires of each request.
 
     Only exact matches pass. The protocol server judges other spellings (a header in base64 or sent twice) and the inner
     shape of the client's information.

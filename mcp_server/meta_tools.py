@@ -1,4 +1,4 @@
-"""Two tools that stand for all others: one finds tools, one calls them. They keep long lists out of a model's
+"""Two tools that stand for all others, one to find tools and one to call them. They keep long lists out of a model's
 context.
 """
 

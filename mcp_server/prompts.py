@@ -1,4 +1,4 @@
-"""Prompts: `quickstart` tells a model how to begin with the tools of its connection."""
+"""Prompts: `quickstart` tells a model how to start with the tools of its connection."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -99,7 +99,7 @@ class Protocol:
         return server
 
     async def _instruct_users(self, ctx: Any, call_next: CallNext) -> HandlerResult:
-        """Tells the models of an app's users of that app, and not how to build with Baobab."""
+        """Instructs the models of an app's users about that app, and not about building with Baobab."""
         result = await call_next(ctx)
         if not isinstance(result, dict) or "instructions" not in result:
             return result
@@ -212,7 +212,7 @@ class Protocol:
 
 
 class _ChangingServer(Server[Any]):
-    """Declares to clients of the protocols before 2026 that lists can change; the SDK gives no option for that."""
+    """Declares to clients of the protocols before 2026 that lists can change, for which the SDK has no option."""
 
     def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
         changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
@@ -235,7 +235,7 @@ def _build_invalid_params(error: BaobabError, asked: Mapping[str, str] | None = 
 
 
 async def _add_remedies(ctx: Any, call_next: CallNext) -> HandlerResult:
-    """Gives the SDK's own errors a remedy, as every error of ours has one."""
+    """Adds a remedy to the SDK's own errors, as all of our errors have one."""
     try:
         return await call_next(ctx)
     except MCPError as error:

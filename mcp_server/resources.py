@@ -1,4 +1,4 @@
-"""Resources that a model can read: how to use this server, its documentation, and each app of the client."""
+"""Resources that a model can read: the instructions of this server, its documentation, and each app of the client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

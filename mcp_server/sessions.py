@@ -46,7 +46,7 @@ class Sessions:
         return f"{nonce}.{self._seal(nonce, caller)}"
 
     def is_session_of(self, session_id: str, caller: Caller) -> bool:
-        """Whether a session was created for this caller, here or on another worker."""
+        """Returns whether a session was created for this caller, here or on another worker."""
         nonce, _, seal = session_id[:_LONGEST].partition(".")
         return hmac.compare_digest(seal.encode(), self._seal(nonce, caller).encode())
 

@@ -127,7 +127,7 @@ class Target:
 
     @classmethod
     def parse(cls, url: str, https_only: bool) -> Self:
-        """Parse a URL. Raises UrlRefused, and AddressRefused for an address in an unusual notation."""
+        """Parses a URL. Raises UrlRefused, and AddressRefused for an address in an unusual notation."""
         # Not printable are control characters and all white space but the plain space.
         if len(url) > MAX_URL or not url.isprintable() or " " in url or "\\" in url:
             raise UrlRefused
@@ -221,13 +221,15 @@ class AddressPolicy:
         return bool(networks) or _is_public(target)
 
     def is_read_by_others(self, address: Address) -> bool:
-        """Whether plain text sent there passes networks of strangers. The networks in `allow` count as private."""
+        """Returns whether plain text that is sent there passes strangers' networks. The networks in `allow` count as
+        private.
+        """
         target = _effective_address(address)
         return _is_public(target) and not any(target in network for network in self._allow)
 
 
 def _effective_address(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, else the address itself without its zone."""
+    """Returns the IPv4 address that an IPv6 address stands for, else the address itself without its zone."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

@@ -32,11 +32,11 @@ class BoundedSchema:
         self._weights: dict[int, tuple[Any, int]] = {}
 
     def is_valid(self, part: Any, value: Any) -> bool:
-        """Whether a value satisfies a part of the schema."""
+        """Returns whether a value satisfies a part of the schema."""
         return self.find_fault(part, value) is None
 
     def find_fault(self, part: Any, value: Any) -> Any:
-        """The first `jsonschema.ValidationError` of a value; None where the value satisfies the part."""
+        """Returns the first `jsonschema.ValidationError` of a value; None where the value satisfies the part."""
         from jsonschema.exceptions import UnknownType
         from referencing.exceptions import Unresolvable
 
@@ -51,7 +51,7 @@ class BoundedSchema:
             _in_use.reset(token)
 
     def resolve_reference(self, reference: Any) -> Any:
-        """The part of the schema that a `$ref` names."""
+        """Returns the part of the schema that a `$ref` names."""
         if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
             raise SchemaUnusable("a `$ref` must lead to a place in the same schema")
         self.budget.spend(1 + len(reference) // 16)
@@ -67,7 +67,9 @@ class BoundedSchema:
         return place
 
     def weigh(self, value: Any) -> int:
-        """The approximate size of a value in machine words, at least 1. Counting is charged, once for each value."""
+        """Returns the approximate size of a value in machine words, at least 1. Each value is counted, and charged,
+        once.
+        """
         cached = self._weights.get(id(value))
         if cached is not None:
             return cached[1]
@@ -91,7 +93,9 @@ class BoundedSchema:
         return total
 
     def list_keywords(self, schema: Any) -> Iterable[tuple[str, Any]]:
-        """The keywords of a subschema. `jsonschema` calls this once for each value that it checks against it."""
+        """Returns the keywords of a subschema. `jsonschema` calls this once for each value that it checks against
+        it.
+        """
         if not isinstance(schema, Mapping):
             raise SchemaUnusable("a schema must be an object, `true` or `false`")
         self.budget.spend(2 + len(schema) // 4)
@@ -103,7 +107,7 @@ class BoundedSchema:
         return schema.items()
 
     def charge_keyword(self, name: str, part: Any, value: Any) -> None:
-        """Charge the check of one keyword on one value."""
+        """Charges the check of one keyword on one value."""
         if name in _WEIGHED:
             steps = self.weigh(part)
             if name == "uniqueItems" and isinstance(value, list):
@@ -115,7 +119,7 @@ class BoundedSchema:
             self.budget.spend(1 + sum(len(each) for each in (part, value) if isinstance(each, list | dict)) // 8)
 
     def charge_fault(self, part: Any, value: Any) -> None:
-        """Charge an error of `jsonschema`, whose text contains the whole value and keyword."""
+        """Charges an error of `jsonschema`, whose text contains the whole value and keyword."""
         weight = self.weigh(value) + self.weigh(part)
         self.budget.spend(1 + weight // 8, weight * 16)
 

@@ -84,7 +84,7 @@ class Cron:
         self.find_next(datetime(2000, 1, 1, tzinfo=UTC))
 
     def find_next(self, after: datetime) -> datetime:
-        """The first minute after a moment that fits."""
+        """Returns the first matching minute after a moment."""
         start = after.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         day = start.replace(hour=0, minute=0)
         while day.year <= start.year + _LONGEST_YEARS:
@@ -100,7 +100,7 @@ class Cron:
         raise CronInvalid("names a day that never comes")
 
     def find_latest(self, since: datetime, until: datetime) -> datetime | None:
-        """The last minute that fits in a short time: after `since`, and not after `until`."""
+        """Returns the latest matching minute after `since` and not after `until`; None if there is none."""
         latest, upcoming = None, self.find_next(since)
         while upcoming <= until:
             latest, upcoming = upcoming, self.find_next(upcoming)

@@ -194,7 +194,7 @@ class Egress:
         self._host_slots = KeyedSemaphore(_MAX_REQUESTS_PER_HOST)
 
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
-        """Send a request and read the whole answer, whatever its status. The options are those of `stream`."""
+        """Sends a request and reads the whole answer, whatever its status. The options are those of `stream`."""
         async with network_wait(), self.stream(method, url, **options) as answer:
             body = b"".join([piece async for piece in answer])
             return EgressResponse(answer.status, answer.headers, body, answer.url)
@@ -213,7 +213,7 @@ class Egress:
         cross_host: bool = False,
         https_only: bool | None = None,
     ) -> AsyncGenerator[EgressStream, None]:
-        """Send a request and yield the answer as soon as its headers are there.
+        """Sends a request and yields the answer as soon as its headers have arrived.
 
         `follow`: how many redirects to follow, each checked like the first URL; with 0 the redirect is the answer. They
         may not lead from https to http, nor to another host without `cross_host`. Only harmless headers are sent to
@@ -240,7 +240,7 @@ class Egress:
 
     @asynccontextmanager
     async def _reserve_host_slot(self, target: Target, deadline: float) -> AsyncGenerator[None, None]:
-        """Wait until the tenant has fewer than the most requests to this host. EgressTimeout at the deadline."""
+        """Waits until the tenant may make another request to this host. Raises EgressTimeout at the deadline."""
         async with AsyncExitStack() as stack:
             try:
                 async with network_wait(), asyncio.timeout_at(deadline):
@@ -250,7 +250,7 @@ class Egress:
             yield
 
     def check_url(self, url: str) -> Target:
-        """Parse a URL for a protocol that is not sent by this client. Raises UrlRefused and AddressRefused.
+        """Parses a URL for a protocol that is not sent by this client. Raises UrlRefused and AddressRefused.
 
         `dial` resolves and checks its host when it connects.
         """
@@ -259,7 +259,7 @@ class Egress:
         return target
 
     async def dial(self, host: str, port: int) -> socket.socket:
-        """Connect to the host of a URL that `check_url` has parsed. Raises AddressRefused and OSError."""
+        """Connects to the host of a URL that `check_url` has parsed. Raises AddressRefused and OSError."""
         from aiohappyeyeballs import start_connection
 
         results = await self._resolver.resolve(host, port)
@@ -294,7 +294,7 @@ class Egress:
             )
 
     async def _require_privacy(self, target: "Target") -> None:
-        """Raise CredentialInClear where others could read what is sent over plain http."""
+        """Raises CredentialInClear where others could read what is sent over plain http."""
         results = [] if target.address is not None else await self._resolver.resolve(target.host, target.port)
         addresses = [target.address] if target.address is not None else [ip_address(one["host"]) for one in results]
         if any(self._policy.is_read_by_others(address) for address in addresses):
@@ -352,7 +352,7 @@ class _VettingResolver:
         return {"hostname": host, "host": str(address), "port": port, "family": family, "proto": 0, "flags": flags}
 
     async def close(self) -> None:
-        """Do nothing: aiohttp closes its resolver, and this one has nothing to close."""
+        """Does nothing: aiohttp closes its resolver, and this one has nothing to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +395,7 @@ class _Redirects:
         self._https_only = https_only
 
     def next_request(self, outgoing: _OutgoingRequest, status: int, location: str | None) -> _OutgoingRequest | None:
-        """The request to send next, or None if this answer is the final one."""
+        """Returns the request to send next, or None if this answer is the final one."""
         if not self._follow or status not in _REDIRECTS or location is None:
             return None
         if not self._left:
@@ -417,7 +417,7 @@ class _Redirects:
 
 @asynccontextmanager
 async def _translate_errors(deadline: float) -> AsyncGenerator[None, None]:
-    """Translate errors of aiohttp, sockets and timeouts to ours, without their texts, which name addresses."""
+    """Translates errors of aiohttp, sockets and timeouts to ours, without their texts, which name addresses."""
     import aiohttp
 
     try:
@@ -443,7 +443,7 @@ class _IdentityDecoder:
         yield data
 
     def finish(self) -> None:
-        """Do nothing: the transfer itself fails where the body is incomplete."""
+        """Does nothing: the transfer itself fails where the body is incomplete."""
 
 
 class _InflateDecoder:

@@ -36,7 +36,7 @@ class FairThreadPool:
 
     @contextmanager
     def reserve_place(self) -> Iterator[None]:
-        """Reserve a place for all the work of one request. Raises Unavailable where there is none."""
+        """Reserves a place for all the work of one request. Raises Unavailable where there is none."""
         caller = current_tenant()
         if self.is_full(caller):
             raise Unavailable(f"There is too much to do for {self._name} at the moment.")
@@ -49,7 +49,9 @@ class FairThreadPool:
                 del self._inside[caller]
 
     async def run_work(self, work: Callable[[], T]) -> T:
-        """Run a piece of work in a thread and return its result. If cancelled before its turn, it does not run."""
+        """Runs a piece of work in a thread and returns its result. Work that is cancelled before its turn does not
+        run.
+        """
         await self._wait_for_thread(current_tenant())
         try:
             future = self._threads.submit(work)
@@ -75,7 +77,7 @@ class FairThreadPool:
             raise
 
     def _release_thread(self) -> None:
-        """Give the thread to the next caller in the queue, who then goes to the end of it."""
+        """Gives the thread to the next caller in the queue, who then goes to the end of it."""
         while self._waiting:
             caller = next(iter(self._waiting))
             waiters = self._waiting.pop(caller)

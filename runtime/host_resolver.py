@@ -40,7 +40,9 @@ class HostResolver:
         self._dns_resolver: aiodns.DNSResolver | None = None
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, best first. Raises OSError where it has none, or the lookup takes too long."""
+        """Returns the addresses of a host, best first. Raises OSError if it has none, or if the lookup takes too
+        long.
+        """
         result = self._find_cached(host)
         if result is None:
             tenant = current_tenant()
@@ -87,7 +89,7 @@ class HostResolver:
         return result
 
     async def _query_dns(self, host: str) -> tuple[_LookupResult, float]:
-        """Query c-ares. Returns its result and for how many seconds that may be cached."""
+        """Queries c-ares. Returns its result and for how many seconds that may be cached."""
         import aiodns
 
         if self._dns_resolver is None:
@@ -111,7 +113,7 @@ _resolvers: WeakKeyDictionary[asyncio.AbstractEventLoop, HostResolver] = WeakKey
 
 
 def get_host_resolver() -> HostResolver:
-    """The resolver of the running event loop, with the system's name servers."""
+    """Returns the resolver of the running event loop, with the system's name servers."""
     loop = asyncio.get_running_loop()
     if (resolver := _resolvers.get(loop)) is None:
         resolver = _resolvers[loop] = HostResolver()

@@ -27,7 +27,7 @@ _END_JOB = (
 
 
 class JobAttempt:
-    """The `Job` that is passed to the work of its kind."""
+    """One attempt at a job, passed as the `Job` to the function of its kind."""
 
     def __init__(self, row: Any, kind: JobKind, registry: Registry, database: Database, clock: Clock) -> None:
         self.id: str = row.id
@@ -48,6 +48,11 @@ class JobAttempt:
         return jobs.c.id == job_id, jobs.c.epoch == epoch, jobs.c.finished_at.is_(None)
 
     async def hold(self, unit: Unit, *, last: bool = False) -> None:
+        """Locks the job's row in the unit, so that no other attempt can claim the job before the commit. Raises
+        JobLost.
+
+        last: whether the job ends with this unit.
+        """
         # The row is locked from here to the commit, so nobody else can claim the job.
         now = self._clock.now()
         values = {"finished_at": now, "error": None} if last else {"due_at": now + LEASE}
@@ -57,6 +62,10 @@ class JobAttempt:
             unit.after_commit(self.end)
 
     def keep(self, statements: Statements, *, last: bool = False, further: bool = False) -> None:
+        """Does the same as `hold` in a transaction of `Database.transact`.
+
+        further: whether the job has made progress, so that earlier attempts no longer count.
+        """
         job_id, epoch = self.claim
         now = self._clock.now()
         if last:
@@ -81,12 +90,15 @@ class JobAttempt:
         await self._update_row({"finished_at": self._clock.now(), "error": error})
 
     async def reschedule(self, seconds: float, *, blameless: bool, error: str | None = None) -> None:
-        """Leave the job to a later attempt. blameless: whether this attempt does not count."""
+        """Leaves the job to a later attempt. blameless: whether this attempt does not count towards the most
+        attempts.
+        """
         due = self._clock.now() + timedelta(seconds=seconds)
         values: dict[str, Any] = {"due_at": due, "held_by": None, "error": error}
         await self._update_row(values | ({"attempts": max(self.attempt - 1, 0)} if blameless else {}))
 
     async def event(self) -> Event:
+        """Returns the event that the job consumes."""
         query = select(events).where(events.c.id == self.arguments["event_id"])
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one()

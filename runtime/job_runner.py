@@ -165,7 +165,7 @@ class JobRunner:
         ]
 
     def wake(self) -> None:
-        """Make the runner look for due jobs now."""
+        """Makes the runner look for due jobs now."""
         self._wake.set()
 
     async def stop(self) -> None:
@@ -198,7 +198,7 @@ class JobRunner:
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
 
     async def _claim_due_jobs(self) -> None:
-        """Start as many due jobs as there are slots for. Looks again where a tenant used all slots reserved for it."""
+        """Starts as many due jobs as there are slots for. Looks again where a tenant used all slots reserved for it."""
         more = True
         while more and not self._stopping:
             now, since = self._clock.now(), asyncio.get_running_loop().time()
@@ -217,7 +217,7 @@ class JobRunner:
                     reservation.pool.return_slots(reservation.tenant, reservation.slots)
 
     def _reserve_slots(self, due: Mapping[SlotPool, Mapping[str, Collection[str]]]) -> list[SlotReservation]:
-        """Reserve slots for the tenants with due jobs: one each in turn, those with the fewest running jobs first."""
+        """Reserves slots for the tenants with due jobs: one each in turn, those with the fewest running jobs first."""
         reservations: list[SlotReservation] = []
         self._lacks_slots = False
         for pool, kinds in due.items():
@@ -238,14 +238,14 @@ class JobRunner:
         return reservations
 
     def _runs_doubtful(self, now: float) -> bool:
-        """Whether a job is running that may crash this process. now: in the time of the loop."""
+        """Returns whether a job that may crash this process is running. now: the event loop's time."""
         return any(
             running.attempt.attempt > _LOST_ATTEMPTS and now < running.attempt.started_at + _HARMLESS_SECONDS
             for running in self._running.values()
         )
 
     async def _enqueue_rounds(self) -> None:
-        """Enqueue one job for each round of the periodic kinds, whichever process comes first."""
+        """Enqueues one job for each round of the periodic kinds, whichever process comes first."""
         now = self._clock.now()
         for kind, seconds in self._periodic:
             if (round_ := self._current_round(seconds)) == self._rounds[kind.name]:
@@ -260,7 +260,7 @@ class JobRunner:
         return math.floor(self._clock.time() / seconds)
 
     async def _list_due_kinds(self, now: datetime) -> dict[SlotPool, dict[str, list[str]]]:
-        """List the kinds with due jobs, by slot pool and tenant. Only reads, since most of the time nothing is due."""
+        """Lists the kinds with due jobs, by slot pool and tenant. Only reads, since most of the time nothing is due."""
         due: dict[SlotPool, dict[str, list[str]]] = {}
         lines = await self._database.read_once(_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})
         for tenant, kind in lines.all():
@@ -270,7 +270,7 @@ class JobRunner:
         return due
 
     async def _claim_jobs(self, reservation: SlotReservation, now: datetime, *, doubt: bool) -> list[Any]:
-        """Claim due jobs for reserved slots, at most one of them doubtful, so that a crash hits few others.
+        """Claims due jobs for reserved slots, at most one of them doubtful, so that a crash hits few others.
 
         doubt: whether a doubtful job is running here already.
         """
@@ -302,7 +302,7 @@ class JobRunner:
             self._wake.set()
 
     def _extend_lease(self, task: asyncio.Task[None], since: float) -> None:
-        """Cancel the attempt when the lease that has just been written ends, and no longer when an earlier one ends.
+        """Cancels the attempt when the lease that has just been written ends, and no longer when an earlier one ends.
 
         The epoch protects the database; this stops what the attempt does elsewhere once another may take the job over.
         since: a moment before the lease was written, in the time of the loop.
@@ -313,7 +313,9 @@ class JobRunner:
         self._lease_timers[task] = asyncio.get_running_loop().call_at(since + LEASE.total_seconds(), task.cancel)
 
     async def _renew_leases(self) -> None:
-        """Extend the leases of all attempts that run here, every few seconds. A failure leaves it to the next round."""
+        """Extends the leases of all attempts that run here, every few seconds. A failure leaves them to the next
+        round.
+        """
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             running, since = dict(self._running), asyncio.get_running_loop().time()
@@ -338,7 +340,7 @@ class JobRunner:
                     task.cancel()
 
     async def _renew_claims(self, claims: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Extend the leases of claims. Returns those that still have their epoch."""
+        """Extends the leases of claims. Returns those that still have their epoch."""
         columns = (jobs.c.id, jobs.c.epoch)
         is_claimed = tuple_(*columns).in_(claims)
         # An attempt that is writing has locked its row, and extends its lease itself.

@@ -38,7 +38,7 @@ class SlotPool:
         self._granted_tenants: set[str] = set()
 
     def try_acquire(self, tenant: str) -> bool:
-        """Take a slot and a place for a new job. Returns False where there is none for this tenant now."""
+        """Takes a slot and a place for a new job. Returns False where there is none for this tenant now."""
         if not self._has_room(tenant):
             return False
         if tenant in self._granted_tenants:
@@ -52,7 +52,7 @@ class SlotPool:
         return True
 
     def request_slot(self, tenant: str, notify: Callable[[], None]) -> None:
-        """Queue for a slot, which is kept for the tenant when its turn comes; `notify` is called then."""
+        """Queues for a slot, which is kept for the tenant when its turn comes; `notify` is called then."""
         if self._free or tenant in self._requesting or tenant in self._granted_tenants or not self._has_room(tenant):
             return
 
@@ -65,22 +65,22 @@ class SlotPool:
         self._join_queue(tenant).add_done_callback(grant_slot)
 
     def release_granted(self) -> None:
-        """Free the slots that are kept for tenants who no longer have a job for them."""
+        """Frees the slots that are kept for tenants who no longer have a job for them."""
         while self._granted_tenants:
             self.release_slot(self._granted_tenants.pop())
 
     def return_slots(self, tenant: str, count: int) -> None:
-        """Give back slots and places that were taken and not used."""
+        """Gives back slots and places that were taken and not used."""
         for _ in range(count):
             self.release_slot(tenant)
             self.release_place(tenant)
 
     def release_place(self, tenant: str) -> None:
-        """Give back the place of a job that has ended."""
+        """Gives back the place of a job that has ended."""
         _decrement(self._jobs_inside, tenant)
 
     def release_slot(self, tenant: str) -> None:
-        """Give a slot to the next tenant in the queue, who then goes to the end of it."""
+        """Gives a slot to the next tenant in the queue, who then goes to the end of it."""
         _decrement(self._jobs_working, tenant)
         while self._queues:
             next_tenant = next(iter(self._queues))
@@ -95,7 +95,7 @@ class SlotPool:
         self._free += 1
 
     async def acquire_slot(self, tenant: str) -> None:
-        """Wait for a slot for a job that has a place."""
+        """Waits for a slot for a job that has a place."""
         if self._free:
             self._free -= 1
             self._jobs_working[tenant] += 1
@@ -133,7 +133,7 @@ class JobSlot:
         self._has_ended = False
 
     def bind_to_task(self) -> None:
-        """Make this the slot that `network_wait` releases, in this task and in all tasks that it starts."""
+        """Makes this the slot that `network_wait` releases, in this task and in all tasks that it starts."""
         _slot.set(self)
 
     def end_job(self) -> None:
@@ -159,7 +159,7 @@ class JobSlot:
 
 @asynccontextmanager
 async def network_wait() -> AsyncGenerator[None, None]:
-    """Release the slot of the running job for the time of the block, and wait for a slot at its end.
+    """Releases the running job's slot while the block runs, and waits for a slot at the end of the block.
 
     Does nothing outside of jobs. A task that is cancelled in the block does not wait for a slot.
     """

@@ -55,5 +55,5 @@ _INSERT_JOB = {
 
 
 async def insert_new(unit: Unit, row: Mapping[str, Any]) -> None:
-    """Insert a job, unless there is one of its id. The same statement works on both databases."""
+    """Inserts a job, unless there is one of its id. The same statement works on both databases."""
     await unit.write(_INSERT_JOB[unit.database.dialect], row)

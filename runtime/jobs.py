@@ -24,7 +24,7 @@ _INSERT_EVENT = insert(events)
 
 
 class DurableJobs:
-    """Enqueues jobs, and starts the runners that execute them: one for each database."""
+    """Enqueues jobs, and starts one runner for each database to execute them."""
 
     def __init__(self, kinds: Iterable[JobKind], clock: Clock, ids: Ids) -> None:
         self._kinds = {kind.name: kind for kind in (*kinds, _PRUNE)}
@@ -39,7 +39,7 @@ class DurableJobs:
     async def start(
         self, registry: Registry, notices: Mapping[Database, Notices], home: Database, at_once: int
     ) -> None:
-        """Start to run jobs, `at_once` of each database at the same time.
+        """Starts to run jobs, at most `at_once` of each database at the same time.
 
         notices: by database; they wake its runner when another process has enqueued a job. home: the database that
         holds the periodic jobs; only the one that prunes jobs runs in every database.
@@ -52,12 +52,12 @@ class DurableJobs:
             runner.start()
 
     def wake(self) -> None:
-        """Make all runners look for jobs now."""
+        """Makes all runners look for jobs now."""
         for runner in self._runners.values():
             runner.wake()
 
     async def stop(self) -> None:
-        """Wait a moment for running jobs to end; the others run in another process, or after the next start."""
+        """Waits a moment for running jobs to end; the others run in another process, or after the next start."""
         runners, self._runners = self._runners, {}
         await asyncio.gather(*(runner.stop() for runner in runners.values()))
 
@@ -136,7 +136,7 @@ class DurableJobs:
 
 
 async def _prune_jobs(job: Job) -> None:
-    """Delete old jobs and events. Ended jobs are kept for a day, so that one enqueued twice by its id runs once."""
+    """Deletes old jobs and events. Ended jobs are kept for a day, so that one enqueued twice by its id runs once."""
     now: datetime = job.services.clock.now()
     ended = jobs.c.finished_at
     is_old = or_(and_(ended < now - _RETENTION, jobs.c.error.is_(None)), ended < now - _FAILURE_RETENTION)

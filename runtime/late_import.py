@@ -21,19 +21,19 @@ class LateImport(Generic[T]):
     """A library that is imported when it is first needed, and once for each process."""
 
     def __init__(self, load: Callable[[], T], *, packages: tuple[str, ...] = ()) -> None:
-        """load: imports the library, and returns what is needed of it. packages: top-level packages that are removed
-        from `sys.modules` when the import fails, because a part of them would make the next attempt fail too.
+        """load: imports the library, and returns what callers need of it. packages: top-level packages to remove from
+        `sys.modules` if the import fails, because a partly imported one would make the next attempt fail too.
         """
         self._load = load
         self._packages = packages
         self._value: T | None = None
 
     async def get(self) -> T:
-        """Return the library. Raises what its import raises; then the next call tries again."""
+        """Returns the library. Raises what its import raises; then the next call tries again."""
         return self._value if self._value is not None else await asyncio.to_thread(self.import_now)
 
     def import_now(self) -> T:
-        """Import the library in this thread, after the imports of other threads."""
+        """Imports the library in this thread, after the imports of other threads."""
         with _one_at_a_time:
             if self._value is None:
                 # A garbage collection during an import would only look at objects that stay for ever.

@@ -1,4 +1,4 @@
-"""Passkeys (WebAuthn): the two ceremonies, for whoever keeps passkeys of somebody.
+"""Passkeys (WebAuthn): registration and sign-in, for every part of the platform that stores passkeys.
 
     ceremonies = Ceremonies(services.vault, services.clock.time, "users:app_1")
     options, state = await ceremonies.begin_registration(site, owner)       # send both to the browser
@@ -7,8 +7,9 @@
     attempt = ceremonies.open_attempt(state, credential)                    # names the passkey: load its row by it
     sign_count = await attempt.verify(public_key, stored_sign_count)        # store it, and `attempt.digest` as spent
 
-Nothing is stored between the halves: what the second needs is sealed in `state`. So that an answer is good once,
-whoever finishes a sign-in keeps `attempt.digest` until `attempt.ends_at` and refuses it a second time.
+Nothing is stored between the two halves: `state` holds, sealed, what the second half needs. To make sure that an answer
+is used once, the caller who finishes a sign-in keeps `attempt.digest` until `attempt.ends_at` and refuses it a second
+time.
 
 In the browser, `PublicKeyCredential.parseCreationOptionsFromJSON(options)` and `parseRequestOptionsFromJSON(options)`
 read the options, and `credential.toJSON()` writes what the second half takes.
@@ -49,14 +50,16 @@ class PasskeysUnavailable(BadRequest):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A web origin, whose host name its passkeys belong to (the relying party's id)."""
+    """A web origin. Passkeys belong to its host name (the relying party's id)."""
 
     origin: str
     rp_id: str
 
     @classmethod
     def parse(cls, origin: str) -> "Site":
-        """Reads an origin such as `https://example.com`. Raises PasskeysUnavailable where browsers have no passkeys."""
+        """Parses an origin such as `https://example.com`. Raises PasskeysUnavailable if browsers do not offer passkeys
+        there.
+        """
         try:
             parts = urlsplit(origin)
             host, port = parts.hostname or "", parts.port
@@ -71,7 +74,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom a new passkey is for. id: at most 64 bytes that tell nothing about the person."""
+    """The person for whom a passkey is made. id: at most 64 bytes that reveal nothing about the person."""
 
     id: str
     name: str
@@ -82,7 +85,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class NewPasskey:
-    """A passkey that a browser has made. credential_id and public_key: base64url."""
+    """A passkey that a browser has created. credential_id and public_key: base64url."""
 
     credential_id: str
     public_key: str
@@ -94,7 +97,7 @@ class NewPasskey:
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """A browser's answer in a sign-in, not verified yet."""
+    """A browser's answer to a sign-in, not verified yet."""
 
     subject: str
     """What `begin_sign_in` was told; empty where it was told nothing."""
@@ -109,10 +112,10 @@ class SignInAttempt:
     _credential: dict[str, Any]
 
     async def verify(self, public_key: str, sign_count: int, *, needs_verification: bool = True) -> int:
-        """Returns the new sign count of the passkey. Raises PasskeyRefused.
+        """Verifies the answer and returns the passkey's new sign count. Raises PasskeyRefused.
 
-        needs_verification: whether the authenticator must have verified its person, by a PIN or a finger. Only then
-        the passkey is two factors.
+        needs_verification: whether the authenticator must have verified the person by a PIN or a finger. Only then does
+        the passkey count as two factors.
         """
         webauthn = await _library.get()
 
@@ -132,7 +135,9 @@ class SignInAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Ceremonies:
-    """The ceremonies of one family of passkeys. family: what is sealed for one is good in no other."""
+    """Registration and sign-in with one family of passkeys. family: what is sealed for one family cannot be used in
+    another.
+    """
 
     vault: Vault
     time: Callable[[], float]
@@ -140,6 +145,8 @@ class Ceremonies:
 
     async def begin_registration(self, site: Site, owner: Owner, *, known: Sequence[str] = ()) -> tuple[Any, str]:
         """Returns the options for `navigator.credentials.create` and the state for `finish_registration`.
+
+        known: the ids of the owner's passkeys, so that the browser does not create one of them again.
 
         known: the ids of the owner's passkeys, of which none is made a second time.
         """
@@ -163,7 +170,7 @@ class Ceremonies:
         return json.loads(webauthn.options_to_json(options)), self._seal("create", site, challenge, owner.id)
 
     async def finish_registration(self, state: str, owner_id: str, credential: dict[str, Any]) -> NewPasskey:
-        """Verifies what `navigator.credentials.create` has answered for this owner. Raises PasskeyRefused."""
+        """Verifies the answer of `navigator.credentials.create` for this owner. Raises PasskeyRefused."""
         opened = self._open("create", state)
         if opened["subject"] != owner_id:
             raise PasskeyRefused
@@ -198,6 +205,9 @@ class Ceremonies:
     ) -> tuple[Any, str]:
         """Returns the options for `navigator.credentials.get` and the state for `open_attempt`.
 
+        allow: the ids of the passkeys that may be used; empty for any that the browser finds. subject: kept in the
+        state.
+
         allow: the ids of the passkeys that are good; empty for any that the browser finds. subject: kept in the state.
         """
         webauthn, structs = await _library.get(), await _get_structs()
@@ -212,7 +222,7 @@ class Ceremonies:
         return json.loads(webauthn.options_to_json(options)), self._seal("get", site, challenge, subject)
 
     async def open_attempt(self, state: str, credential: dict[str, Any]) -> SignInAttempt:
-        """Reads what `navigator.credentials.get` has answered, so that its passkey can be looked up.
+        """Parses the answer of `navigator.credentials.get`, so that its passkey can be looked up.
 
         Raises PasskeyRefused.
         """
@@ -262,7 +272,7 @@ def _describe(webauthn: Any, structs: Any, credential_ids: Sequence[str]) -> lis
 
 
 async def _verify(run: Callable[[], Any]) -> Any:
-    """Runs a verification in a thread: what a stranger has sent may take milliseconds to parse."""
+    """Runs a verification in a thread, because a stranger's data may take milliseconds to parse."""
     exceptions = (await _library.get()).helpers.exceptions
     try:
         return await asyncio.to_thread(run)

@@ -30,13 +30,15 @@ _pool = FairThreadPool("passwords", threads=2)
 
 
 async def hash_password(password: str) -> str:
-    """Returns the argon2 hash of a password. Raises Unavailable where this tenant has too many of them waiting."""
+    """Returns the argon2 hash of a password. Raises Unavailable if too many passwords of this tenant are waiting."""
     with _pool.reserve_place():
         return await _pool.run_work(lambda: hasher.hash(password))
 
 
 async def verify_password(encoded: str | None, password: str) -> bool:
-    """Whether this is the password. Without a hash to compare with it is not, after the same work.
+    """Returns whether a password matches a hash. Without a hash it returns False after the same amount of work.
+
+    Raises Unavailable if too many passwords of this tenant are waiting.
 
     Raises Unavailable where this tenant has too many of them waiting.
     """
@@ -46,13 +48,13 @@ async def verify_password(encoded: str | None, password: str) -> bool:
 
 
 def is_outdated(encoded: str) -> bool:
-    """Whether the password was hashed by other means or with other parameters than today's."""
+    """Returns whether a hash was made in another way, or with other parameters, than new ones."""
     return not encoded.startswith("$argon2") or hasher.check_needs_rehash(encoded)
 
 
 def find_hash_problem(encoded: str) -> str | None:
-    """Returns why a hash from another system cannot be taken; None if it can. A hash says how much work it wants, so it
-    is bounded here and not met at a sign-in.
+    """Returns why a hash from another system cannot be imported; None if it can. A hash states how much work it needs,
+    so that is limited here, and not at a sign-in.
     """
     if encoded.startswith("$argon2"):
         try:
@@ -100,7 +102,7 @@ class _Scrypt:
 
     @classmethod
     def parse(cls, encoded: str) -> "_Scrypt | None":
-        """Returns None for what is no such hash, or wants too much work."""
+        """Parses a hash; returns None if it is not such a hash or needs too much work."""
         matched = _SCRYPT.fullmatch(encoded)
         if matched is None:
             return None
@@ -122,7 +124,7 @@ class _Scrypt:
 
 
 def _make_dummy_hash() -> str:
-    """A well-formed hash with today's parameters whose password nobody knows."""
+    """Returns a well-formed hash with today's parameters whose password nobody knows."""
     salt, result = (
         base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (hasher.salt_len, hasher.hash_len)
     )

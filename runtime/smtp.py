@@ -1,4 +1,4 @@
-"""Sends mails to an SMTP server. Encryption is demanded, except from a server on this machine."""
+"""Sends mail to an SMTP server. Encryption is required unless the server is on this machine."""
 
 import asyncio
 import smtplib
@@ -20,7 +20,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class MailRefused(Exception):
-    """The server will not take this mail, however often it is sent. The message says why, in the server's words."""
+    """The server refuses this mail for good. The message says why, in the server's words."""
 
 
 class MailDelayed(Exception):
@@ -29,10 +29,10 @@ class MailDelayed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SmtpServer:
-    """Where mails go, as the setting names it: `smtp://USER:PASSWORD@HOST:587`, `smtps://HOST`, `smtp://HOST?tls=none`.
+    """A mail server, as the setting names it: `smtp://USER:PASSWORD@HOST:587`, `smtps://HOST`, `smtp://HOST?tls=none`.
 
-    `smtp` begins in clear and must upgrade (STARTTLS) before anything else is sent. `tls=none` does without, and is
-    taken without credentials only, or on this machine.
+    `smtp` begins unencrypted and must upgrade (STARTTLS) before anything else is sent. `tls=none` skips that, and is
+    allowed only without credentials or on this machine.
     """
 
     host: str
@@ -44,7 +44,7 @@ class SmtpServer:
 
     @classmethod
     def parse(cls, url: str) -> "SmtpServer":
-        """Raises ValueError, which never repeats the password."""
+        """Parses a setting. Raises ValueError, whose message never contains the password."""
         parts = urlsplit(url)
         if parts.scheme not in ("smtp", "smtps") or not parts.hostname or parts.path not in ("", "/"):
             raise ValueError("must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ where it wants them")
@@ -67,7 +67,9 @@ class SmtpServer:
 
 
 async def send_message(server: SmtpServer, message: EmailMessage, dial: Dial | None = None) -> str:
-    """Hands a mail over to a server, and returns what the server says to it. Raises MailRefused and MailDelayed.
+    """Sends a mail to a server, and returns the server's answer. Raises MailRefused and MailDelayed.
+
+    dial: connects to a server that a user has named. The operator's own server is connected to without checks.
 
     dial: connects to a server that a user has named; the operator's is connected to without a check.
     """

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @contextlib.asynccontextmanager
 async def open_tracing(url: str, *, content: bool) -> "AsyncIterator[Tracing | None]":
-    """Yield a Tracing, or None where `url` is empty. The end of the block waits three seconds for the last spans.
+    """Yields a Tracing, or None where `url` is empty. The end of the block waits three seconds for the last spans.
 
     url: a collector that accepts OTLP over HTTP. content: whether spans may contain requests and answers.
     """
@@ -52,7 +52,7 @@ async def open_tracing(url: str, *, content: bool) -> "AsyncIterator[Tracing | N
 
 
 async def _shut_down(provider: "TracerProvider") -> bool:
-    """Send the last spans, in a thread that is left behind after three seconds. Returns whether it ended in time."""
+    """Sends the last spans, in a thread that is left behind after three seconds. Returns whether it ended in time."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def work() -> None:
@@ -74,13 +74,13 @@ class Tracing:
         self.content = content
 
     def start_span(self, name: str, attributes: Mapping[str, Any], parent: str = "") -> "Span":
-        """Start a span for a call to another service. parent: the W3C `traceparent` of the request, or empty."""
+        """Starts a span for a call to another service. parent: the W3C `traceparent` of the request, or empty."""
         from opentelemetry.trace import SpanKind
 
         return self._tracer.start_span(name, _parse_parent(parent), SpanKind.CLIENT, dict(attributes))
 
     def observe(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None:
-        """Record a span for a call of a tool that has just ended. outcome: `ok`, or the code of its error."""
+        """Records a span for a call of a tool that has just ended. outcome: `ok`, or the code of its error."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ended_at = time.time_ns()

@@ -15,7 +15,7 @@ class Budget:
         self.bytes = bytes_
 
     def spend(self, steps: int = 1, bytes_: int = 0) -> None:
-        """Subtract what is about to be used. Raises OverBudget where less is left."""
+        """Subtracts what is about to be used. Raises OverBudget where less is left."""
         self.steps -= steps
         self.bytes -= bytes_
         if self.steps < 0 or self.bytes < 0:

@@ -1,4 +1,4 @@
-"""Work that outlasts the cancellation of its caller, and work that does not outlast the block that began it."""
+"""Work that continues when its caller is cancelled, and work that ends with the block that began it."""
 
 import asyncio
 from asyncio import ensure_future
@@ -27,7 +27,9 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def run_beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-    """Runs a coroutine while the block runs, as a task to await in it. What is not done at its end is cancelled."""
+    """Runs a coroutine as a task while the block runs, and yields the task. It is cancelled if it has not ended with
+    the block.
+    """
     task = asyncio.create_task(work)
     try:
         yield task

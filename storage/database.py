@@ -38,11 +38,11 @@ class DatabaseDamaged(DatabaseUnavailable):
 
 
 class PrivilegeRefused(DatabaseUnavailable):
-    """The database's user may not do what was asked of it; only whoever runs the database can change that."""
+    """The database's user lacks a privilege, which only whoever runs the database can grant."""
 
 
 class DatabaseBusy(DatabaseUnavailable):
-    """The write lock is held by somebody else, and the caller asked not to wait."""
+    """Another writer holds the lock, and the caller asked not to wait."""
 
 
 class DatabaseConnection(Protocol):
@@ -56,14 +56,16 @@ class DatabaseConnection(Protocol):
     async def scalar(self, statement: Executable, rows: Any = None, /) -> Any: ...
 
     async def write(self, statement: Executable, rows: Any = None, /) -> None:
-        """Runs a statement whose result nobody needs: before the next one or the commit, which raises its error."""
+        """Runs a statement whose result is not needed. It is sent with the next statement or the commit, which raises
+        its error.
+        """
         ...
 
     async def exec_driver_sql(self, statement: str, /) -> CursorResult[*tuple[Any, ...]]: ...
 
     async def run_sync(self, work: Callable[[Connection], T], /) -> T:
-        """Calls a function that runs several statements and waits for nothing else. A transaction that only reads may
-        call it twice.
+        """Calls a function that runs several statements and waits for nothing else. In a transaction that only reads it
+        may be called twice.
         """
         ...
 
@@ -76,7 +78,9 @@ class RowStream:
     """The rows of a statement, as SQLAlchemy's AsyncResult has them."""
 
     def __init__(self, result: Any, run: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
-        """result: one of SQLAlchemy's. run: calls the function that reads a batch, where that may wait."""
+        """result: a result of SQLAlchemy's. run: calls the function that reads a batch, in a context where it may
+        wait.
+        """
         self._result = result
         self._run = run
 
@@ -95,11 +99,11 @@ class RowStream:
 
 
 class StatementTimeout(DatabaseUnavailable):
-    """A statement took longer than it may, and was stopped."""
+    """A statement took too long and was stopped."""
 
 
 class LockTimeout(DatabaseUnavailable):
-    """A statement waited too long for a lock that somebody else holds."""
+    """A statement waited too long for a lock."""
 
 
 INSTALLATION = "*"
@@ -109,9 +113,10 @@ INSTALLATION = "*"
 class Database(ABC):
     """One database.
 
-    A transaction that writes holds the lock of one tenant, an app or else an organisation: of transactions with the
-    same lock, in all processes, each sees everything that was written before, and nothing is written in between. Those
-    of other tenants do not wait for it, where the database allows that. A reader never waits for a writer.
+    A transaction that writes holds the lock of one tenant: an app, or else an organisation. Of the transactions with
+    the same lock, in all processes, each sees everything that was written before it, and nothing else is written while
+    it runs. Transactions of other tenants do not wait for it, where the database allows that. A reader never waits for
+    a writer.
     """
 
     def __init__(self) -> None:
@@ -147,20 +152,20 @@ class Database(ABC):
         """
 
     async def read_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
-        """Runs one statement that reads, as a transaction of its own, which costs a server less than `reading`."""
+        """Runs one statement that reads, in a transaction of its own. This costs a server less than `reading`."""
         async with self.reading() as connection:
             return await connection.execute(statement, rows)
 
     async def write_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
-        """Runs one statement that is correct whoever writes at the same time, as a transaction of its own."""
+        """Runs one statement that is correct whoever else writes at the same time, in a transaction of its own."""
         async with self.writing(lock=None) as connection:
             return await connection.execute(statement, rows)
 
     @abstractmethod
     async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        """Calls a function in a transaction of its own: commits and returns its result, or rolls back and raises what
-        it raised. The function must lock the rows that it decides on: where the database allows it, the transaction is
-        made without the write lock.
+        """Calls a function in a transaction of its own. Commits and returns its result, or rolls back and raises its
+        exception. The function must lock the rows on which it decides, because the transaction does not hold the write
+        lock where the database allows it to run without.
 
         durable: False to return before the transaction is on disk. It survives the end of the process; a power failure
         may lose the last such transactions, each as a whole, but none that a durable one has followed.
@@ -173,11 +178,13 @@ class Database(ABC):
 
     @abstractmethod
     def transact_now(self, work: Callable[[Statements], T]) -> T:
-        """Does the same at once and not durably. Raises DatabaseBusy, with nothing done, if it would have to wait."""
+        """Runs a transaction like `transact`, at once and not durably. Raises DatabaseBusy, with nothing done, if it
+        would have to wait.
+        """
 
     @abstractmethod
     async def run_statements(self, connection: Any, work: Callable[[Statements], T]) -> T:
-        """Calls a function as a part of the transaction of a connection; called for `Unit.run_statements`."""
+        """Calls a function within the transaction of a connection; `Unit.run_statements` uses this."""
 
     @property
     @abstractmethod
@@ -187,17 +194,15 @@ class Database(ABC):
     @property
     @abstractmethod
     def connections_in_use(self) -> int:
-        """How many connections of this process are in use at the moment."""
+        """The number of this process's connections that are in use."""
 
     @abstractmethod
     async def take_lock(self, connection: Any, lock: str) -> None:
-        """Takes another tenant's lock in a transaction that has begun; called for `Unit.hold`."""
+        """Takes another tenant's lock in a transaction that has begun; `Unit.hold` uses this."""
 
     @abstractmethod
     async def announce_at_commit(self, unit: "Unit") -> None:
-        """Wakes other processes that wait for an announcement, when the unit is committed; called for
-        `Unit.announce`.
-        """
+        """Wakes the processes that wait for an announcement, when the unit is committed; `Unit.announce` uses this."""
 
     @abstractmethod
     async def wait_for_announcement(self, seconds: float) -> None:
@@ -224,7 +229,7 @@ class Unit:
     __slots__ = ("_after", "_announcing", "_bulk", "_connection", "_context", "_lock", "database", "writes")
 
     def __init__(self, database: Database, *, write: bool, lock: str | None = None, bulk: bool = False) -> None:
-        """lock, bulk: as `Database.writing` has them."""
+        """lock, bulk: those of `Database.writing`."""
         self.database = database
         self.writes = write
         self._lock = lock
@@ -240,12 +245,14 @@ class Unit:
         return self._connection is None and self._after is None
 
     def lock_for(self, tenant: str | None) -> None:
-        """Names the tenant whose lock this unit shall hold, before its first statement; None for no lock."""
+        """Sets the tenant whose lock this unit will hold; None for no lock. Call it before the first statement."""
         if self._connection is None:
             self._lock = tenant
 
     async def hold(self, tenant: str) -> None:
-        """Holds the lock of a tenant from now on: what is read afterwards stays as it is until the end."""
+        """Holds the lock of a tenant from now on, so that what is read afterwards stays unchanged until the unit
+        ends.
+        """
         if not self.writes or self._lock == tenant:
             return
         connection = await self._begin()
@@ -260,8 +267,8 @@ class Unit:
             return await connection.execute(statement, rows)
 
     async def write(self, statement: Executable, rows: Any = None) -> None:
-        """Runs a statement whose result nobody needs, such as an insert that meets no other row. Where the database is
-        a server, it is sent with the next statement or with the commit, and that raises its error.
+        """Runs a statement whose result is not needed, such as an insert that cannot conflict. A server gets it with
+        the next statement or the commit, which raises its error.
         """
         connection = await self._begin()
         with ErrorTranslator(self.database):
@@ -286,6 +293,7 @@ class Unit:
         self._announcing = True
 
     def after_commit(self, action: Callable[[], None]) -> None:
+        """Calls an action once the unit is committed; never if it is rolled back."""
         if self._after is None:
             self._after = []
         self._after.append(action)
@@ -354,8 +362,8 @@ class Unit:
 
 
 class ErrorTranslator:
-    """Turns SQLAlchemy's errors into ours. An IntegrityError passes through, since only the caller knows what
-    it means.
+    """Turns SQLAlchemy's errors into ours. An IntegrityError passes through, since only the caller knows what it
+    means.
     """
 
     def __init__(self, database: Database) -> None:
@@ -388,6 +396,6 @@ class ErrorTranslator:
 
 
 def _is_timeout(cause: Any) -> bool:
-    """Whether the database stopped a statement: Postgres after its `statement_timeout`, SQLite at our deadline."""
+    """Returns whether the database stopped a statement: Postgres after `statement_timeout`, SQLite at our deadline."""
     interrupted = getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_INTERRUPT
     return interrupted or getattr(cause, "sqlstate", None) == "57014"

@@ -1,4 +1,4 @@
-"""The words of a text, as full-text indexes have them: made here, so that SQLite and Postgres find the same."""
+"""The words of a text for full-text indexes. They are computed here, so that SQLite and Postgres find the same."""
 
 import re
 import unicodedata
@@ -13,24 +13,25 @@ _WORD_LENGTH = 100
 
 
 def normalise(text: str) -> str:
-    """Returns a text without case, accents and look-alike forms of letters (Unicode's NFKD)."""
+    """Returns a text in lower case, without accents and look-alike forms of letters (Unicode's NFKD)."""
     decomposed = unicodedata.normalize("NFKD", text).casefold()
     return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 def split_words(text: str) -> list[str]:
-    """Returns the words of a text as searches compare them. Both databases index these, so that both find the same."""
+    """Returns the words of a text as both databases index them and as searches compare them."""
     return [word[:_WORD_LENGTH] for word in _WORD.findall(normalise(text[:_MOST_CHARACTERS]))[:_MOST_WORDS]]
 
 
 def find_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yields each word of a text: its start and end, in characters, and the word as searches compare it."""
+    """Yields each word of a text: its start and end, in characters, and the form that searches compare."""
     for found in _WORD.finditer(text):
         yield found.start(), found.end(), normalise(found[0])[:_WORD_LENGTH]
 
 
 def tag_words(owner_id: str, words: list[str]) -> list[str]:
-    """The words as the index has them: marked with whom they belong to, so that a search touches no other's.
+    """Returns the words as the index holds them: marked with their owner, so that a search touches no other owner's
+    words.
 
     owner_id: a UUID, of an organisation or a collection.
     """

@@ -1,7 +1,7 @@
 """The identity of an installation: an id in its database that each of its other stores holds too.
 
-Every start compares them. So a store that was emptied or lost, or belongs to another installation, is noticed before
-anything is served from it, and the operator is told what to restore.
+Every start compares the ids. So a store that was emptied or lost, or that belongs to another installation, is noticed
+before anything is served from it, and the operator is told what to restore.
 """
 
 import uuid
@@ -40,7 +40,9 @@ installation_stores = Table(
 
 
 class StoreLost(Exception):
-    """A store does not belong to the database. The message is one line: what is wrong, and what to restore."""
+    """A store does not belong to the database. The message is one line for the operator: what is wrong, and what to
+    restore.
+    """
 
 
 class Identity:
@@ -114,7 +116,7 @@ class Identity:
         self._seen.append(f"objects:{region}")
 
     async def _was_in_use(self, store: str) -> bool:
-        """Whether a server has recorded that a store holds the id.
+        """Returns whether a server has recorded that a store holds the id.
 
         It is asked before the store is: a server writes the id first and records it later, so another server that
         starts at the same moment cannot have written it between the two.

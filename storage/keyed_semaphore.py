@@ -14,7 +14,7 @@ class KeyedSemaphore:
 
     @asynccontextmanager
     async def acquire_slot(self, key: Hashable, each: int | None = None) -> AsyncGenerator[None, None]:
-        """Wait for a slot of this key. each: how many slots this key has, where it differs from the others."""
+        """Waits for a slot of this key. each: the number of slots of this key, if it differs from the others."""
         semaphore, users = self._semaphores.get(key) or (asyncio.Semaphore(each or self._each), 0)
         self._semaphores[key] = semaphore, users + 1
         try:

@@ -31,8 +31,8 @@ async def read_revision(database: Database) -> str | None:
 
 
 async def migrate(database: Database) -> list[str]:
-    """Applies the missing migrations in one transaction, and returns their revisions. Several processes may call it at
-    once: each waits a minute for another one's.
+    """Applies the missing migrations in one transaction, and returns their revisions. If several processes call it at
+    once, each waits up to a minute for the others.
     """
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(LockTimeout):

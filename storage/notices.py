@@ -1,4 +1,4 @@
-"""Notices tell other processes what one process has changed, through the database itself."""
+"""Notices tell other processes about changes, through the database itself."""
 
 import asyncio
 import contextlib
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 
 
 class Notices:
-    """Publishes notices in the caller's transaction. Subscribers in this process get them at the commit, others within
-    a poll.
+    """Publishes notices in the caller's transaction. Subscribers in this process get them at the commit, and those in
+    other processes at their next poll.
     """
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
@@ -111,7 +111,7 @@ class Notices:
             del self._missing[next(iter(self._missing))]
 
     async def prune(self) -> None:
-        """Deletes old notices, but for the last: a process that starts begins after it."""
+        """Deletes old notices except the last one, after which a new process begins to read."""
         last = select(func.max(notices.c.id)).scalar_subquery()
         old = (notices.c.created_at < self._clock.now() - _KEPT, notices.c.id < last)
         async with self._database.writing(lock=None) as connection:

@@ -1,4 +1,4 @@
-"""Tells a pooler from Postgres itself."""
+"""Detects a connection pooler in front of Postgres."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from psycopg import AsyncConnection
 
 
 async def leads_to_pooler(connection: AsyncConnection[Any]) -> bool:
-    """Tells whether each transaction of a connection may run in another session of the server.
+    """Returns whether each transaction of a connection may run in another session of the server.
 
-    A server announces the number of the session when it accepts a connection. A pooler does that before it has chosen a
-    session, with a number of its own.
+    A server announces the session's process id when it accepts a connection. A pooler accepts before it has chosen a
+    session, and announces an id of its own.
     """
     [[session]] = await (await connection.execute(b"SELECT pg_backend_pid()")).fetchall()
     return bool(session != connection.info.backend_pid)

@@ -46,10 +46,10 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresDatabase(Database):
-    """The lock of a tenant is a row, which the server releases when the transaction or its connection ends.
+    """Postgres, where the lock of a tenant is a row lock. The server releases it when the transaction or its connection
+    ends.
 
-    So code that decides on what it has just read is right here for the same reason as on SQLite
-    (docs/decisions/0025-tenant-locks.md).
+    So code that decides on what it has just read is right, as on SQLite (docs/decisions/0025-tenant-locks.md).
     """
 
     def __init__(self, url: str, name: str = "baobab", *, notices_url: str = "") -> None:
@@ -57,7 +57,8 @@ class PostgresDatabase(Database):
 
         name: the application name of our connections in Postgres.
 
-        notices_url: where to listen for notices; the same, if empty. Behind a pooler of transactions there are none.
+        notices_url: the server to listen to for notices, by default the same one. A transaction pooler does not pass
+        them on.
         """
         self._url = url
         self._notices_url = notices_url

@@ -31,7 +31,7 @@ _Use = Callable[[PostgresSession, Before], Awaitable[T]]
 
 
 class _Dialect(PGDialect_psycopg):
-    """Transactions are begun and ended below SQLAlchemy."""
+    """SQLAlchemy's dialect without its transactions, which begin and end below SQLAlchemy."""
 
     supports_statement_cache = True
 
@@ -56,7 +56,7 @@ _connecting: ContextVar["_Driver"] = ContextVar("connecting")
 
 
 def build_engine() -> Engine:
-    """Returns what compiles the statements of one database, and knows the version of its server."""
+    """Returns the engine that compiles statements for one database and knows its server's version."""
     return create_engine(
         "postgresql+baobab://",
         poolclass=NullPool,
@@ -72,7 +72,7 @@ def build_engine() -> Engine:
 
 
 class _Cursor:
-    """DB-API's cursor. Its rows are in memory when `execute` returns."""
+    """A DB-API cursor, whose rows are in memory when `execute` returns."""
 
     arraysize = 1
     lastrowid = None
@@ -113,7 +113,7 @@ class _Cursor:
 
 
 class _ServerCursor(_Cursor):
-    """Reads its rows from the server when they are asked for."""
+    """A DB-API cursor that reads its rows from the server when they are asked for."""
 
     def __init__(self, connection: "PostgresConnection", name: str) -> None:
         super().__init__(connection)
@@ -129,11 +129,11 @@ class _ServerCursor(_Cursor):
         return self.fetchall()
 
     def close(self) -> None:
-        """Does nothing: the transaction, which is about to end, closes it."""
+        """Does nothing: the end of the transaction closes it."""
 
 
 class _Driver:
-    """DB-API's connection."""
+    """A DB-API connection."""
 
     closed = broken = False
     """A lost session is noticed below."""
@@ -148,8 +148,8 @@ class _Driver:
 
 
 class PostgresConnection:
-    """Used by one caller at a time, for one transaction after the other. It connects when it is used first, and anew
-    after the session was lost.
+    """A connection that one caller uses at a time, for one transaction after the other. It connects at its first use,
+    and again after the session was lost.
     """
 
     def __init__(self, engine: Engine, open_session: Callable[[], Any]) -> None:
@@ -170,20 +170,21 @@ class PostgresConnection:
         return self._engine.dialect
 
     def begin(self, *statements: bytes, single: bool = False, reads: bool = False) -> None:
-        """Begins a transaction, which the server hears of with its first statement.
+        """Begins a transaction. The server learns of it with its first statement.
 
-        single: it has one statement. That is a transaction by itself, so it is sent alone, except to a pooler, which
-        needs the settings of a transaction. reads: it only reads, so it may be sent again if the answer was lost.
+        single: the transaction has one statement. That is a transaction by itself, so it is sent alone, except to a
+        pooler, which needs the settings of a transaction. reads: the transaction only reads, so it may be sent again if
+        its answer was lost.
         """
         self._begin, self._has_begun = statements, False
         self._is_single, self._may_repeat = single, reads or not single
         self._identity = self._wanted_identity = None
 
     def become(self, identity: Queued | None) -> None:
-        """Has the statements that follow run as somebody else, until the end of the transaction. What makes them so
-        travels with the next one, if it is not so already.
+        """Runs the following statements with another identity, until the end of the transaction. If the identity
+        changes, the statement that changes it is sent with the next one.
 
-        identity: the statement that does it; None for the connection's own user.
+        identity: that statement, with its values; None for the connection's own user.
         """
         self._wanted_identity = identity
 
@@ -198,7 +199,7 @@ class PostgresConnection:
             raise _wrap("COMMIT", exc) from exc
 
     def end(self) -> None:
-        """Rolls back what was not committed."""
+        """Rolls back the transaction unless it was committed."""
         if self._has_begun and self._session is not None:
             self._session.roll_back()
         self._begin, self._has_begun, self._queued = (), False, []
@@ -219,7 +220,7 @@ class PostgresConnection:
             self.is_queueing = False
 
     def queue(self, query: str, values: Sequence[Any]) -> None:
-        """Has a statement sent with the next one or with the commit. Nobody learns its result."""
+        """Queues a statement to be sent with the next one or with the commit. Its result is not read."""
         self._change_identity()
         self._queued.append((query.encode(), values))
 
@@ -262,8 +263,8 @@ class PostgresConnection:
     async def read_within(
         self, query: str, values: Sequence[Any], batch: int, take: Callable[[Row], None]
     ) -> list[Row]:
-        """Returns the rows of a statement, each of which is shown to `take` first; if that raises, the statement is
-        stopped. At most `batch` rows more are in memory.
+        """Returns the rows of a statement and passes each to `take` first. If `take` raises, the statement is stopped.
+        At most `batch` rows more are in memory.
         """
 
         async def run(session: PostgresSession, before: Before) -> list[Row]:
@@ -277,7 +278,7 @@ class PostgresConnection:
         return await self._use_session(run)
 
     def cut(self) -> None:
-        """Ends the session as a failing network would."""
+        """Ends the session the way a network failure would."""
         if self._session is not None:
             self._session.cut()
 
@@ -347,7 +348,7 @@ class PostgresConnection:
 
 
 class PostgresStatements:
-    """Runs in a greenlet of SQLAlchemy's, such as `run_sync` makes."""
+    """Statements as text. They run in a greenlet of SQLAlchemy's, such as `run_sync` makes."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
@@ -387,12 +388,12 @@ def _number_placeholders(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _repeat_values(text: str, count: int) -> str:
-    """Returns an INSERT of one row as one of so many rows."""
+    """Turns an INSERT of one row into an INSERT of `count` rows."""
     return _number_placeholders(
         re.sub(r"VALUES (\([?, ]+\))", lambda row: "VALUES " + ", ".join([row[1]] * count), text)
     )
 
 
 def _wrap(statement: str, error: psycopg.Error) -> Exception:
-    """Returns the error as SQLAlchemy would raise it."""
+    """Returns the exception that SQLAlchemy would raise for an error of the driver."""
     return DBAPIError.instance(statement, None, error, psycopg.Error, hide_parameters=True)

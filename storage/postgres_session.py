@@ -57,7 +57,7 @@ Queued = tuple[bytes, Sequence[Any]]
 
 
 class Before(NamedTuple):
-    """What is sent together with a statement, ahead of it, and costs no round trip of its own."""
+    """Commands that are sent ahead of a statement, in the same round trip."""
 
     begin: Sequence[bytes] = ()
     """Statements without values that begin the transaction."""
@@ -80,7 +80,7 @@ class StatementResult(NamedTuple):
 
 
 class _Prepared:
-    """A statement that the server keeps. What its columns are cannot change."""
+    """A prepared statement on the server. The types of its columns cannot change."""
 
     __slots__ = ("columns", "name")
 
@@ -90,7 +90,7 @@ class _Prepared:
 
 
 class _Outgoing(NamedTuple):
-    """A statement with its values as they are sent."""
+    """A statement with its encoded values."""
 
     key: _Key
     parameters: Sequence[Any]
@@ -104,7 +104,7 @@ _COMMIT = _Outgoing((b"COMMIT", ()), ())
 
 
 class PostgresSession:
-    """Used by one caller at a time. A session whose server went away is `lost` for good."""
+    """A session that one caller uses at a time. Once its server is gone, it stays `lost`."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], *, is_pooled: bool) -> None:
         """Use `open`."""
@@ -128,7 +128,7 @@ class PostgresSession:
 
     @classmethod
     async def open(cls, url: str, name: str) -> Self:
-        """url: as libpq takes it. name: the application name. Raises psycopg.Error."""
+        """Connects and returns a session. url: in libpq's form. name: the application name. Raises psycopg.Error."""
         connection = await psycopg.AsyncConnection.connect(
             url,
             autocommit=True,
@@ -155,22 +155,22 @@ class PostgresSession:
         return self.lost is None and self._pgconn.transaction_status != TransactionStatus.IDLE
 
     async def execute(self, query: str, values: Sequence[Any] = (), before: Before = NOTHING) -> StatementResult:
-        """Runs a statement whose values stand for `$1`, `$2` and so on. Raises psycopg.Error, also for a statement
-        that was queued before it.
+        """Runs a statement with the values of `$1`, `$2` and so on. Raises psycopg.Error, also for a statement that was
+        queued before it.
         """
         async with self._using():
             return await self._execute(query.encode(), values, before)
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Any]], before: Before = NOTHING) -> int:
-        """Runs a statement for each row of values, and returns how many rows were changed in all."""
+        """Runs a statement for each row of values, and returns the total number of changed rows."""
         async with self._using():
             return await self._execute_many(query.encode(), rows, before)
 
     async def stream(
         self, query: str, values: Sequence[Any], size: int, before: Before = NOTHING
     ) -> AsyncGenerator[Row, None]:
-        """Yields the rows of a statement, of which at most `size` are in memory. One that is closed early is stopped,
-        which may break its transaction.
+        """Yields the rows of a statement, with at most `size` rows in memory. Closing the stream early stops the
+        statement, which may break its transaction.
         """
         async with self._using():
             if before:
@@ -189,12 +189,12 @@ class PostgresSession:
                 raise error_from_result(failed)
 
     async def send(self, before: Before) -> None:
-        """Runs what would go ahead of a statement, without one."""
+        """Sends the commands that would precede a statement, without a statement."""
         async with self._using():
             await self._send_before(before)
 
     async def commit(self, queued: Sequence[Queued] = ()) -> None:
-        """Commits. Raises psycopg.Error if nothing was committed, also because a statement had failed before."""
+        """Commits. Raises psycopg.Error if nothing was committed, for example because a statement had failed."""
         async with self._using():
             if queued:
                 (*_, result) = await self._send_all([*self._convert(queued), _COMMIT], ())
@@ -205,7 +205,7 @@ class PostgresSession:
                 raise psycopg.errors.InFailedSqlTransaction("a statement of the transaction had failed")
 
     def roll_back(self) -> None:
-        """Sends the end of the transaction. Whoever uses the session next reads the answer, which nobody needs."""
+        """Sends the rollback. The next use of the session reads the answer."""
         if self.lost is None and self._pgconn.transaction_status in _OPEN:
             try:
                 self._pgconn.send_query(b"ROLLBACK")
@@ -215,7 +215,7 @@ class PostgresSession:
                 self._lose(exc)
 
     def cut(self) -> None:
-        """Ends the session as a failing network would."""
+        """Ends the session the way a network failure would."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -272,9 +272,7 @@ class PostgresSession:
         await self._send_all(self._convert(before.queued), before.begin)
 
     def _convert(self, statements: Sequence[Queued]) -> list[_Outgoing]:
-        """Returns what is sent for some statements. All are converted before the first is sent: a value may be
-        refused.
-        """
+        """Encodes statements. All are encoded before the first is sent, because a value may be refused."""
         outgoing: list[_Outgoing] = []
         new: dict[_Key, _Prepared] = {}
         for query, values in statements:
@@ -289,7 +287,7 @@ class PostgresSession:
         return outgoing
 
     async def _send_all(self, outgoing: Sequence[_Outgoing], begin: Sequence[bytes]) -> list[PGresult]:
-        """Sends some statements together, and returns their results."""
+        """Sends several statements together, and returns their results."""
         self._pgconn.enter_pipeline_mode()
         sent = self._send_begin(begin)
         places = []
@@ -311,7 +309,7 @@ class PostgresSession:
         return await self._receive_results()
 
     async def _get_ready(self) -> None:
-        """Reads the answer to what ended the last transaction. Raises psycopg.OperationalError if the session is
+        """Reads the answer to the end of the last transaction. Raises psycopg.OperationalError if the session is
         lost.
         """
         if self._has_unread_answer:
@@ -328,7 +326,9 @@ class PostgresSession:
             await self._run_text(b"DEALLOCATE ALL")
 
     def _find_prepared(self, key: _Key) -> _Prepared | None:
-        """Returns the statement that the server keeps or shall keep; None for one that is seldom used."""
+        """Returns the prepared statement to use, which may still have to be sent; None for a statement that is rarely
+        used.
+        """
         prepared = self._prepared.get(key)
         if prepared is not None:
             self._prepared.move_to_end(key)
@@ -370,7 +370,7 @@ class PostgresSession:
         return len(queries)
 
     async def _receive_results(self) -> list[PGresult]:
-        """Returns the results of what was sent. Raises the first error among them."""
+        """Returns the results of everything that was sent. Raises the first error among them."""
         results = []
         while (result := await self._receive_result()) is not None:
             results.append(result)
@@ -382,7 +382,7 @@ class PostgresSession:
         return results
 
     async def _receive_result(self) -> PGresult | None:
-        """Returns the next result of what was sent; None after the last one."""
+        """Returns the next result; None after the last one."""
         pgconn = self._pgconn
         while pgconn.flush():
             self._loop.add_writer(self._socket, self._wake)
@@ -413,7 +413,7 @@ class PostgresSession:
         return self._pgconn.pipeline_status != PipelineStatus.OFF
 
     async def _wait(self) -> None:
-        """Waits until something has arrived, or was sent."""
+        """Waits until data has arrived or was sent."""
         if self.lost is not None:
             raise psycopg.OperationalError(str(self.lost)) from self.lost
         self._waiter = waiter = self._loop.create_future()
@@ -425,8 +425,8 @@ class PostgresSession:
             self._waiter = None
 
     def _check(self, ends_at: float) -> None:
-        """Looks for an answer without being told that there is one: uvloop stops watching a socket that has an error,
-        as one has whose server was killed, and tells nobody.
+        """Checks for an answer without waiting for the event loop to report one. If a server is killed, its socket has
+        an error, and uvloop stops watching such a socket without telling anybody.
         """
         self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, ends_at)
         try:
@@ -439,7 +439,7 @@ class PostgresSession:
             self._wake()
 
     def _receive(self) -> None:
-        """Called by the event loop when something has arrived, also while nobody waits for it."""
+        """Reads arrived data. The event loop calls this even if nobody is waiting."""
         try:
             self._pgconn.consume_input()
         except psycopg.Error as exc:
@@ -463,8 +463,8 @@ class PostgresSession:
             self._socket.close()
 
     async def _stop_statement(self) -> None:
-        """Reads the answers that are still to come, so that the session can be used again. A statement that takes
-        longer is stopped; if that fails, the session is lost.
+        """Reads the remaining answers, so that the session can be used again. Cancels a statement that takes too long;
+        if that fails, the session is lost.
         """
         if await self._read_to_the_end(_LAST_ANSWER_SECONDS):
             return

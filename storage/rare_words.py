@@ -1,4 +1,4 @@
-"""Which words of a question choose what is ranked, so that a search does not cost more the more people use a word."""
+"""Chooses the rare words of a query by which rows are selected, so that common words do not make a search slow."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -11,7 +11,8 @@ from baobab.storage.database import Execute
 async def part_words(
     execute: Execute, dialect: str, table: str, words: Sequence[str], most: int
 ) -> tuple[list[str], list[str]]:
-    """Returns the rarest words, which together at most so many rows have, one at least; and the others.
+    """Returns the rarest words, of which at most `most` rows have any, and the other words. There is at least one rare
+    word.
 
     table: the rows, which have a column `words_vector` in Postgres, and a full-text index `<table>_fts` in SQLite.
     words: different ones, as the index has them.
@@ -30,7 +31,7 @@ async def part_words(
 
 @cache
 def _build_count(dialect: str, table: str, words: int, most: int) -> TextClause:
-    """How many rows have each of so many words; no further than matters, for an everyday word most of them have."""
+    """Builds the statement that counts the rows with each word, up to a limit: most rows may have a common word."""
     source = f"{table}_fts WHERE {table}_fts MATCH :word{{}}"
     if dialect == "postgresql":
         source = f"{table} WHERE words_vector @@ to_tsquery('simple'::regconfig, :word{{}})"

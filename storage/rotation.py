@@ -1,4 +1,4 @@
-"""Rotates the key that secrets are sealed with."""
+"""Rotates the key that seals secrets."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from baobab.storage.tables import Sealed, metadata
 
 
 def rotate_key(path: Path) -> None:
-    """Puts a new key in front of the keys in the file, which is replaced atomically."""
+    """Adds a new key in front of the keys in the file, which is replaced atomically."""
     keys = read_keys(path)
     fresh = path.with_suffix(".new")
     write_private(fresh, "".join(encode_key(key) + "\n" for key in (new_key(), *keys)))
@@ -18,7 +18,7 @@ def rotate_key(path: Path) -> None:
 
 
 async def reseal(database: Database, vault: Vault) -> int:
-    """Seals every secret again that an older key has sealed, in one transaction. Returns how many there were."""
+    """Seals again, in one transaction, all secrets that an older key has sealed. Returns their number."""
     async with database.writing(lock=INSTALLATION, bulk=True) as connection:
         return sum([await _reseal(connection, table, vault) for table in metadata.sorted_tables])
 

@@ -63,7 +63,9 @@ class Vault:
         return _derive(self._roots[0], purpose)
 
     def derive_each(self, purpose: str) -> list[bytes]:
-        """Returns such a key for each key of the vault, newest first: what an older one has signed can be verified."""
+        """Returns a derived key for each key of the vault, newest first, so that older signatures can be verified
+        too.
+        """
         return [_derive(root, purpose) for root in self._roots]
 
 
@@ -135,7 +137,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def digest_token(token: str) -> str:
-    """Returns the SHA-256 (hex) that is stored of a key or token, which the server must recognise but never show."""
+    """Returns the SHA-256 (hex) of a key or token. This is what the database stores, so that the server can recognise a
+    token but never show it.
+    """
     return hashlib.sha256(token.encode()).hexdigest()
 
 

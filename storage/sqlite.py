@@ -42,7 +42,7 @@ class SqliteDatabase(Database):
     """Connections that read at the same time, at most."""
 
     def __init__(self, path: Path, *, statement_seconds: float | None = None) -> None:
-        """statement_seconds: how long a read may take; None where only our own code says what is read."""
+        """statement_seconds: how long a read may take; None if only our own code decides what is read."""
         super().__init__()
         self.path = path
         self._statement_seconds = statement_seconds
@@ -113,8 +113,8 @@ class SqliteDatabase(Database):
                     connection.rollback()
 
     async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        """A transaction that is not durable runs at once on the event loop if the lock is free; all others run in a
-        thread as a whole.
+        """Runs a transaction that is not durable at once on the event loop if the lock is free, and any other one in a
+        thread.
         """
         try:
             if durable:
@@ -148,8 +148,8 @@ class SqliteDatabase(Database):
         return await connection.run_statements(work)
 
     async def alter(self, work: Callable[[Statements], T]) -> T:
-        """As a durable `transact`, for what changes tables: references between rows are checked at its end only, so
-        that a table can be made anew. Raises IntegrityError if a row refers to one that is not there.
+        """Runs a durable `transact` that may change tables: references between rows are checked only at its end, so
+        that a table can be rebuilt. Raises IntegrityError if a row refers to one that does not exist.
         """
 
         async def run() -> T:
@@ -166,7 +166,7 @@ class SqliteDatabase(Database):
 
     @asynccontextmanager
     async def _lock_writer(self) -> AsyncIterator[SqliteConnection]:
-        """Holds the lock of writers, of which there is one in all processes, and yields the connection that writes."""
+        """Holds the writers' lock, which all processes share, and yields the connection that writes."""
         async with self._write_lock:
             if not self._try_lock_file():
                 assert self._lock_file is not None
@@ -231,14 +231,14 @@ class SqliteDatabase(Database):
         return opened[0]
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Called with each new connection, before anything is read."""
+        """Prepares a new connection before anything is read from it."""
 
     async def announce_at_commit(self, unit: Unit) -> None:
         unit.after_commit(self.ring_bell)
 
     async def wait_for_announcement(self, seconds: float) -> None:
-        """Polls the modification time of the lock file (the bell), which costs microseconds. A missed change is seen
-        later.
+        """Polls the modification time of the lock file (the bell), which costs microseconds. A change that is missed is
+        seen at the next poll.
         """
         until = asyncio.get_running_loop().time() + seconds
         while (left := until - asyncio.get_running_loop().time()) > 0:
@@ -248,7 +248,7 @@ class SqliteDatabase(Database):
         self._seen_bell = self._read_bell()
 
     def ring_bell(self) -> None:
-        """Tells other processes to look for what has just been committed."""
+        """Tells other processes to look for newly committed changes."""
         if self._lock_file is None:
             return
         heard_all = self._read_bell() == self._seen_bell
@@ -264,7 +264,7 @@ class SqliteDatabase(Database):
 
 
 async def _wait_for_lock(lock_file: int) -> None:
-    """Waits for the file lock. If the caller is cancelled, releases the lock that its thread may still acquire."""
+    """Waits for the file lock. If the caller is cancelled, the lock is released as soon as its thread gets it."""
     try:
         await run_to_completion(asyncio.to_thread(fcntl.flock, lock_file, fcntl.LOCK_EX))
     except asyncio.CancelledError:

@@ -1,8 +1,8 @@
 """One connection to a SQLite file, whose short statements run on the event loop.
 
 Handing a statement to a thread and back costs ten times as much as SQLite needs for it. A read that turns out to be
-long, or that would have to wait for another process, is stopped and run again in the connection's thread; there run
-commits, too, because they wait for the disk.
+long, or that would have to wait for another process, is stopped and run again in the connection's thread. Commits run
+there too, because they wait for the disk.
 """
 
 import asyncio
@@ -153,8 +153,10 @@ class SqliteConnection:
     async def open(
         cls, path: Path, prepare: Callable[[sqlite3.Connection], None], statement_seconds: float | None = None
     ) -> "SqliteConnection":
-        """prepare: called in the thread with the new connection, before anything is read. statement_seconds: how long
-        one that reads or writes may take in the thread, if not as long as it needs.
+        """Opens a connection.
+
+        prepare: called in the thread with the new connection, before anything is read. statement_seconds: how long a
+        statement may take in the thread; None for no limit.
         """
 
         def connect() -> sqlite3.Connection:
@@ -189,7 +191,7 @@ class SqliteConnection:
         return await self._call(partial(self._sync.execute, statement, rows), stops=stops, in_thread=many)
 
     async def write(self, statement: Executable, rows: Any = None) -> None:
-        """Runs it now: nothing is gained by waiting."""
+        """Runs the statement at once, because SQLite gains nothing from a delay."""
         prepared = prepare_write(self._sync.dialect, statement, rows)
         if prepared is None:
             await self.execute(statement, rows)
@@ -209,14 +211,15 @@ class SqliteConnection:
         return await self._call(partial(self._sync.exec_driver_sql, statement), stops=self._is_reading)
 
     async def run_statements(self, work: Callable[[Statements], T], *, in_thread: bool = False) -> T:
-        """Calls a function that runs statements as text. A transaction that only reads may call it twice.
+        """Calls a function that runs statements as text. In a transaction that only reads it may be called twice.
 
-        in_thread: whether it runs in the thread from the beginning, as it may call functions that SQLite cannot stop.
+        in_thread: whether it runs in the thread from the beginning, because it may call functions that SQLite cannot
+        stop.
         """
         return await self._call(partial(work, self.statements), stops=self._is_reading, in_thread=in_thread)
 
     async def run_sync(self, work: Callable[[Connection], T]) -> T:
-        """Calls a function that runs several statements. A transaction that only reads may call it twice."""
+        """Calls a function that runs several statements. In a transaction that only reads it may be called twice."""
         return await self._call(partial(work, self._sync), stops=self._is_reading)
 
     @asynccontextmanager
@@ -272,7 +275,7 @@ class SqliteConnection:
         return await self._run_in_thread(run)
 
     def transact(self, work: Callable[[Statements], T], *, durable: bool, checkpoint: bool) -> T:
-        """Commits and returns the function's result, or rolls back and raises what it raised.
+        """Commits and returns the function's result, or rolls back and raises its exception.
 
         checkpoint: whether the commit may move a long WAL into the file, which waits for the disk.
         """
@@ -317,7 +320,9 @@ class SqliteConnection:
         await self._thread.wait_until_stopped()
 
     def _must_stop(self) -> bool:
-        """Called by SQLite when a statement has used up its budget, and at each further one in the thread."""
+        """Returns whether SQLite must stop the running statement. SQLite asks when the statement has used up its budget
+        and, in the thread, each time it has used up another one.
+        """
         return self._interrupts or (self._deadline is not None and time.monotonic() > self._deadline)
 
     async def _call(self, work: Callable[[], T], *, stops: bool, in_thread: bool = False) -> T:

@@ -1,6 +1,6 @@
-"""Statements that write, as SQLite's driver takes them: SQLAlchemy compiles each once, and is not asked again.
+"""Statements that write, in the form of SQLite's driver. SQLAlchemy compiles each of them once.
 
-To execute a short statement through SQLAlchemy takes several times as long as SQLite needs to run it.
+Executing a short statement through SQLAlchemy takes several times as long as SQLite needs to run it.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,12 +14,12 @@ _MOST_SHAPES = 16
 
 
 class PreparedWrite:
-    """One statement for rows that all have the same names."""
+    """One statement for rows that all have the same columns."""
 
     __slots__ = ("_values", "text")
 
     def __init__(self, text: str, values: list[tuple[str, Any, Callable[[Any], Any] | None]]) -> None:
-        """values: for each placeholder its name, what it holds if the row does not name it, and how it is encoded."""
+        """values: the name of each placeholder, its value if the row does not have one, and its encoder."""
         self.text = text
         self._values = values
 
@@ -34,10 +34,10 @@ _prepared: WeakKeyDictionary[Any, dict[frozenset[str], PreparedWrite | None]] = 
 
 
 def prepare_write(dialect: Dialect, statement: Any, row: Any) -> PreparedWrite | None:
-    """Returns what is run for a row; None for what only SQLAlchemy can run: statements that are no insert or update,
-    return something, or leave a value to SQLAlchemy.
+    """Returns the prepared form of a statement, for rows with the names of this one; None if only SQLAlchemy can run
+    it: it is not an insert or update, it returns something, or SQLAlchemy computes a value of it.
 
-    statement: one that is built once. Of one that is built for each call, nothing is gained.
+    statement: should be built once. Preparing a statement that is built for each call gains nothing.
     """
     if not isinstance(statement, (Insert, Update)) or type(row) is not dict:
         return None

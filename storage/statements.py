@@ -18,11 +18,12 @@ class Statements(Protocol):
     Days and instants are given as `date` and `datetime`, and come back as the database stores them.
     """
 
-    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]: ...
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Runs a statement and returns its rows, or those of its RETURNING clause."""
 
     def rows_within(self, budget: "ByteBudget", batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        """As `rows`, for rows of unknown size, which are taken from the budget. Raises RowsTooLarge as soon as that is
-        used up, with at most `batch` rows more in memory.
+        """Returns the rows of a statement, as `rows` does, and charges their size to the budget. Raises RowsTooLarge as
+        soon as it is used up, with at most `batch` rows more in memory.
         """
         ...
 
@@ -31,28 +32,31 @@ class Statements(Protocol):
         ...
 
     def insert_many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Inserts rows as one statement, where the database is a server. No two of them may have the same key.
+        """Inserts rows, on a server with one statement. No two of them may have the same key.
 
         text: an INSERT of one row. Its error is raised by this, by the next statement, or by the commit.
         """
         ...
 
     def become(self, identity: tuple[str, Sequence[Any]] | None) -> None:
-        """Runs what follows as somebody else; a statement and its values say who. None for the database's own user."""
+        """Runs the following statements with another identity: a statement, with its values, that sets it. None for the
+        database's own user.
+        """
         ...
 
 
 class RowsTooLarge(Exception):
-    """The rows of a statement are larger than its caller wants to hold in memory."""
+    """The rows of a statement exceed their budget of bytes."""
 
 
 class ByteBudget:
-    """How many bytes of texts and bytes somebody still reads."""
+    """The number of bytes, of texts and binary values, that may still be read."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def take(self, row: tuple[Any, ...]) -> None:
+        """Subtracts the size of a row. Raises RowsTooLarge if less is left."""
         self.left -= sum([len(value) for value in row if type(value) is str or type(value) is bytes])
         if self.left < 0:
             raise RowsTooLarge

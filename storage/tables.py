@@ -47,12 +47,14 @@ class Instant(TypeDecorator[datetime]):
 
 
 def _write_instant(value: datetime | None) -> str | None:
-    """The text that SQLAlchemy makes for SQLite, in half the time: each row has several."""
+    """Returns the text that SQLAlchemy stores in SQLite, in half the time, because each row has several instants."""
     return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
 class Sealed(Text):
-    """Text that only the vault can open. Rotation finds these columns by type; the context is `table.column:id`."""
+    """Text that only the vault can open. Rotation finds these columns by their type; the sealing context is
+    `table.column:id`.
+    """
 
 
 def build_upsert(dialect: str, table: Table) -> Any:

@@ -10,8 +10,8 @@ _MOST_FIELDS, _MOST_CHOICES = 30, 100
 
 
 def build_fields(schema: Any, data: Mapping[str, Any] | None) -> list[dict[str, Any]] | None:
-    """The fields of a form, with the values that the question came with. None for a schema that needs JSON: one with
-    other types than texts, numbers, booleans, choices and lists of texts.
+    """Returns the fields of a form, with the values that the question came with. Returns None if the schema has other
+    types than texts, numbers, booleans, choices and lists of texts: then the answer is typed as JSON.
 
     Each has: id, name, label, help, kind (`text`, `lines`, `number`, `boolean`, `choice`, `choices`), required, value.
     """
@@ -53,7 +53,7 @@ def _are_texts(choices: Any) -> bool:
 
 
 def read_answer(fields: list[dict[str, Any]], form: Mapping[str, str]) -> dict[str, Any]:
-    """The answer that was typed. Fields left empty are left out. Raises BadRequest."""
+    """Returns the answer that was typed. Fields left empty are left out. Raises BadRequest."""
     answer: dict[str, Any] = {}
     for field in fields:
         name, typed = field["name"], form.get(field["id"], "").replace("\r\n", "\n")

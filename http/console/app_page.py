@@ -1,4 +1,4 @@
-"""What pages of one app have in common: they extend `app.html`, which shows the app and the tabs of its pages."""
+"""What all pages of an app share: they extend `app.html`, which shows the app and the tabs of its pages."""
 
 import json
 from typing import Any
@@ -8,13 +8,15 @@ from baobab.tools.core.errors import BadRequest
 
 
 async def read_app(visit: Visit) -> dict[str, Any]:
-    """The settings of the app that the path names. Raises what refuses a stranger."""
+    """Returns the settings of the app that the path names. Raises Forbidden or NotFound for those who may not see
+    it.
+    """
     found: dict[str, Any] = await visit.call("config_get", app_id=visit.parts["app"])
     return found
 
 
 def parse_object(text: str, name: str) -> dict[str, Any] | None:
-    """The JSON object that somebody typed into a field; None for an empty one. Raises BadRequest."""
+    """Parses the JSON object that somebody typed into a field; returns None if it is empty. Raises BadRequest."""
     if not text.strip():
         return None
     try:

@@ -7,7 +7,7 @@ _LARGEST_DIFF = 4000
 
 
 def compare_texts(before: str, after: str) -> list[tuple[str, str]]:
-    """The lines of two texts, each with `-`, `+` or a space before it."""
+    """Returns the lines of two texts, each with `-`, `+` or a space before it."""
     old, new = before.split("\n"), after.split("\n")
     if max(len(old), len(new)) > _LARGEST_DIFF:
         return [*(("-", line) for line in old), *(("+", line) for line in new)]

@@ -223,7 +223,9 @@ class Console:
         return answer
 
     def _ask_to_sign_in(self, request: Request, path: str) -> Response:
-        """Leads to the sign-in, and from there back; a form that was sent meanwhile has done nothing."""
+        """Redirects to the sign-in, and from there back to this page. A form that was sent without a session has no
+        effect.
+        """
         if request.method == "POST":
             # The page of the form; what is done for several calls is done from the inbox.
             path = path.rpartition("/")[0] if path.count("/") > 2 and path.startswith("/approvals/") else ""
@@ -323,7 +325,7 @@ class Console:
 
 
 def _say_problem(error: BaobabError) -> str:
-    """Why a sign-in failed, for the person who tries."""
+    """Returns the sentence that tells a person why their sign-in failed."""
     if isinstance(error, RateLimited):
         wait = say_duration(max(60, error.details["retry_after"]))
         return f"Too many sign-ins have failed at your address. Try again in {wait}."
@@ -331,7 +333,7 @@ def _say_problem(error: BaobabError) -> str:
 
 
 def _own_path(text: str) -> str:
-    """A path of the console; empty for anything else, so that nobody is led elsewhere."""
+    """Returns the path if it belongs to the console, otherwise an empty text, so that nobody is led to another site."""
     path = unquote(text)
     is_own = path.startswith(("/", "?")) and "//" not in path and "\\" not in path and path.isprintable()
     return path if is_own and len(path) <= 1000 and path.isascii() else ""

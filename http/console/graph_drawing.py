@@ -44,8 +44,8 @@ def draw_graph(graph: Mapping[str, Any], states: Mapping[str, str] | None = None
 
 
 def _arrange(entry: str, nodes: Mapping[str, Any], edges: list[Mapping[str, Any]]) -> list[list[str]]:
-    """The ids of the nodes in rows: each below all that lead to it, but for edges that go back; the last row has those
-    that no edge leads to.
+    """Returns the ids of the nodes in rows. Each node is below all nodes that lead to it, except by edges that go back.
+    The last row holds the nodes that no edge leads to.
     """
     following: dict[str, list[str]] = {}
     for edge in edges:
@@ -64,7 +64,9 @@ def _arrange(entry: str, nodes: Mapping[str, Any], edges: list[Mapping[str, Any]
 
 
 def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], set[tuple[str, str]]]:
-    """The nodes that the first one leads to, each before those that follow it, and the edges that go back."""
+    """Returns the nodes that can be reached from the first one, each before those that follow it, and the edges that go
+    back.
+    """
     order: list[str] = []
     back: set[tuple[str, str]] = set()
     open_nodes, seen = {entry}, {entry}
@@ -87,7 +89,9 @@ def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], s
 
 
 def _draw_edge(one: Mapping[str, Any], other: Mapping[str, Any], edge: Mapping[str, Any], width: float) -> Any:
-    """The path of an edge: down to the next row, else around the nodes between, on the right or the left."""
+    """Returns the SVG path of an edge: straight down to the next row, otherwise around the nodes in between, on the
+    right or on the left.
+    """
     middle, end = one["x"] + _WIDTH / 2, other["x"] + _WIDTH / 2
     top, bottom = other["y"], one["y"] + _HEIGHT
     if one is other:
@@ -109,7 +113,7 @@ def _draw_edge(one: Mapping[str, Any], other: Mapping[str, Any], edge: Mapping[s
 
 
 def _describe(node: Mapping[str, Any]) -> str:
-    """What a node does, in a few words."""
+    """Returns what a node does, in a few words."""
     match node.get("type"):
         case "llm":
             return f"model {node['model']}" if node.get("model") else "model"

@@ -1,4 +1,4 @@
-"""What pages of the console hear while they are open: that something which waits has changed, or the session ended."""
+"""Tells open pages of the console that a waiting item has changed, or that their session has ended."""
 
 import asyncio
 import secrets
@@ -25,7 +25,9 @@ class Changes:
 
     @property
     def stamp(self) -> str:
-        """What has changed so far, as this process counts it. Another process, or a later one, has other stamps."""
+        """Identifies the changes that this process has seen so far. Another process, or a later one, has different
+        stamps.
+        """
         return f"{self._name}-{self._count}"
 
     def _tell(self, topic: str, subject: str) -> None:
@@ -34,11 +36,10 @@ class Changes:
             listener(topic, subject)
 
     async def follow(self, watch: "Watch", seen: str | None = None) -> AsyncGenerator[bytes, None]:
-        """Yields an event at each change, and a comment every 15 seconds, until the watch ends. It ends when a session
-        of the account does: the page then asks again, and is told whether it was its own.
+        """Yields an event at each change, and a comment every 15 seconds, until the watch ends. It ends when any
+        session of the account ends: the page then asks again, and learns whether the session was its own.
 
-        seen: the stamp when the page was made, for a page that shows what changes: where it differs by now, the page
-          is told at once.
+        seen: the stamp from when the page was made. If it differs by now, an event is sent at once.
         """
         self._waiting.add(watch.listen)
         try:
@@ -64,7 +65,7 @@ class Changes:
 
 
 class Watch:
-    """What one open page wants to hear of."""
+    """The changes that one open page is told about."""
 
     def __init__(self, organisations: frozenset[str], account_id: str) -> None:
         self._organisations = organisations
@@ -87,7 +88,7 @@ class Watch:
         self.changed.set()
 
     async def rest(self, seconds: float) -> None:
-        """Waits so long, or until it ends."""
+        """Waits for that many seconds, or until the watch ends."""
         try:
             await asyncio.wait_for(self._end.wait(), seconds)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""What a page of the console is: a function of a visit, its path, its template and its place in the menu."""
+"""Pages of the console. A page is a function of a visit, with a path, a template and a place in the menu."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,11 +18,12 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """path: below /console, with `{name}` for a part of it. show: reads what the page shows.
+    """A page of the console.
 
-    template: the page itself, or the name of a file in `templates/`. Pages of an app extend `app.html`.
-    menu: its name in the menu, if it has a place there. of_account: whether that is the menu of the account.
-    tab: its name among the pages of an app. rank: what has a lower one stands before it.
+    path: below /console, with `{name}` for a variable part. show: returns what the template shows. template: the
+    template itself, or the name of a file in `templates/`. Pages of an app extend `app.html`. menu: its name in the
+    menu, if it is in the menu. of_account: whether that is the account's menu. tab: its name among the pages of an app.
+    rank: pages with a lower rank come first.
     """
 
     path: str
@@ -44,9 +45,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a form of a page sends: a POST to `path`, of which the answer leads to another page.
+    """A form on a page. It is sent as a POST to `path`, and `act` returns the path to go to next.
 
-    template: of the page that is the answer itself, where `act` returns no path.
+    template: the template of the answer, if `act` returns what to show instead of a path.
     """
 
     path: str
@@ -59,9 +60,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What is sent piece by piece: the events that an open page follows, or a file.
+    """A response that is sent piece by piece: the events that an open page follows, or a file.
 
-    file_name: of a file, which the browser stores.
+    file_name: the name under which the browser stores a file.
     """
 
     path: str
@@ -73,7 +74,7 @@ class Feed:
 
 
 def match_path(pattern: str, path: str) -> dict[str, str] | None:
-    """The parts of a path by their names in the pattern; None if it does not fit."""
+    """Returns the variable parts of a path by their names in the pattern; None if the path does not match."""
     expression = _PARAMETER.sub(r"(?P<\1>[A-Za-z0-9_.-]{1,100})", pattern)
     found = re.fullmatch(expression, path)
     return None if found is None else found.groupdict()

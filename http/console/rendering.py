@@ -1,4 +1,6 @@
-"""Renders the console's pages. Templates escape everything; what others wrote also becomes visible where it is not."""
+"""Renders the console's pages. Templates escape every value, and text from others is also made visible where it is
+not.
+"""
 
 import json
 import re
@@ -18,7 +20,7 @@ _FOLDER = Path(__file__).parent
 
 
 def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
-    """folder: where the templates are that are named by a file."""
+    """Builds the template environment. folder: where template files are."""
     environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -45,7 +47,7 @@ def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
 
 
 def escape_lines(text: object) -> str:
-    """Text of others: invisible characters are shown, and only line ends stay what they are."""
+    """Escapes other people's text: makes invisible characters visible, and keeps only line ends as they are."""
     return "\n".join(escape_text(line) for line in str(text).split("\n"))
 
 
@@ -54,13 +56,13 @@ def render_moment(moment: datetime) -> str:
 
 
 def render_page(environment: Environment, template: str, values: Mapping[str, Any]) -> str:
-    """template: the name of a file, or the template itself."""
+    """Renders a page. template: the name of a file, or the template itself."""
     found = environment.get_template(template) if template.endswith(".html") else environment.from_string(template)
     return found.render(values)
 
 
 def say_duration(seconds: float) -> str:
-    """A duration in one unit, rounded down."""
+    """Returns a duration in its largest unit, rounded down, such as `3 minutes`."""
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
             number = int(seconds // size)
@@ -73,7 +75,7 @@ def say_ago(seconds: float) -> str:
 
 
 def say_dollars(amount: float | str | None) -> str:
-    """An amount with at least two places, and with as many more as a small one needs."""
+    """Returns an amount with at least two decimal places, and more for small amounts."""
     number = float(amount or 0)
     return f"${number:,.2f}" if number == 0 or number >= 1 else f"${number:.{4 if number >= 0.01 else 6}f}"
 

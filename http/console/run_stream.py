@@ -1,6 +1,6 @@
-"""Keeps the open page of a run fresh: makes the parts of it that the run's events change, as the events come.
+"""Keeps the open page of a run up to date: renders the parts of it that the run's events change, as the events arrive.
 
-The page is not asked for again for that, which would be three calls of the app each time.
+Loading the whole page again would cost three calls of the app each time.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _USAGE = ("input_tokens", "output_tokens", "cost_usd")
 
 
 class RunParts:
-    """The timeline and drawing of a run as its page has them."""
+    """The timeline and the drawing of a run, as its page shows them."""
 
     def __init__(
         self,
@@ -31,7 +31,9 @@ class RunParts:
         render: Callable[[Mapping[str, Any]], str],
         most: int,
     ) -> None:
-        """events: those that the page shows. most: how many more may come before the page is made again."""
+        """events: those that the page shows. most: how many events may be added before the page must be loaded
+        again.
+        """
         self._run, self._graph, self._render = run, graph, render
         self._events = list(events)
         self._most = len(self._events) + most
@@ -44,7 +46,7 @@ class RunParts:
         return len(self._events) > self._most
 
     def add(self, piece: bytes, now: datetime) -> bool:
-        """Takes what the run's stream brought. Returns whether there are new events."""
+        """Takes a piece of the run's stream. Returns whether it brought new events."""
         before = len(self._events)
         for frame in piece.decode().split("\n\n"):
             fields = dict(line.partition(": ")[::2] for line in frame.split("\n") if line and not line.startswith(":"))
@@ -59,7 +61,7 @@ class RunParts:
         return len(self._events) > before
 
     def render_changes(self) -> bytes:
-        """An event with the HTML of what the new events have changed."""
+        """Returns an event with the HTML of the parts that the new events have changed."""
         entries, states = self._list_entries(), find_states(self._run, self._events)
         changed = [entry for key, entry in entries.items() if self._shown.get(key) != entry]
         values: dict[str, Any] = {"run": {**self._run, "usage": self._usage}, "entries": changed, "drawing": None}
@@ -76,7 +78,7 @@ class RunParts:
 async def follow_parts(
     pieces: AsyncGenerator[bytes, None], parts: RunParts, read_clock: Callable[[], datetime]
 ) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces of a run's stream, and after them, at most once a second, what they change of its page."""
+    """Yields the pieces of a run's stream and, at most once a second, the parts of the page that they change."""
     loop = asyncio.get_running_loop()
     reading: asyncio.Task[bytes | None] | None = None
     due: float | None = None

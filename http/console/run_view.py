@@ -1,4 +1,4 @@
-"""Turns the events of a run into what people read: its steps with their calls, and where it is in its graph."""
+"""Turns the events of a run into what people read: its steps with their calls, and its position in its graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -41,9 +41,9 @@ REMEDIES = {
 def build_timeline(
     events: Iterable[Mapping[str, Any]], graph: Mapping[str, Any], asked: Mapping[int, Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
-    """The entries of a timeline, oldest first: steps with what was done in them, and what happened between them.
+    """Returns the entries of a timeline, oldest first: the steps with their calls, and the events between them.
 
-    asked: what models were asked and answered, by step, where that is shown.
+    asked: the requests to models and their answers, by step, if the page shows them.
     """
     entries: list[dict[str, Any]] = []
     steps: dict[int, dict[str, Any]] = {}
@@ -79,7 +79,7 @@ def build_timeline(
 
 
 def _add(entries: list[dict[str, Any]], steps: Mapping[int, Any], number: int, what: dict[str, Any]) -> None:
-    """Adds something to its step; before the first of the timeline's steps, as an entry of its own."""
+    """Adds a call to its step. If the step is not in the timeline, the call becomes an entry of its own."""
     if number in steps:
         steps[number]["did"].append(what)
     else:
@@ -107,7 +107,7 @@ def _end_call(call: dict[str, Any], payload: Mapping[str, Any], seq: int) -> Non
 
 
 def _describe_event(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands between the steps: the beginning, pauses, decisions and the end."""
+    """Returns the entry of an event between steps: the start, a pause, a decision or the end."""
     payload = event["payload"]
     entry = {"kind": event["type"], "at": event["created_at"], "seq": event["seq"], **payload}
     for name in ("input", "output", "args"):
@@ -117,13 +117,13 @@ def _describe_event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show_value(value: Any) -> dict[str, Any]:
-    """A value as text for a page: at most 2000 characters, and how many more there are."""
+    """Returns a value as text of at most 2000 characters, and the number of characters that were left out."""
     text = value if isinstance(value, str) else escape_json(value, indent=2)
     return {"text": text[:_SHOWN], "more": max(0, len(text) - _SHOWN)}
 
 
 def find_states(run: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The states of the graph's nodes by their ids: `done`, `active`, `waiting` or `failed`."""
+    """Returns the states of the graph's nodes by their ids: `done`, `active`, `waiting` or `failed`."""
     states: dict[str, str] = {}
     last: str | None = None
     for event in events:
@@ -138,7 +138,7 @@ def find_states(run: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> 
 
 
 def say_steps(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The lines of a run that are compared with those of another: without moments, ids and durations."""
+    """Returns the lines of a run that a comparison shows: without times, ids and durations, which always differ."""
     lines: list[str] = []
     for entry in entries:
         if entry["kind"] == "step":

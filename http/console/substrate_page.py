@@ -1,4 +1,4 @@
-"""What the pages of the substrate have in common: the organisation that is looked at, and their names."""
+"""What all pages of the substrate share: the organisation that they show, and the names of proposers."""
 
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,19 +15,19 @@ SECTIONS = (
 
 
 async def read_substrate(visit: Visit, section: str) -> dict[str, Any]:
-    """What `substrate.html` needs. section: the path of the section that the page belongs to."""
+    """Returns what `substrate.html` needs. section: the path of the section that the page belongs to."""
     own = [{"id": each["id"], "name": each["name"]} for each in await visit.list_organisations()]
     wanted = visit.query.get("of") or own[0]["id"]
     return {"organisations": own, "of": wanted, "sections": SECTIONS, "section": section}
 
 
 async def ask(visit: Visit, tool: str, **arguments: Any) -> Any:
-    """Calls a tool for the organisation that the page or its form names."""
+    """Calls a tool in the organisation that the page or its form names."""
     return await visit.call(tool, visit.form.get("of") or visit.query.get("of") or None, **arguments)
 
 
 def lead_to(visit: Visit, path: str, **query: str) -> str:
-    """The path of a page for the organisation that a form named."""
+    """Returns the path of a page, for the organisation that the form named."""
     of = visit.form.get("of", "")
     return f"{path}?{urlencode({'of': of, **query}, quote_via=quote)}"
 
@@ -41,7 +41,7 @@ _PROPOSERS = {
 
 
 def name_proposer(source: Any) -> str | None:
-    """Who wrote a memory, in words; None where that is not known."""
+    """Returns a readable name for whoever wrote a memory; None if that is not known."""
     if source is None:
         return None
     kind = (source["proposed_by"] or "").partition(":")[0]

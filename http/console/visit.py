@@ -17,6 +17,8 @@ from baobab.tools.core.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Visit:
+    """One request of a signed-in person to a page."""
+
     registry: Registry
     session: LiveSession
     context: RequestContext
@@ -32,7 +34,9 @@ class Visit:
         return self.registry.services.clock.now()
 
     async def call(self, tool: str, /, organisation_id: str | None = None, **arguments: Any) -> Any:
-        """Calls a tool as the person who is signed in. organisation_id: in which of theirs, if not the first."""
+        """Calls a tool as the signed-in person. organisation_id: the organisation to act in, if not the person's first
+        one.
+        """
         caller = self.session.caller
         if organisation_id is not None and caller.key_id is None:
             caller = Account(caller.account_id, organisation_id)
@@ -41,7 +45,7 @@ class Visit:
         return json.loads(result) if isinstance(result, bytes) else result
 
     async def follow(self, tool: str, /, **arguments: Any) -> Stream:
-        """Opens a stream of a tool, which ends when the person loses the right to it."""
+        """Opens a stream of a tool. It ends when the person loses access to it."""
         found = self.registry.find(tool)
         stream, call = await self.registry.run(found, arguments, self.session.caller, self.context)
         assert isinstance(stream, Stream)

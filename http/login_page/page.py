@@ -1,8 +1,7 @@
-"""/auth/{app_id}/login-page: users sign in to an app with forms that leave no cookie, and need a script for passkeys
-only.
+"""/auth/{app_id}/login-page: where an app's users sign in, with forms that set no cookie. Only passkeys need a script.
 
-It calls the tools that the app's own front end would call, and holds no rule. What a link in a mail is for waits for
-a click here, so that programs that open the links of mails use none up.
+It calls the tools that the app's own front end would call, and holds no rule. What a link in a mail is for happens only
+after a click on this page, because mail programs open links by themselves.
 """
 
 import secrets
@@ -228,7 +227,7 @@ class Visit:
 
 
 def _describe(error: BaobabError) -> str:
-    """What went wrong, in words for whoever reads the page."""
+    """Returns a sentence for the reader that says what went wrong."""
     if "rules" in error.details:
         return f"This password is too weak. It needs {', '.join(error.details['rules'])}."
     fields = [f"{each['field']}: {each['problem']}" for each in error.details.get("fields", ())]
@@ -236,7 +235,7 @@ def _describe(error: BaobabError) -> str:
 
 
 def _contrast(colour: str) -> str:
-    """Returns black or white: what is read best on a colour (WCAG 2, relative luminance)."""
+    """Returns black or white, whichever is easier to read on a colour (WCAG 2, relative luminance)."""
     parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

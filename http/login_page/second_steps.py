@@ -1,4 +1,4 @@
-"""What follows the first factor on the page: the second one, setting one up, and a passkey for the next time."""
+"""The steps after the first factor: the second factor, setting one up, and creating a passkey for the next time."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -41,7 +41,7 @@ class Visit(Protocol):
 
 
 async def go_on(visit: Visit, answer: Mapping[str, Any]) -> Response:
-    """Goes on after a first factor: to the second one, to a new passkey, or back to the app."""
+    """Continues after the first factor: with the second one, with a new passkey, or back at the app."""
     if "challenge" not in answer:
         return await _offer_passkey(visit, answer) if visit.wish == "passkey" else visit.leave(answer)
     if not answer["enrol"]:
@@ -50,12 +50,12 @@ async def go_on(visit: Visit, answer: Mapping[str, Any]) -> Response:
 
 
 async def resume(visit: Visit, challenge: str) -> Response:
-    """Shows what a challenge asks for that came in the page's address."""
+    """Shows the step of a challenge that came in the page's address."""
     return await go_on(visit, await visit.call("auth_second_factor_methods", challenge=challenge))
 
 
 async def take_step(visit: Visit, step: str, fields: Fields) -> Response:
-    """Takes a form of these steps, and shows it once more where it was refused."""
+    """Handles a form of these steps, and shows it again if it was refused."""
     try:
         return await STEPS[step](visit, fields)
     except Unauthenticated:
@@ -142,7 +142,7 @@ async def _identify(visit: Visit, signed_in: Mapping[str, Any]) -> Caller:
 
 
 def _seal(visit: Visit, signed_in: Mapping[str, Any]) -> str:
-    """Keeps tokens in the page's own form while the browser makes a passkey."""
+    """Seals tokens for the page's own form, which holds them while the browser creates a passkey."""
     return visit.registry.services.vault.seal(json.dumps(signed_in).encode(), f"{_TICKET}{visit.app_id}")
 
 
@@ -156,7 +156,7 @@ def _open(visit: Visit, fields: Fields) -> Mapping[str, Any]:
 
 
 def _read_credential(fields: Fields) -> Any:
-    """What a passkey has answered, as the page's script has put it into the form. Raises BadRequest."""
+    """Parses a passkey's answer, which the page's script has put into the form. Raises BadRequest."""
     try:
         return json.loads(fields.get("credential", ""))
     except (ValueError, RecursionError) as exc:
@@ -164,7 +164,7 @@ def _read_credential(fields: Fields) -> Any:
 
 
 def _describe_secret(uri: str) -> dict[str, Any]:
-    """What a page shows of an authenticator app's secret: a picture to scan, and the text to type."""
+    """Returns the forms in which the page shows an authenticator app's secret: a picture to scan, and text to type."""
     import segno  # noqa: PLC0415 - few sign-ins set up an authenticator app
 
     uri = uri[:_LONGEST_URI]

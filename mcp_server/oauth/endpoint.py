@@ -97,7 +97,7 @@ async def token(provider: Provider, request: Request) -> Response:
 
 
 async def revoke(provider: Provider, request: Request) -> Response:
-    """Answers 200 for every token, also for an unknown one, as RFC 7009 requires."""
+    """Answers 200 for every token, even an unknown one, as RFC 7009 requires."""
     form = await request.form()
     token, client_id = form.get("token"), form.get("client_id")
     if not isinstance(token, str) or not token:

@@ -58,7 +58,7 @@ class PublicClient(OAuthClientInformationFull):
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
-    """The provider for accounts. One for each request, because each call carries the request's own context."""
+    """The provider for accounts. Each request has its own, because each call carries the request's context."""
 
     scopes: Sequence[str] = requests.SCOPES
     client_tool, register_tool, revoke_tool = "oauth_client", "oauth_register", "oauth_revoke"

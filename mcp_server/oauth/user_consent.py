@@ -1,4 +1,7 @@
-"""The page on which a user of an app signs in and lets an MCP client in: forms without a script or a cookie.
+"""The page on which an app's user signs in and gives an MCP client access. It has forms, but no scripts and no cookies.
+
+The page's own form holds, sealed, who has signed in, for this request only. Nobody stays signed in: the session ends
+with the decision. Other sites can neither frame these forms nor submit them.
 
 Who has signed in stands sealed in the page's own form, for this request only. Nobody stays signed in here: the session
 of the page ends with the decision, and a page of another site can neither frame these forms nor send one.
@@ -25,7 +28,7 @@ _UNCACHED = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 
 
 async def consent(provider: Provider, request: Request) -> Response:
-    """Answers the page, or takes one of its forms."""
+    """Shows the page, or handles one of its forms."""
     assert isinstance(provider, UserProvider)
     form: Mapping[str, Any] = await request.form() if request.method == "POST" else {}
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
@@ -86,7 +89,7 @@ class _ConsentPage:
         return self._go_on(signed_in)
 
     def _go_on(self, answer: Mapping[str, Any]) -> Response:
-        """Shows what a sign-in leads to: the question of the page, or that for the second factor."""
+        """Shows the next step after a sign-in: the consent question, or the second factor."""
         if "challenge" not in answer:
             return self._render_consent(answer)
         if answer["enrol"]:

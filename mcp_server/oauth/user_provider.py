@@ -1,4 +1,4 @@
-"""The provider of an app's own authorization server, at which the app's users sign in."""
+"""The provider of an app's own authorization server, where the app's users sign in."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ class UserProvider(Provider):
         return seal_request(self._registry.services, self.app_id, self._context.base_url, asked)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken:
-        """Returns the token as it came: whether it is good, and for this client, the exchange finds out."""
+        """Returns the token unchecked. The exchange checks whether it is valid and belongs to this client."""
         return RefreshToken(token=refresh_token, client_id=client.client_id or "", scopes=[SCOPE])
 
     @property
@@ -52,7 +52,7 @@ class UserProvider(Provider):
         return self._registry.services.vault
 
     async def call(self, tool: str, access_token: str | None = None, **arguments: Any) -> Any:
-        """Calls a tool of the app's sign-in. access_token: of the user who calls, if somebody has signed in."""
+        """Calls a tool of the app's sign-in. access_token: that of the user, if one has signed in."""
         caller: Caller = ANONYMOUS
         if access_token is not None:
             caller = await self._registry.services.credentials.caller(f"Bearer {access_token}".encode())

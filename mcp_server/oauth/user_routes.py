@@ -1,4 +1,4 @@
-"""The routes of an app's own authorization server: metadata, the endpoints, and the page on which its users agree."""
+"""The routes of an app's own authorization server: metadata, endpoints, and the consent page of its users."""
 
 from collections.abc import Mapping
 
@@ -58,9 +58,9 @@ def user_routes(registry: Registry, base_url: str) -> list[Route]:
 
 
 async def answer_app_resource(registry: Registry, address: str, request: Request) -> Response | None:
-    """Answers what the MCP endpoint of an app says of itself (RFC 9728), where the app lets its users in.
+    """Returns the metadata of an app's MCP endpoint (RFC 9728), if the app lets its users in.
 
-    The platform stands beside the app's own server: keys and programs of those who run the app work here, too.
+    It names the platform's authorization server too, because keys and programs of the app's owners also work here.
     """
     try:
         app = await get_open_app(registry.services.directory, request.query_params.get("app_id"))

@@ -12,7 +12,7 @@ _LONGEST = 200
 
 
 def find_schema_error(schema: Any) -> tuple[Sequence[str | int], str] | None:
-    """The path and the message of the first fault in a JSON Schema (draft 2020-12); None for a valid one."""
+    """Returns the path and the message of the first fault in a JSON Schema (draft 2020-12); None for a valid one."""
     from jsonschema import Draft202012Validator, SchemaError
 
     try:
@@ -23,7 +23,7 @@ def find_schema_error(schema: Any) -> tuple[Sequence[str | int], str] | None:
 
 
 def find_mismatch(schema: Any, answer: Any) -> str | None:
-    """Why an answer does not match a schema. None where it does, and where checking would take too much work.
+    """Returns why an answer does not match a schema. None where it does, and where checking would take too much work.
 
     Regular expressions are not checked, because some take practically for ever.
     """

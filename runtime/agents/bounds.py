@@ -19,7 +19,7 @@ _LARGEST = 2**63
 
 
 def find_violations(value: Any) -> Iterator[Issue]:
-    """Yield the first bound that a value exceeds, and nothing for a value within all of them. Does not recurse."""
+    """Yields the first bound that a value exceeds, and nothing for a value within all of them. Does not recurse."""
     values = characters = 0
     waiting: list[tuple[Path, Any]] = [((), value)]
     while waiting:
@@ -46,7 +46,7 @@ def find_violations(value: Any) -> Iterator[Issue]:
 
 
 def count_values(value: Any) -> int:
-    """Count a JSON value and all values in it. Does not recurse."""
+    """Counts a JSON value and all values in it. Does not recurse."""
     count, waiting = 0, [value]
     while waiting:
         item = waiting.pop()
@@ -57,7 +57,7 @@ def count_values(value: Any) -> int:
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether a value is nested too deeply for the state of a run. Does not recurse."""
+    """Returns whether a value is nested too deeply for the state of a run. Does not recurse."""
     level = [value]
     for _ in range(MAX_HELD_DEPTH + 1):
         level = [item for each in level if isinstance(each, dict | list) for item in _nested_containers(each)]

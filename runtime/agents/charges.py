@@ -1,4 +1,4 @@
-"""What the models of a run cost: which budgets they count against, and a total in the run's row that is complete."""
+"""The costs of a run's models: the budgets that they count against, and a total in the run's row that is complete."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class RunCharges:
         """Whether a call has failed that may have been charged."""
 
     async def load(self) -> None:
-        """Load whose budgets the run counts against: those of its agent and of the agents of its parent runs."""
+        """Loads the budgets that the run counts against: those of its agent and of the agents of its parent runs."""
         ids, parent_id = [self._run.agent_id], self._run.parent_run_id
         # None of it depends on the moment of another: parents and agents of a run stay the same.
         while parent_id is not None:
@@ -43,7 +43,7 @@ class RunCharges:
         self.spender = Spender(self._run.id, tuple((id_, daily_budgets.get(id_)) for id_ in dict.fromkeys(ids)))
 
     async def count_missing(self) -> None:
-        """Add charges that the run's row lacks, because a process ended between a model call and its record."""
+        """Adds charges that the run's row lacks, because a process ended between a model call and its record."""
         children = runs.alias()
         children_cost = select(func.coalesce(func.sum(children.c.cost), 0)).where(
             children.c.parent_run_id == runs.c.id, children.c.status.in_(ENDED)
@@ -60,7 +60,10 @@ class RunCharges:
 
 
 async def find_spent_budget(credits_: Credits, organisation_id: str, agent: Any) -> int | None:
-    """Returns what the runs of an agent have cost today if that is its whole daily budget, else None.
+    """Returns what the runs of an agent have cost today if that is its whole daily budget, otherwise None.
+
+    It avoids starting runs that would fail at once. The budget itself is enforced by each model call, which reserves
+    its cost.
 
     It saves runs that would fail at once. What holds the budget is that each call of a model sets money aside.
 

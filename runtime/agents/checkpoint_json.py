@@ -13,7 +13,7 @@ _BARE = frozenset({type(None), bool, int, float, str})
 
 
 def dumps(value: Any) -> str:
-    """Encode a value of LangGraph's as JSON text. TypeError for anything but data, Send and Interrupt."""
+    """Encodes a value of LangGraph's as JSON text. TypeError for anything but data, Send and Interrupt."""
     return to_json(_to_plain(value)).decode()
 
 
@@ -25,7 +25,7 @@ def dumps_json(value: Any) -> str:
 
 
 def loads(text: str, pieces: Mapping[str, str] | None = None) -> Any:
-    """Decode what `dumps` encoded. pieces: the texts of the pieces that it names (pieces.py), by digest."""
+    """Decodes what `dumps` encoded. pieces: the texts of the pieces that it names (pieces.py), by digest."""
     return _restore_value(from_json(text), pieces or {})
 
 

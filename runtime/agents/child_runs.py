@@ -1,4 +1,4 @@
-"""Child runs: runs of other agents as steps of a run, for the caller who started that."""
+"""Child runs: runs of other agents as steps of a run, with the rights of the caller who started that run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ DEEPEST = 5
 
 
 def derive_child_id(run_id: str, call_id: str) -> str:
-    """Derive the id of a child run from its parent and call: the same at each attempt."""
+    """Derives the id of a child run from its parent and call: the same at each attempt."""
     return str(uuid5(UUID(run_id), call_id))
 
 
@@ -38,7 +38,7 @@ class ChildRuns:
         self._run = run
 
     async def get_result(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
-        """The output of the child run of a node, which is started if needed.
+        """Returns the output of the child run of a node, and starts that run if needed.
 
         Raises ChildRunPending while it has not ended, and RunFailed where it did not complete.
         """
@@ -78,7 +78,7 @@ class ChildRuns:
         self._services.jobs.wake()
 
     async def _load_agent(self, name: str) -> Any:
-        """Load the agent of a node.
+        """Loads the agent of a node.
 
         Its visibility and the limits of its starts do not apply: the parent's graph names it as a part, and its tools
         check the caller's rights.

@@ -26,19 +26,19 @@ def open_conversation(node_id: str, node: LlmNode, state: State) -> list[Message
 
 
 def insert_earlier(talk: list[Message], earlier: Sequence[Message]) -> list[Message]:
-    """Insert the earlier messages of the thread into a conversation, after its system prompt."""
+    """Inserts the earlier messages of the thread into a conversation, after its system prompt."""
     prompts = 1 if talk[0]["role"] == "system" else 0
     return [*talk[:prompts], *earlier, *talk[prompts:]]
 
 
 def last_turn(talk: list[Message]) -> list[Message]:
-    """The last message of the user and all messages after it."""
+    """Returns the last message of the user and all messages after it."""
     start = max(index for index, message in enumerate(talk) if message["role"] == "user")
     return talk[start:]
 
 
 def is_repairable(talk: list[Message], message: Message) -> bool:
-    """Whether a model may be asked to repair an answer: only once, and only if its answer can be kept."""
+    """Returns whether a model may be asked to repair an answer: only once, and only if its answer can be kept."""
     text = message.get("content") or ""
     return len(text) <= _LONGEST_REPAIRED and find_violation(text) is None and not any(map(_is_repair, talk))
 
@@ -48,7 +48,7 @@ def _is_repair(message: Message) -> bool:
 
 
 def remove_repair(talk: list[Message]) -> list[Message]:
-    """Remove an answer that did not match its schema, and the request to repair it."""
+    """Removes an answer that did not match its schema, and the request to repair it."""
     messages: list[Message] = []
     for message in talk:
         if _is_repair(message) and messages and messages[-1]["role"] == "assistant":
@@ -59,7 +59,7 @@ def remove_repair(talk: list[Message]) -> list[Message]:
 
 
 def _strip_fence(text: str) -> str:
-    """Strip the code fence that some models put around their JSON."""
+    """Strips the code fence that some models put around their JSON."""
     text = text.strip()
     fenced = text.startswith("```") and text.endswith("```") and "\n" in text
     return text[text.index("\n") + 1 : -3] if fenced else text
@@ -82,5 +82,5 @@ def parse_answer(node: LlmNode, message: Message) -> Any:
 
 
 def find_violation(value: Any) -> str | None:
-    """Why a value of a model cannot be kept: Python parses more than JSON allows and databases store."""
+    """Returns why a model's value cannot be stored: Python parses more than JSON allows and databases can store."""
     return next((issue.message for issue in find_violations(value)), None)

@@ -12,6 +12,8 @@ from baobab.runtime.json_logic.context import EvaluationContext, RuleError
 class Edges:
     """The edges of a graph.
 
+    names: LangGraph's names of the nodes, by node id. Node ids may be any text; LangGraph's names may not.
+
     names: the names of the nodes in LangGraph, by node id. Node ids are arbitrary text; LangGraph's names must not be.
     """
 
@@ -24,7 +26,8 @@ class Edges:
             self._targets.setdefault(edge.from_, []).append((condition, self.names[edge.to]))
 
     def follow(self, node_id: str, values: Mapping[str, Any]) -> str:
-        """LangGraph's name of the next node: that of the first edge whose condition holds. RunFailed where none does.
+        """Returns LangGraph's name of the next node: that of the first edge whose condition holds. Raises RunFailed if
+        none does.
 
         values: `state` and `input`.
         """

@@ -19,7 +19,7 @@ _QUESTION = "interrupt"
 
 
 async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, Any]) -> Edit:
-    """The arguments of a waiting call, with those that its decider gave in place of the run's.
+    """Returns the arguments of a waiting call, with those that its decider gave in place of the run's.
 
     They are checked against the tool's schema and the decider's rights here, and against the rights of whoever started
     the run when the call is executed. Raises Forbidden and BadRequest.
@@ -56,7 +56,9 @@ async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, 
 
 
 def _require_answer(proposed: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of a question's answer, which nobody changes. Raises BadRequest for an answer of another shape."""
+    """Returns the question's answer schema, which an edit cannot change. Raises BadRequest for an answer that does not
+    match it.
+    """
     schema = proposed.get("answer_schema")
     if schema is None:
         return {}

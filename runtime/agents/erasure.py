@@ -26,7 +26,7 @@ UNUSED = ~exists().where(_above.c.id == runs.c.parent_run_id, _above.c.finished_
 
 
 async def erase_runs(services: Services, database: Database, ids: Sequence[str], *, remembered: bool) -> None:
-    """Erase runs that have ended, as `erase_in` does, with their approvals, in transactions of their own."""
+    """Erases runs that have ended, as `erase_in` does, with their approvals, in transactions of their own."""
     # First, because a failure in between must leave the runs, by which the rest is found.
     async with services.database.writing(lock=None) as connection:
         await services.approvals.erase_of_runs(connection.execute, ids)
@@ -35,7 +35,7 @@ async def erase_runs(services: Services, database: Database, ids: Sequence[str],
 
 
 def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) -> None:
-    """Erase runs that have ended. remembered: whether their messages in threads are erased, too."""
+    """Erases runs that have ended. remembered: whether their messages in threads are erased, too."""
     delete_ended = "DELETE FROM agent_runs WHERE id IN ? AND finished_at IS NOT NULL RETURNING id"
     ended_ids = [run_id for (run_id,) in statements.rows(delete_ended, list(ids))]
     for table in _OF_RUN:
@@ -47,7 +47,7 @@ def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) ->
 
 
 async def erase_threads(execute: Any, *, person: str, agent_id: str | None, name: str | None, app_id: str) -> None:
-    """Erase threads of a person: all in an app, those with one agent, or the one of a name."""
+    """Erases threads of a person: all in an app, those with one agent, or the one of a name."""
     conditions = [threads.c.app_id == app_id, threads.c.person == person]
     conditions += [threads.c.agent_id == agent_id] if agent_id is not None else []
     conditions += [threads.c.name == name] if name is not None else []
@@ -56,7 +56,7 @@ async def erase_threads(execute: Any, *, person: str, agent_id: str | None, name
 
 
 async def sweep_runs(services: Services, database: Database) -> None:
-    """Erase runs past their retention, a few hundred at most, and the counts of past hours."""
+    """Erases runs past their retention, a few hundred at most, and the counts of past hours."""
     now, default = services.clock.now(), services.options.run_retention_days
     async with database.reading() as connection:
         retention_settings = set((await connection.execute(select(agents.c.retention_days).distinct())).scalars())

@@ -54,8 +54,8 @@ class RunEnd(NamedTuple):
 
 
 class EventLog:
-    """Collects events and checkpoints, and writes them together, in transactions that only the run's present job can
-    make. The first of them claims the run for this job.
+    """Collects a run's events and checkpoints, and writes them together in transactions that only the run's present job
+    can make. The first transaction claims the run for that job.
 
     What has no effect outside the run needs no transaction of its own: whoever causes an effect calls `flush` before.
 
@@ -107,7 +107,7 @@ class EventLog:
     def emit_event(
         self, type_: str, payload: Mapping[str, Any], subject: str | None = None, *, above: bool = False
     ) -> bool:
-        """Add an event, unless the run has ever emitted one of this subject. Returns whether it was added.
+        """Adds an event, unless the run has ever emitted one of this subject. Returns whether it was added.
 
         above: whether the event is added to the parent runs, too.
         """
@@ -122,20 +122,21 @@ class EventLog:
         return True
 
     def add_model_call(self, record: ModelCallRecord) -> None:
-        """Write down what a model was asked, with the next transaction."""
+        """Writes down what a model was asked, with the next transaction."""
         self._model_calls.append(record)
 
     def add_usage(self, *, cost: int, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
-        """Add to the usage of the run; cost is in nano-dollars."""
+        """Adds to the usage of the run; cost is in nano-dollars."""
         self._cost += cost
         self._prompt += prompt_tokens
         self._completion += completion_tokens
 
     def taint(self) -> None:
+        """Marks the run as having read text from outside."""
         self._tainted = True
 
     async def add_checkpoint(self, row: CheckpointRow) -> None:
-        """Write a checkpoint with the next transaction. What the deferred writes hold is in it, so they are dropped."""
+        """Writes a checkpoint with the next transaction. It replaces the deferred writes, whose content it contains."""
         self._deferred_writes.clear()
         self._checkpoints.append(row)
         self._has_news.set()
@@ -144,16 +145,16 @@ class EventLog:
             await self.write_transaction()
 
     def defer_write(self, write: Write) -> None:
-        """Do a write with the next transaction, unless a checkpoint is added before."""
+        """Writes something with the next transaction, unless a checkpoint is added before that."""
         self._deferred_writes.append(write)
 
     async def claim(self) -> None:
-        """Claim the run, unless a transaction has done so. Raises RetryLater where somebody has changed it."""
+        """Claims the run, unless a transaction has done so. Raises RetryLater where somebody has changed it."""
         if not self._is_claimed:
             await self.write_transaction()
 
     async def keep_written(self) -> None:
-        """Write what has been pending for a moment, again and again, until cancelled."""
+        """Writes pending changes a moment after they were added, until the task is cancelled."""
         while True:
             await self._has_news.wait()
             await asyncio.sleep(_LEAST_BETWEEN_SECONDS)
@@ -161,7 +162,7 @@ class EventLog:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write the pending events, usage and checkpoints, so that others see them and a crash does not undo them.
+        """Writes the pending events, usage and checkpoints, so that others see them and a crash does not undo them.
 
         The run is claimed afterwards, so that the caller may cause an effect. Raises as `write_transaction`.
         """
@@ -172,7 +173,7 @@ class EventLog:
     async def write_transaction(
         self, work: Write | None = None, *, end: RunEnd | None = None, last: bool = False, rests: bool = False
     ) -> None:
-        """Commit what is pending together with `work`.
+        """Commits what is pending together with `work`.
 
         Raises JobLost where another attempt has the job now, RunTakenOver where the run is no longer this job's, and
         RetryLater where the run was to be claimed and somebody has changed it since it was read.
@@ -235,7 +236,7 @@ class EventLog:
             self._notify(run_id)
 
     def _update_run(self, statements: Statements, now: datetime, end: RunEnd | None, *counted: Any) -> Sequence[Any]:
-        """Add to the run's row, claim it if that is still to be done, and end it if it ends.
+        """Adds to the run's row, claims the run if that is still to be done, and ends it if it ends.
 
         Returns its last `seq`, and what `RunEnd.follow` is called with.
         """

@@ -1,4 +1,4 @@
-"""The exceptions with which a run stops before its end, or pauses."""
+"""The exceptions that stop or pause a run before its end."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from baobab.tools.core.jobs import JobLost
 
 
 class RunFailed(Exception):
-    """The run fails. `type` is a code for programs; the message is for people.
+    """Fails the run. `type` is a code for programs; the message is for people.
 
     quotes: whether the message quotes a tool server or provider, which only those who run the app may see.
     """
@@ -38,7 +38,7 @@ class RunTimedOut(RunFailed):
 
 
 class RunTakenOver(JobLost):
-    """The run is no longer this job's, which has nothing left to do: its app is being moved, or was deleted."""
+    """The run no longer belongs to this job, which has nothing left to do: its app is being moved or was deleted."""
 
 
 class ApprovalPending(Exception):
@@ -59,7 +59,7 @@ class ChildRunPending(Exception):
 
 
 class RateLimited(Exception):
-    """A call hit a rate limit: it may be made again after this many seconds."""
+    """A call hit a rate limit; it may be repeated after that many seconds."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(seconds)

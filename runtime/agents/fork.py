@@ -40,7 +40,7 @@ class ForkPoint:
     def apply_changes(
         self, graph: Mapping[str, Any], given: Mapping[str, Any] | None, state: Mapping[str, Any] | None
     ) -> None:
-        """Replace the input, and keys of the state. The next node is chosen again by the new values.
+        """Replaces the input, and keys of the state. The next node is chosen again by the new values.
 
         graph: that of the run. Raises RunFailed where no edge's condition holds.
         """
@@ -53,7 +53,7 @@ class ForkPoint:
             self._decide_next_node(Edges(GraphSpec.model_validate_json(json.dumps(graph))))
 
     def _decide_next_node(self, edges: Edges) -> None:
-        """Follow the edges of the node that ended last, unless it is still in the middle of its work."""
+        """Follows the edges of the node that ended last, unless it is still in the middle of its work."""
         values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
         pending = [channel for channel in values if channel.startswith(_BRANCH)]
         latest = max((max(seen.values()), name) for name, seen in self.checkpoint["versions_seen"].items() if seen)[1]
@@ -74,7 +74,7 @@ class ForkPoint:
         self.results.clear()
 
     async def save_to_run(self, unit: Unit, run_id: str) -> None:
-        """Save this as the first checkpoint of a run."""
+        """Saves this as the first checkpoint of a run."""
         package = CheckpointPacker(dumps).pack_checkpoint(self.checkpoint)
         row = {"thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
         row |= {"parent_id": None, "checkpoint": package.text, "about": dict(self.about)}
@@ -85,7 +85,9 @@ class ForkPoint:
 
 
 async def find_fork_point(database: Database, run: Any, step: int | None) -> ForkPoint | None:
-    """The fork point after a step; None where the run did not take it, or ended with it. step: default is the last."""
+    """Returns the fork point after a step; None if the run did not take that step or ended with it. step: by default
+    the last.
+    """
     conditions = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
     async with database.reading() as connection:
         id_query = select(checkpoints.c.id).where(*conditions).order_by(checkpoints.c.id)

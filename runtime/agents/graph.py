@@ -47,7 +47,7 @@ def _compile_cached(text: str) -> Graph:
 
 
 def compile_graph(spec: Mapping[str, Any], checkpointer: Any) -> Graph:
-    """Compile a valid spec. Its input is what `build_initial_state` returns; its context is a RunSession."""
+    """Compiles a valid spec. Its input is what `build_initial_state` returns; its context is a RunSession."""
     # Compiling costs as much as a dozen steps, and what the copies share is only read.
     graph = copy(_compile_cached(json.dumps(spec, sort_keys=True)))
     graph.checkpointer = checkpointer
@@ -288,7 +288,7 @@ class _GraphCompiler:
         call_id: str,
         tainted: bool,
     ) -> Any:
-        """Call the tool of a node. An error of the tool fails the run, or is returned in place of the result."""
+        """Calls the tool of a node. An error of the tool fails the run, or is returned in place of the result."""
         ref = node.tool_ref
         try:
             async with session.call_slots:
@@ -321,7 +321,7 @@ class _GraphCompiler:
 async def _ask_model(
     session: RunSession, node_id: str, node: LlmNode, messages: list[Message], step: int
 ) -> ModelAnswer:
-    """Ask a model. After a pause for a rate limit it is asked again."""
+    """Asks a model. After a pause for a rate limit it is asked again."""
     try:
         return await session.toolbox.ask_model(node_id, node, messages, step)
     except RateLimited as limited:
@@ -330,7 +330,7 @@ async def _ask_model(
 
 
 def _note_edit(result: Any, arguments: Mapping[str, Any] | None) -> Any:
-    """The result as the model sees it, with the arguments that a person used in place of the model's own."""
+    """Returns the result as the model sees it, with the arguments that a person used in place of the model's own."""
     if arguments is None:
         return result
     note = "A person approved this call with other arguments than you gave. These were used; report these."

@@ -9,13 +9,13 @@ from baobab.tools.core.schema import portable
 
 @cache
 def graph_schema() -> dict[str, Any]:
-    """Build the schema from the models that parse a graph, so that the two cannot differ."""
+    """Builds the schema from the models that parse a graph, so that the two cannot differ."""
     schema: dict[str, Any] = _simplify_schema(portable(GraphSpec.model_json_schema()))
     return schema
 
 
 def _simplify_schema(node: Any) -> Any:
-    """Remove keywords that only repeat what others say."""
+    """Removes keywords that only repeat what others say."""
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):

@@ -17,5 +17,5 @@ class Issue:
 
 
 def quote_name(text: str) -> str:
-    """Quote a name for a message as it would stand in the graph, cut to 64 characters."""
+    """Quotes a name for a message as it would stand in the graph, cut to 64 characters."""
     return json.dumps(text if len(text) <= 64 else f"{text[:63]}…", ensure_ascii=False)

@@ -17,7 +17,7 @@ class GraphLibrary:
 
 
 async def load_graph_library() -> GraphLibrary:
-    """Return the code that imports LangGraph. The first run imports it."""
+    """Returns the code that imports LangGraph. The first run imports it."""
     return await _library.get()
 
 

@@ -43,6 +43,9 @@ class LiveText:
     """The answer of one step of a run, as far as it has arrived.
 
     is_output: whether the answer is a part of the run's output, which users and visitors get. attempt: counts how often
+    the answer has begun; the text of earlier attempts is void. length: in characters.
+
+    is_output: whether the answer is a part of the run's output, which users and visitors get. attempt: counts how often
     the answer has begun; what came before is void. length: the characters so far.
     """
 
@@ -55,23 +58,25 @@ class LiveText:
     _pieces: list[str] = field(default_factory=list)
 
     def restart(self) -> None:
+        """Discards the text, because the answer begins anew."""
         self.attempt += 1
         self.length = 0
         self._pieces.clear()
 
     def append(self, piece: str) -> None:
-        """Adds a piece, as far as there is room. NUL is replaced, which not every database stores."""
+        """Adds a piece, as far as there is room. NUL is replaced, because not every database can store it."""
         piece = piece[: MAX_CHARACTERS - self.length].replace("\0", "\ufffd")
         self.length += len(piece)
         self._pieces.append(piece)
 
     def read(self, start: int = 0) -> str:
+        """Returns the text from the character `start` on."""
         self._pieces = ["".join(self._pieces)]
         return self._pieces[0][start:]
 
 
 class LiveTexts:
-    """The live texts that this process knows: of the runs that it executes, and of those that its readers follow."""
+    """The live texts that this process knows: those of the runs that it executes, and those that its readers follow."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -93,7 +98,9 @@ class LiveTexts:
     async def open_text(
         self, run_id: str, text: LiveText, database: Database
     ) -> AsyncIterator[Callable[[str | None], None]]:
-        """Yields a function that takes the pieces of an answer for the run's readers; None where it begins anew."""
+        """Yields a function that takes the pieces of an answer for the run's readers, and None when the answer begins
+        anew.
+        """
         self._texts[run_id] = text
         sharing: asyncio.Task[None] | None = None
 
@@ -118,7 +125,9 @@ class LiveTexts:
                 await asyncio.wait((sharing,))
 
     async def follow(self, run_id: str, database: Database) -> None:
-        """Asks the process that executes a run for its texts, unless it is this one or was asked a moment ago."""
+        """Asks the process that executes a run for its texts, unless this is that process or it was asked a moment
+        ago.
+        """
         now = asyncio.get_running_loop().time()
         asked_at = self._followed[run_id][1] if run_id in self._followed else -_ASKED_SECONDS
         if self._watcher.is_executing(run_id) or asked_at + _ASKED_SECONDS > now:
@@ -128,7 +137,7 @@ class LiveTexts:
             await self._services.notices.publish(unit, _TOPIC, run_id)
 
     async def load(self, run_id: str, database: Database) -> LiveText | None:
-        """Returns the text as it is now, also where another process writes it."""
+        """Returns the text as it is now, even if another process writes it."""
         if run_id in self._followed and not self._watcher.is_executing(run_id):
             await self._load_texts(database, [run_id])
         return self.find(run_id)
@@ -141,7 +150,7 @@ class LiveTexts:
             self._most_wanted = max(_FEW, 2 * len(self._wanted_until))
 
     async def _share(self, run_id: str, text: LiveText, database: Database) -> None:
-        """Writes the text for other processes, until it has ended."""
+        """Writes the text for other processes until it has ended."""
         shared: tuple[int, int, bool] | None = None
         while True:
             state = (text.attempt, text.length, text.has_ended)

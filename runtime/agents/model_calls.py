@@ -1,4 +1,4 @@
-"""What a run asked its models and what they answered, kept for the people who run the app."""
+"""The requests to a run's models and their answers, kept for the people who run the app."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,9 @@ class ModelCallRecord:
     milliseconds: int
 
     def save(self, statements: Statements, app_id: str, run_id: str, now: datetime) -> None:
-        """Writes the call down, and forgets those of steps long ago. A step that is repeated after a crash has one."""
+        """Stores the call, and deletes those of much earlier steps. A step that is repeated after a crash has one
+        record.
+        """
         prompt, left_out = bound_prompt(self.prompt)
         answer = None if self.answer is None else to_json(bound_message(self.answer, MOST_CHARACTERS)).decode()
         counted = (self.input_tokens, self.output_tokens, self.cost, self.milliseconds)
@@ -51,7 +53,9 @@ class ModelCallRecord:
 
 
 def bound_prompt(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """Returns the first message and the newest that fit, each cut, and how many between them are left out."""
+    """Returns the first message and the newest ones that fit, each cut to a limit, and the number of messages left out
+    between.
+    """
     if not messages:
         return [], 0
     first = bound_message(messages[0], MOST_OF_MESSAGE)
@@ -67,7 +71,7 @@ def bound_prompt(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, 
 
 
 def bound_message(message: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """Returns a message with its role, its text of at most so many characters, and the calls of tools that it makes."""
+    """Returns a message with its role, at most so many characters of its text, and the tool calls that it makes."""
     bounded: dict[str, Any] = {"role": str(message.get("role", ""))[:20]}
     bounded |= _cut("content", message.get("content"), most)
     if calls := message.get("tool_calls"):

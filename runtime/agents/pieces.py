@@ -80,7 +80,7 @@ class CheckpointPacker:
         self._stored: set[str] = set()
 
     def pack_checkpoint(self, checkpoint: Mapping[str, Any]) -> PackedCheckpoint:
-        """Pack a checkpoint. Call `mark_saved` when it is stored."""
+        """Packs a checkpoint. Call `mark_saved` when it is stored."""
         fresh: dict[str, str] = {}
         channels = {
             name: self._pack_value(value, self._channels.get(name), fresh, _LEVELS.get(name, 0))
@@ -92,12 +92,12 @@ class CheckpointPacker:
         return PackedCheckpoint(text, len(text) + sum(each.size for each in channels.values()), fresh, channels)
 
     def mark_saved(self, package: PackedCheckpoint) -> None:
-        """Note that a checkpoint was stored: its pieces need not be stored again."""
+        """Notes that a checkpoint was stored: its pieces need not be stored again."""
         self._channels = package.channels
         self._stored.update(package.fresh)
 
     def mark_stored(self, digests: Iterable[str]) -> None:
-        """Note that pieces are stored, because they were read."""
+        """Notes that pieces are stored, because they were read."""
         self._stored.update(digests)
 
     def _pack_value(self, value: Any, before: PackedValue | None, fresh: dict[str, str], levels: int) -> PackedValue:
@@ -129,7 +129,7 @@ class CheckpointPacker:
 
 
 def find_digests(texts: Iterable[str]) -> set[str]:
-    """The digests of all pieces that texts may refer to."""
+    """Returns the digests of all pieces that texts may refer to."""
     return {named[:_DIGEST_LENGTH] for text in texts for named in text.split(_REFERENCE_START)[1:]}
 
 
@@ -138,7 +138,7 @@ def _join_object(texts: Mapping[str, str]) -> str:
 
 
 async def read_pieces(execute: Execute, thread_ids: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """Read the pieces of runs that texts refer to, directly or through other pieces: texts by digest."""
+    """Reads the pieces of runs that texts refer to, directly or through other pieces: texts by digest."""
     texts_by_digest: dict[str, str] = {}
     owners, missing = sorted(set(thread_ids)), sorted(find_digests(texts))
     while missing:
@@ -153,7 +153,7 @@ async def read_pieces(execute: Execute, thread_ids: Iterable[str], texts: Iterab
 
 
 def save_checkpoints(statements: Statements, rows: Sequence[CheckpointRow]) -> None:
-    """Store checkpoints and their pieces. One that is stored already is replaced."""
+    """Stores checkpoints and their pieces. One that is stored already is replaced."""
     for row in rows:
         add_pieces(statements, row.values[0], row.fresh)
     # The last one of those with the same key.
@@ -162,6 +162,6 @@ def save_checkpoints(statements: Statements, rows: Sequence[CheckpointRow]) -> N
 
 
 def add_pieces(statements: Statements, thread_id: str, fresh: Mapping[str, str]) -> None:
-    """Store pieces of a run."""
+    """Stores pieces of a run."""
     if fresh:
         statements.insert_many(_INSERT_PIECE, [(thread_id, digest, text) for digest, text in fresh.items()])

@@ -8,7 +8,7 @@ from baobab.runtime.agents.templates import Template, TemplateError, fill_each, 
 
 
 def template_values(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that templates and conditions see."""
+    """Returns the values that templates and conditions see."""
     return {"state": state["state"], "input": state["input"]}
 
 

@@ -40,11 +40,11 @@ class Replay:
 
 
 class _RecordExhausted(Exception):
-    """The replay needs a result that the run has not recorded: it ended before, or took another path."""
+    """The replay needs a result that the run has not recorded, because the run ended earlier or took another path."""
 
 
 async def replay_run(database: Database, run: Any, graph: Mapping[str, Any] | None = None) -> Replay:
-    """Replay an ended run. run: its row; graph: used in place of the run's own. Raises ResultNotRecorded."""
+    """Replays an ended run. run: its row; graph: used in place of the run's own. Raises ResultNotRecorded."""
     record = await load_record(database, run, GraphSpec.model_validate_json(json.dumps(run.graph_spec)))
     replayer = _Replayer(run, record)
     await replayer.replay_graph(run.graph_spec if graph is None else graph)
@@ -96,10 +96,10 @@ class _Replayer:
         return True
 
     def taint(self) -> None:
-        """Do nothing: the events themselves say what is tainted."""
+        """Does nothing: the events themselves say what is tainted."""
 
     async def flush(self) -> None:
-        """Do nothing: nobody follows a replay."""
+        """Does nothing: nobody follows a replay."""
 
     async def call_tool(
         self,
@@ -143,7 +143,7 @@ class _Replayer:
         return ModelAnswer(self.record.answers[step])
 
     async def recall_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
-        """Recall nothing: the requests to models are not compared."""
+        """Recalls nothing: the requests to models are not compared."""
         return RecalledMessages()
 
     def _get_recorded(self, name: str, call_id: str) -> Mapping[str, Any]:
@@ -163,7 +163,7 @@ class _ReplaySaver(InMemorySaver):
 
 
 def _render_lines(events: Sequence[Event]) -> list[str]:
-    """Render events as lines; events of parallel calls are in the order of their call ids."""
+    """Renders events as lines; events of parallel calls are in the order of their call ids."""
     lines: list[str] = []
     calls: list[tuple[Any, str]] = []
     for event in events:

@@ -61,7 +61,7 @@ class RunExecutor:
         self._is_cancelled = False
 
     async def execute_run(self) -> None:
-        """Execute the run until it ends or pauses.
+        """Executes the run until it ends or pauses.
 
         Raises RetryLater while another job executes it, and JobLost where another attempt has taken this job over.
         """
@@ -140,7 +140,7 @@ class RunExecutor:
                 await self._complete_run(output, turns)
 
     async def _read_run(self) -> Any:
-        """Read the run's row. None where the run is deleted, has ended or is frozen, so that there is nothing to do.
+        """Reads the run's row. None where the run is deleted, has ended or is frozen, so that there is nothing to do.
 
         Raises RetryLater while another job executes it. The run is claimed by the first transaction of its event log,
         if nobody has changed it until then.
@@ -222,7 +222,7 @@ class RunExecutor:
         return state.get("output"), [], state.get("said") or {}
 
     async def _pause_run(self, waiting: list[dict[str, Any]]) -> None:
-        """Release the run: it pauses for a person, and continues by itself after a child run or a rate limit.
+        """Releases the run: it pauses for a person, and continues by itself after a child run or a rate limit.
 
         Raises RetryLater in the case of a rate limit.
         """

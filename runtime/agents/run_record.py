@@ -34,7 +34,7 @@ class RunRecord:
 
 
 async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecord:
-    """Load the record of a run. Reads one checkpoint at a time, because each holds the whole state."""
+    """Loads the record of a run. Reads one checkpoint at a time, because each holds the whole state."""
     record, models = RunRecord(), {key: node for key, node in spec.nodes.items() if isinstance(node, LlmNode)}
     async with database.reading() as connection:
         query = select(events).where(events.c.run_id == run.id).order_by(events.c.seq)
@@ -74,7 +74,9 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
 def _add_answer(
     record: RunRecord, before: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[int, LlmNode]
 ) -> None:
-    """Add a model's answer between two checkpoints: in `talks` while it calls tools, else in the key that it writes."""
+    """Adds a model's answer from between two checkpoints: in `talks` while it calls tools, else in the key that it
+    writes.
+    """
     step = state["steps"]
     if not before or step == before["steps"]:
         return

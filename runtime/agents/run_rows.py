@@ -11,7 +11,7 @@ _CALLER = ("caller_kind", "caller", "subject", "person", "caller_user_id", "call
 
 
 def build_run_row(agent: Any, run_id: str, run_input: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Build the initial `agent_runs` row, to which the caller adds the columns of who starts the run."""
+    """Builds the initial `agent_runs` row, to which the caller adds the columns of who starts the run."""
     return {
         "id": run_id,
         "app_id": agent.app_id,
@@ -35,12 +35,12 @@ def build_run_row(agent: Any, run_id: str, run_input: Mapping[str, Any], now: da
 
 
 def copy_caller(run: Any) -> dict[str, Any]:
-    """Copy the columns of who started a run, for another run of the same caller."""
+    """Copies the columns of who started a run, for another run of the same caller."""
     return {name: getattr(run, name) for name in _CALLER}
 
 
 def insert_run(statements: Statements, row: Mapping[str, Any]) -> None:
-    """Insert a run, unless there is one of its id."""
+    """Inserts a run, unless there is one of its id."""
     columns, marks = ", ".join(row), ", ".join("?" * len(row))
     values = [json.dumps(value) if isinstance(value, dict | list) else value for value in row.values()]
     text = f"INSERT INTO agent_runs ({columns}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"  # noqa: S608 - our names

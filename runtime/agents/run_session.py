@@ -19,7 +19,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A tool's result. arguments: those that a person gave in place of the run's; None where nobody did."""
+    """A tool's result. arguments: those that a person gave in place of the run's; None if nobody did."""
 
     value: Any
     arguments: Mapping[str, Any] | None = None
@@ -37,13 +37,14 @@ class EventEmitter(Protocol):
     """Receives the events of a run; usually its event log."""
 
     def emit_event(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
-        """Add an event, unless there was one of this subject. Returns whether it was added."""
+        """Adds an event, unless there was one of this subject. Returns whether it was added."""
         ...
 
-    def taint(self) -> None: ...
+    def taint(self) -> None:
+        """Marks the run as having read text from outside."""
 
     async def flush(self) -> None:
-        """Write the pending events and checkpoints: others see them, and a crash does not undo them."""
+        """Writes the pending events and checkpoints: others see them, and a crash does not undo them."""
         ...
 
 
@@ -59,34 +60,34 @@ class Toolbox(Protocol):
         tainted: bool,
         approvers: NamedApprovers | None = None,
     ) -> CallResult:
-        """Call a tool. approvers: those that the node names.
+        """Calls a tool. approvers: the people whom the node names.
 
         Raises ApprovalPending, RateLimited, CallDenied, RunTimedOut and ToolFailed.
         """
         ...
 
     def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments of a call as people may see them: without secrets."""
+        """Returns the arguments of a call as people may see them: without secrets."""
         ...
 
     def is_tainting(self, ref: ToolRef) -> bool:
-        """Whether results of the tool may contain text from outside."""
+        """Returns whether results of the tool may contain text from outside."""
         ...
 
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
-        """The name of the tool server that a call goes to; None for a built-in tool."""
+        """Returns the name of the tool server that a call goes to; None for a built-in tool."""
         ...
 
     async def run_agent(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
-        """Return the result of a child run. Raises ChildRunPending and RunFailed."""
+        """Returns the result of a child run. Raises ChildRunPending and RunFailed."""
         ...
 
     def get_child_id(self, call_id: str) -> str:
-        """The id of the child run that `run_agent` starts for a call."""
+        """Returns the id of the child run that `run_agent` starts for a call."""
         ...
 
     async def ask_model(self, node_id: str, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
-        """Ask a model. Raises RateLimited, and RunFailed where no model answers."""
+        """Asks a model. Raises RateLimited, and RunFailed where no model answers."""
         ...
 
 
@@ -107,7 +108,7 @@ class Memory(Protocol):
     """Reads the thread that a run belongs to."""
 
     async def recall_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
-        """Read earlier messages for a node. until: the last position to read; None for all of the thread."""
+        """Reads earlier messages for a node. until: the last position to read; None for all of the thread."""
         ...
 
 

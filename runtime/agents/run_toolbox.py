@@ -132,7 +132,9 @@ class RunToolbox:
             raise
 
     async def _emit_decision(self, call_id: str) -> dict[str, Any] | None:
-        """Emit what a person decided about a call. Returns the arguments that they gave in place of its own, if any."""
+        """Emits a person's decision about a call. Returns the arguments that the person gave in place of its own, if
+        any.
+        """
         decision = await self.registry.services.approvals.read_decision(self.run.id, self._request_id(call_id))
         if decision is None:
             return None
@@ -141,7 +143,7 @@ class RunToolbox:
         return decision.arguments
 
     def _choose_approvers(self, ref: ToolRef, named: NamedApprovers | None, *, is_held: bool) -> Approvers:
-        """Choose who may approve a call: those that the node names, else the agent, else whoever started the run.
+        """Chooses who may approve a call: those that the node names, else the agent, else whoever started the run.
 
         Calls of tool servers use the app's own credentials, so admins approve them by default. A call that waits
         because its key requires approval is approved only by the people whom the key belongs to.
@@ -154,7 +156,7 @@ class RunToolbox:
         return approvers
 
     def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments as events show them: without secrets."""
+        """Returns the arguments as events show them: without secrets."""
         registration = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
         return arguments if registration is None else redact_arguments(registration[0], arguments)
 
@@ -211,7 +213,7 @@ class RunToolbox:
     async def _run_with_waits(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext
     ) -> tuple[Any, Call]:
-        """Run a tool; a rate-limited call waits and is tried again, within the run's timeout.
+        """Runs a tool; a rate-limited call waits and is tried again, within the run's timeout.
 
         Raises RateLimited where the wait is longer than `_LONGEST_WAIT_SECONDS`, and the tool's error where the
         timeout would pass.
@@ -240,7 +242,9 @@ class RunToolbox:
             waited += wait
 
     async def _get_callable_tool(self, ref: ToolRef, call_id: str) -> Tool:
-        """The tool that makes the call. ToolFailed where it is not allowed, unless the call has ended before."""
+        """Returns the tool that makes the call. Raises ToolFailed if it is not allowed, unless the call has ended
+        before.
+        """
         try:
             return self._get_tool(ref)
         except ToolFailed:
@@ -266,7 +270,7 @@ class RunToolbox:
         return self.offers.get_calling_tool(ref)
 
     def _find_offer(self, ref: ToolRef) -> ToolOffer | None:
-        """The offer of a tool, narrowed by the graph's overrides for it: those of its reference and of its server."""
+        """Returns the offer of a tool, narrowed by the graph's overrides for the reference and for its server."""
         offer = self.offers.get_offer(ref)
         if isinstance(offer, str):
             return None
@@ -292,7 +296,7 @@ class RunToolbox:
     def _record_usage(
         self, answer: Mapping[str, Any], call: Call, step: int, requested_model: str | None, milliseconds: int
     ) -> dict[str, Any]:
-        """Counts what a model used, and returns what the event about it says."""
+        """Counts what a model has used, and returns the usage for the event."""
         usage = answer.get("usage") or {}
         prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
         self.event_log.add_usage(cost=call.cost, prompt_tokens=prompt, completion_tokens=completion)
@@ -319,7 +323,7 @@ def _parse_message(answer: Mapping[str, Any]) -> Message:
 
 
 def _find_wait(error: BaobabError) -> int | None:
-    """The seconds to wait after a rate limit or too many pending approvals; None for every other error."""
+    """Returns the seconds to wait after a rate limit or too many pending approvals; None for any other error."""
     if isinstance(error, TooManyPending):
         return _TOO_MANY_PENDING_SECONDS
     if error.status != _TOO_MANY_REQUESTS or error.retry_after is None:
@@ -328,7 +332,7 @@ def _find_wait(error: BaobabError) -> int | None:
 
 
 def _decode_result(encoded: bytes) -> Any:
-    """Decode a result. ToolFailed where it is nested too deeply for a checkpoint, which a stranger may cause."""
+    """Decodes a result. Raises ToolFailed if it is nested too deeply for a checkpoint, which a stranger may cause."""
     try:
         result = from_json(encoded)
     except ValueError:

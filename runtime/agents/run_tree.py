@@ -45,15 +45,15 @@ _REQUEST_CANCEL = (
 
 
 def has_agent_nodes(graph: Mapping[str, Any]) -> bool:
-    """Whether runs of a graph may have child runs."""
+    """Returns whether runs of a graph may have child runs."""
     return any(node["type"] == "agent" for node in graph["nodes"].values())
 
 
 def close_run(
     statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any], usage_columns: Sequence[Any]
 ) -> bool:
-    """Follow the end of a run: add its usage to its parents, continue its parent, and have its children cancelled.
-    Returns whether jobs were enqueued.
+    """Finishes what depends on a run that has ended: adds its usage to its parents, continues its parent, and enqueues
+    the cancellation of its children. Returns whether jobs were enqueued.
 
     usage_columns: cost, prompt_tokens, completion_tokens, tainted and parent_run_id of its row.
     """
@@ -73,7 +73,7 @@ def close_run(
 def emit_to_parents(
     statements: Statements, parent_id: str, emitted: Iterable[tuple[str, Mapping[str, Any], str | None]], at: datetime
 ) -> list[str]:
-    """Add events of a run to its parents. emitted: type, payload and subject of each. Returns the parents' ids."""
+    """Adds events of a run to its parents. emitted: type, payload and subject of each. Returns the parents' ids."""
     events, ids = list(emitted), []
     ancestor_id: str | None = parent_id
     while ancestor_id is not None and events:
@@ -93,7 +93,7 @@ def emit_to_parents(
 
 
 async def fail_lost_run(services: Services, database: Database, run: Any) -> None:
-    """Fail a run whose job failed or no longer exists, so that nothing would continue it. run: its row."""
+    """Fails a run whose job failed or no longer exists, so that nothing would continue it. run: its row."""
     failure = RunFailed("worker_lost", "No process could continue the run.")
     now = services.clock.now()
 
@@ -112,7 +112,7 @@ async def fail_lost_run(services: Services, database: Database, run: Any) -> Non
 
 
 async def request_cancel(services: Services, database: Database, run: Any) -> str | None:
-    """Cancel a run. run: its row.
+    """Cancels a run. run: its row.
 
     Returns `cancelled` where no worker executes it, `cancelling` where one does, None where it has ended or is frozen.
     """

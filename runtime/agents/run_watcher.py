@@ -48,7 +48,7 @@ class RunWatcher:
 
     @contextlib.contextmanager
     def subscribe(self, run_id: str, database: Database) -> Iterator[RunNews]:
-        """Yield what wakes a reader whenever the run may have something new to read."""
+        """Yields what wakes a reader whenever the run may have something new to read."""
         news = RunNews()
         self._databases[run_id] = database
         self._listeners.setdefault(run_id, set()).add(news)
@@ -63,7 +63,7 @@ class RunWatcher:
 
     @contextlib.contextmanager
     def watch_cancellation(self, run_id: str, database: Database, cancel: Callable[[], None]) -> Iterator[None]:
-        """Call `cancel` when somebody asks to cancel the run."""
+        """Calls `cancel` when somebody asks to cancel the run."""
         self._databases[run_id] = database
         # Two jobs may drive a run for a moment, until one of them has claimed it.
         cancels = self._cancels.setdefault(run_id, [])
@@ -77,17 +77,17 @@ class RunWatcher:
                 self._forget_run(run_id)
 
     def notify_listeners(self, run_id: str) -> None:
-        """Wake the readers of a run: there is something new to read."""
+        """Wakes the readers of a run: there is something new to read."""
         for news in self._listeners.get(run_id, ()):
             news.tell(has_events=True)
 
     def notify_of_text(self, run_id: str) -> None:
-        """Wake the readers of a run: there is more of the text that a model is writing."""
+        """Wakes the readers of a run: there is more of the text that a model is writing."""
         for news in self._listeners.get(run_id, ()):
             news.tell(has_events=False)
 
     def is_executing(self, run_id: str) -> bool:
-        """Whether this process executes the run."""
+        """Returns whether this process executes the run."""
         return run_id in self._cancels
 
     def _forget_run(self, run_id: str) -> None:
@@ -96,7 +96,7 @@ class RunWatcher:
             self._last_seqs.pop(run_id, None)
 
     def request_refresh(self) -> None:
-        """Query the watched runs soon."""
+        """Queries the watched runs soon."""
         self._is_stale = bool(self._databases)
         if self._is_stale and (self._refresh_task is None or self._refresh_task.done()):
             self._refresh_task = asyncio.create_task(self._refresh_until_fresh(), name="runs")

@@ -72,6 +72,7 @@ class Shape:
 
 
 def read_shape(value: Any) -> Shape:
+    """Parses a graph. Faults become issues, and the parts that have them are left out or replaced."""
     issues: list[Issue] = []
     replaced: set[Path] = set()
     unknown: set[str] = set()
@@ -99,13 +100,13 @@ def read_shape(value: Any) -> Shape:
 
 
 def suggest_name(name: str, known: Sequence[str]) -> str:
-    """Suggest the most similar of the known names, as the end of a message; empty where none is similar."""
+    """Suggests the most similar of the known names, as the end of a message; empty where none is similar."""
     matches = difflib.get_close_matches(name, known, 1, 0.7)
     return f"; did you mean {quote_name(matches[0])}?" if matches else ""
 
 
 def _remove_field(graph: Any, fault: ErrorDetails) -> bool:
-    """Remove a faulty field from a graph. Returns False where the graph cannot do without it."""
+    """Removes a faulty field from a graph. Returns False where the graph cannot do without it."""
     path = _fault_path(fault)
     while path:
         model, name = _model_at(path[:-1], graph), path[-1]
@@ -122,7 +123,7 @@ def _remove_field(graph: Any, fault: ErrorDetails) -> bool:
 
 
 def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
-    """Replace a required part that cannot be read. Returns its path; None where it can be removed instead."""
+    """Replaces a required part that cannot be read. Returns its path; None where it can be removed instead."""
     match _fault_path(fault):
         case ("nodes", str() as node_id, *inside) if "[key]" not in fault["loc"]:
             if inside and fault["type"] != "missing" and _is_removable(graph, ("nodes", node_id, *inside)):
@@ -147,14 +148,14 @@ def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
 
 
 def _is_removable(graph: Any, path: Path) -> bool:
-    """Whether the value at a path of a node can be removed and the node still be parsed."""
+    """Returns whether the value at a path of a node can be removed and the node still be parsed."""
     model = _model_at(path[:-1], graph)
     fields = {} if model is None else {(f.alias or name): f for name, f in model.model_fields.items()}
     return model is not None and (path[-1] not in fields or not fields[str(path[-1])].is_required())
 
 
 def _build_substitute(graph: Any, node_id: str) -> dict[str, str]:
-    """Build a node in place of one that cannot be read, which is an end only if no edge leaves that one."""
+    """Builds a node in place of one that cannot be read, which is an end only if no edge leaves that one."""
     node = graph["nodes"][node_id]
     key = node.get("output_key") if isinstance(node, dict) else None
     written = key if isinstance(key, str) and re.fullmatch(OUTPUT_KEY, key) and len(key) <= 64 else "unknown"
@@ -164,7 +165,7 @@ def _build_substitute(graph: Any, node_id: str) -> dict[str, str]:
 
 
 def _find_free_name(graph: Any) -> str:
-    """An id that no node has."""
+    """Returns an id that no node has."""
     nodes, name = graph.get("nodes"), "unknown"
     while isinstance(nodes, dict) and name in nodes:
         name += "_"
@@ -206,7 +207,9 @@ def _build_issue(fault: ErrorDetails, graph: Any) -> Issue:
 
 
 def _fault_path(fault: ErrorDetails) -> Path:
-    """The path of a fault in the graph. Omits what pydantic adds: the type of a node, and the mark of a faulty key."""
+    """Returns the path of a fault in the graph, without what pydantic adds: the type of a node, and the mark of a
+    faulty key.
+    """
     path = list(fault["loc"])
     if path[:1] == ["nodes"]:
         del path[2:3]
@@ -216,7 +219,7 @@ def _fault_path(fault: ErrorDetails) -> Path:
 
 
 def _model_at(path: Path, graph: Any) -> type[BaseModel] | None:
-    """The model that parses the object at a path."""
+    """Returns the model that parses the object at a path."""
     model: type[BaseModel] | None = None
     match path:
         case ():
@@ -240,7 +243,7 @@ def _model_at(path: Path, graph: Any) -> type[BaseModel] | None:
 
 
 def _value_at(graph: Any, path: Path) -> Any:
-    """The value at a path; None where it was removed with something that contained it."""
+    """Returns the value at a path; None where it was removed with something that contained it."""
     for step in path:
         within = step in graph if isinstance(graph, dict) else isinstance(step, int) and isinstance(graph, list)
         if not within:

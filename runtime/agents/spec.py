@@ -62,7 +62,7 @@ class _Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_null(cls, given: Any) -> Any:
-        """Drop null values of optional fields, except where null is a value like any other."""
+        """Drops null values of optional fields, except where null is a value like any other."""
         if not isinstance(given, dict) or None not in given.values():
             return given
         fields = {info.alias or name: info for name, info in cls.model_fields.items()}
@@ -244,7 +244,7 @@ class Limits(_Part):
 
 
 def _parse_version(value: Any) -> Any:
-    """Parse the version, which some clients write as text. Refuses true and 1.0, which a Literal takes for 1."""
+    """Parses the version, which some clients write as text. Refuses true and 1.0, which a Literal takes for 1."""
     if value == "1":
         return 1
     if type(value) is not int:

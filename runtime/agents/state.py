@@ -10,7 +10,7 @@ def _merge_dicts(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _append_messages(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Append messages to those of their node; None clears them."""
+    """Appends messages to those of their node; None clears them."""
     return one | {node: [] if more is None else [*one.get(node, ()), *more] for node, more in other.items()}
 
 
@@ -28,7 +28,7 @@ class State(TypedDict, total=False):
 
 
 def build_initial_state(run_input: Mapping[str, Any], *, tainted: bool = False) -> State:
-    """Build the state in which a run begins. tainted: whether its input contains text from outside."""
+    """Builds the state in which a run begins. tainted: whether its input contains text from outside."""
     return {
         "input": dict(run_input),
         "state": {},

@@ -63,7 +63,7 @@ class Template:
         return next((match[0] for match in matches if match), None)
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """Render the text: strings as they are, all else as compact JSON. values: by `state`, `input` and `item`.
+        """Renders the text: strings as they are, all else as compact JSON. values: by `state`, `input` and `item`.
 
         Raises TemplateMissing and TemplateTooLarge.
         """
@@ -71,12 +71,12 @@ class Template:
 
 
 def parse_names(text: str) -> tuple[Name, ...]:
-    """The names in a template's placeholders. Raises TemplateInvalid."""
+    """Returns the names in a template's placeholders. Raises TemplateInvalid."""
     return Template(text).names
 
 
 def list_names(tree: Any) -> Iterator[Name]:
-    """The names in all templates of a JSON tree, which must have been validated."""
+    """Yields the names in all templates of a JSON tree, which must have been validated."""
     match tree:
         case str():
             yield from parse_names(tree)
@@ -89,7 +89,7 @@ def list_names(tree: Any) -> Iterator[Name]:
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any]) -> Any:
-    """Render a JSON tree whose strings are templates; keys stay as they are.
+    """Renders a JSON tree whose strings are templates; keys stay as they are.
 
     A string that is one placeholder and nothing else becomes its value, whatever type that is; such a value is shared
     with `values`, not copied. The tree must have been validated, which bounds its depth. Raises what `Template` and
@@ -99,7 +99,7 @@ def fill_tree(tree: Any, values: Mapping[str, Any]) -> Any:
 
 
 def fill_each(tree: Any, values: Mapping[str, Any], items: Iterable[Any]) -> list[Any]:
-    """Render a tree once for each item, which its templates call `item`. The bound is on all results together."""
+    """Renders a tree once for each item, which its templates call `item`. The bound is on all results together."""
     renderer, results = _Renderer(values, MAX_CHARACTERS_OF_EACH), []
     for item in items:
         renderer.values = {**values, "item": item}

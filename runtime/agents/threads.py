@@ -34,7 +34,7 @@ _INSERT_MESSAGE = (
 
 
 def add_turns(statements: Statements, run: Any, said: Mapping[str, Any], thread_id: str, now: datetime) -> None:
-    """Add the turns of a run to its thread, if it has one. said: turns by node; thread_id: the id of a new row."""
+    """Adds the turns of a run to its thread, if it has one. said: turns by node; thread_id: the id of a new row."""
     turns = [(node_id, turn) for node_id, node_turns in said.items() for turn in _split_turns(node_turns)]
     if run.thread_id is None or not turns:
         return
@@ -54,7 +54,7 @@ def add_turns(statements: Statements, run: Any, said: Mapping[str, Any], thread_
 
 
 def _split_turns(said: Sequence[Any]) -> list[list[Message]]:
-    """Split what a node said into turns. An earlier version kept the whole conversation as one flat list."""
+    """Splits what a node said into turns. An earlier version kept the whole conversation as one flat list."""
     turns = [list(turn) for turn in said if not isinstance(turn, Mapping)]
     if flat := [message for message in said if isinstance(message, Mapping)]:
         start = max(index for index, message in enumerate(flat) if message["role"] == "user")
@@ -71,7 +71,7 @@ class ThreadMemory:
         self._recalled: dict[str, RecalledMessages] = {}
 
     async def recall_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
-        """Read the latest turns of a node, as many whole ones as its bounds allow.
+        """Reads the latest turns of a node, as many whole ones as its bounds allow.
 
         If a single turn exceeds them, only its first and last message are read: the user's and the answer.
         """
@@ -111,7 +111,10 @@ class ThreadMemory:
 
 
 def _fitting_messages(rows: Sequence[Any], node: LlmNode) -> Any:
-    """A condition for the messages within a node's bounds; None for none. rows: newest first, one more than allowed."""
+    """Returns a condition for the messages within a node's bounds; None if there are none.
+
+    rows: newest first, one more than the bounds allow.
+    """
     start, count, characters = None, 0, 0
     for turn, group in groupby(rows, lambda row: row.turn):
         members = list(group)

@@ -31,7 +31,7 @@ async def make_call(
     tainted: bool,
     approvers: NamedApprovers | None,
 ) -> CallResult:
-    """Make a call and emit its events. Returns its result."""
+    """Makes a call and emits its events. Returns its result."""
     payload_base: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
     if (server := session.toolbox.get_server_name(ref, call_id)) is not None:
         payload_base["server"] = server
@@ -89,7 +89,7 @@ async def make_call(
 async def delegate_run(
     session: RunSession, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool
 ) -> RunResult:
-    """Run another agent and emit the events of a call. Returns the result of the child run."""
+    """Runs another agent and emits the events of a call. Returns the result of the child run."""
     payload_base: dict[str, Any] = {"tool_source": "agent", "tool_name": node.agent, "call_id": call_id}
     payload_base["run_id"] = session.toolbox.get_child_id(call_id)
     session.event_log.emit_event("tool_call_start", {**payload_base, "args": given}, f"call {call_id}")
@@ -118,17 +118,17 @@ def _milliseconds_since(begin: float) -> int:
 
 
 def _edited_arguments(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The fields of an event for arguments that a person gave in place of the run's."""
+    """Returns the fields of an event for arguments that a person gave in place of the run's."""
     return {} if arguments is None else {"args": dict(arguments)}
 
 
 def is_quoting(ref: ToolRef) -> bool:
-    """Whether errors of a tool may quote strangers, which errors of built-in tools do not."""
+    """Returns whether a tool's errors may quote strangers. Those of built-in tools do not."""
     return ref.source != "builtin"
 
 
 def _result_payload(result: Any) -> dict[str, Any]:
-    """The fields of an event for a result: the result itself, or its size if it is large."""
+    """Returns the fields of an event for a result: the result itself, or its size if it is large."""
     text = as_text(result)
     return {"result": result} if len(text) <= _GREATEST_KEPT else {"result_characters": len(text)}
 

@@ -39,7 +39,7 @@ __all__ = ["Issue", "OfferSource", "ToolOffer", "find_issues", "find_self_approv
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """What a tool is by itself, before any override."""
+    """The properties of a tool before any override."""
 
     mode: Mode
     exposed_to: Exposure
@@ -49,12 +49,14 @@ class OfferSource(Protocol):
     """The tools that an app has for its agents."""
 
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
-        """The tool that `ref` names, or a message that says why it cannot be used. Ignores overrides of `ref`."""
+        """Returns the tool that `ref` names, or a message that says why it cannot be used. Overrides of `ref` are
+        ignored.
+        """
         ...
 
 
 def validate_graph(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[Issue]]:
-    """Validate a graph. Returns it without issues, or None and the first 100 issues, always in the same order.
+    """Validates a graph. Returns it without issues, or None and the first 100 issues, always in the same order.
 
     value: JSON of any kind and size, which is measured before it is read.
     """
@@ -85,7 +87,7 @@ def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[
 
 
 def narrow_offer(offer: ToolOffer, *overrides: Override) -> ToolOffer:
-    """Narrow an offer by overrides: the strictest mode and exposure win."""
+    """Narrows an offer by overrides: the strictest mode and exposure win."""
     modes = {offer.mode, *(override.mode_override for override in overrides)}
     exposures = {offer.exposed_to, *(override.exposed_to_override for override in overrides)}
     return ToolOffer(
@@ -95,7 +97,7 @@ def narrow_offer(offer: ToolOffer, *overrides: Override) -> ToolOffer:
 
 
 def find_self_approvals(spec: GraphSpec, tools: OfferSource) -> list[Issue]:
-    """List the nodes whose calls are approved by whoever starts the run, because they name no approvers."""
+    """Lists the nodes whose calls are approved by whoever starts the run, because they name no approvers."""
     issues = []
     for node_id, node in spec.nodes.items():
         if getattr(node, "approvers", None) is not None:
@@ -227,7 +229,7 @@ def _find_widening(path: Path, override: Override, offer: ToolOffer) -> Iterator
 
 
 def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
-    """Validate templates and conditions. complete: whether all keys that nodes write to the state are known."""
+    """Validates templates and conditions. complete: whether all keys that nodes write to the state are known."""
     before = writable_before(spec)
     written = frozenset[str]().union(*map(written_keys, spec.nodes.values()))
     for node_id, node in spec.nodes.items():
@@ -266,7 +268,7 @@ def _find_single_braces(path: Path, template: Template) -> Iterator[Issue]:
 
 
 def _node_templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
-    """Yield the path and text of each template of a node, and whether it may use `item`."""
+    """Yields the path and text of each template of a node, and whether it may use `item`."""
     match node:
         case LlmNode():
             yield ("system_prompt",), node.system_prompt, False
@@ -328,7 +330,7 @@ def _find_schema_issues(spec: GraphSpec) -> Iterator[Issue]:
 
 
 def _find_reference_issues(path: Path, schema: Any) -> Iterator[Issue]:
-    """Yield references to other documents: whoever reads the schema would have to fetch them."""
+    """Yields references to other documents: whoever reads the schema would have to fetch them."""
     for key, value in _list_children(schema):
         if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and not value.startswith("#"):
             yield Issue((*path, key), 'must refer to the schema itself, with "#"')

@@ -13,7 +13,7 @@ Leads = Mapping[str, Sequence[str]]
 
 
 def find_wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[Issue]:
-    """Validate the connections. connected: whether all edges are known; else what nodes lead to is not checked."""
+    """Validates the connections. connected: whether all edges are known; else what nodes lead to is not checked."""
     leads = build_leads(spec)
     reached = _find_reachable([spec.entry], leads) if spec.entry in leads else None
     if reached is None:
@@ -28,7 +28,9 @@ def find_wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[I
 
 
 def build_leads(spec: GraphSpec) -> dict[str, list[str]]:
-    """The nodes that each node leads to, in the order of the edges, without edges from ends or unknown nodes."""
+    """Returns the nodes that each node leads to, in the order of the edges. Edges from ends or unknown nodes are left
+    out.
+    """
     leads: dict[str, list[str]] = {node_id: [] for node_id in spec.nodes}
     for edge in spec.edges:
         if edge.to in leads and edge.from_ in leads and not isinstance(spec.nodes[edge.from_], EndNode):
@@ -37,7 +39,7 @@ def build_leads(spec: GraphSpec) -> dict[str, list[str]]:
 
 
 def writable_before(spec: GraphSpec) -> dict[str, set[str]]:
-    """The keys of the state that may have been written before each node, on any path to it."""
+    """Returns the keys of the state that may have been written before each node, on any path to it."""
     leads = build_leads(spec)
     writers: dict[str, list[str]] = {}
     for node_id, node in spec.nodes.items():
@@ -51,7 +53,7 @@ def writable_before(spec: GraphSpec) -> dict[str, set[str]]:
 
 
 def is_inevitable(spec: GraphSpec, node_id: str) -> bool:
-    """Whether every path from the entry to an end goes through the node. The graph must have no issues."""
+    """Returns whether every path from the entry to an end goes through the node. The graph must have no issues."""
     if node_id == spec.entry:
         return True
     leads = {start: [to for to in targets if to != node_id] for start, targets in build_leads(spec).items()}
@@ -66,13 +68,13 @@ def written_keys(node: Node) -> frozenset[str]:
 
 
 def is_output(spec: GraphSpec, node: LlmNode) -> bool:
-    """Whether an end of the graph names what the node writes, so that it is a part of the run's output."""
+    """Returns whether an end of the graph names what the node writes, so that it is a part of the run's output."""
     ends = (other.output_template for other in spec.nodes.values() if isinstance(other, EndNode))
     return any(name[0] == "state" and name[1:2] in ((), (node.output_key,)) for end in ends for name in list_names(end))
 
 
 def _find_reachable(starts: Sequence[str], leads: Leads) -> set[str]:
-    """The given nodes, and all nodes that can be reached from them."""
+    """Returns the given nodes, and all nodes that can be reached from them."""
     reached = set(starts)
     waiting = list(reached)
     while waiting:
@@ -127,7 +129,7 @@ def _find_node_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Iss
 
 
 def _find_endless_cycles(leads: Leads) -> Iterator[list[str]]:
-    """Yield the cycles from which no path leads to a node where a run stops."""
+    """Yields the cycles from which no path leads to a node where a run stops."""
     sources: dict[str, list[str]] = {node_id: [] for node_id in leads}
     for node_id, targets in leads.items():
         for target in targets:

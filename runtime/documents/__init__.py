@@ -1,1 +1,3 @@
-"""Documents that strangers wrote: their text, read in a child process that can reach nothing and use only so much."""
+"""Reads documents that strangers wrote, in a child process that has no access to anything else and limited
+resources.
+"""

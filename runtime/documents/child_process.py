@@ -1,7 +1,7 @@
-"""Runs one piece of work on a stranger's file in a process of its own, which is killed when it takes too long.
+"""Runs one task on a stranger's file in a process of its own, which is killed if it takes too long.
 
-The process gets the file and nothing else: no environment, no descriptors, no folder of the server. What it may use is
-limited in child/confinement.py, by itself, before it reads the file's content.
+The process gets the file and nothing else of the server: no environment variables, no descriptors, no folder. Before it
+reads the file's content, it limits itself further (child/confinement.py).
 """
 
 import contextlib
@@ -25,11 +25,11 @@ _fork_server = ForkServer()
 
 
 class ChildTookTooLong(Exception):
-    """The process was killed at the end of its time."""
+    """The process was killed because its time was over."""
 
 
 class ChildFailed(Exception):
-    """The process ended without an answer: it crashed, or it would have used more than it may."""
+    """The process ended without an answer: it crashed, or it exceeded its limits."""
 
 
 async def run_child(
@@ -37,10 +37,10 @@ async def run_child(
 ) -> bytes:
     """Runs a task of child/task.py on a file and returns its answer, of at most `most` bytes.
 
-    source: an open one is read from where it stands.
+    source: a path, or an open file, which is read from its present position.
 
-    A few processes run at once, one for each tenant in turn. If the caller is cancelled, its process is killed.
-    Raises ChildTookTooLong, ChildFailed, and OSError where the file cannot be opened or no process be started.
+    A few processes run at once, and tenants take turns. If the caller is cancelled, its process is killed. Raises
+    ChildTookTooLong, ChildFailed, and OSError if the file cannot be opened or the process cannot be started.
     """
     child = _Child(task, options, source, seconds, most)
     try:
@@ -50,7 +50,7 @@ async def run_child(
 
 
 class _Child:
-    """One process, from its start to its end, in one thread. `stop` may be called from another."""
+    """One process, from its start to its end, in one thread. Another thread may call `stop`."""
 
     def __init__(
         self, task: str, options: Mapping[str, object], source: Path | IO[bytes], seconds: float, most: int
@@ -77,7 +77,7 @@ class _Child:
         raise OSError("No process could be started for a document.")
 
     def _start(self, source: int, deadline: float) -> bytes:
-        """Starts the process and returns what it has written when it ends; nothing if it was not started."""
+        """Starts the process and returns its whole output; nothing if it could not be started."""
         with self._lock:
             if self._stopped:
                 raise ChildFailed

@@ -1,4 +1,4 @@
-"""What is read of a document, and within which limits."""
+"""The parsed form of a document, and the limits of parsing."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +22,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """The text of a document and its blocks, in their order and without overlap.
+    """The text of a document and its blocks, in order and without overlap.
+
+    media_type: the type of the content, whatever the sender declared. pages: None if the format has no pages.
 
     media_type: what the content is, whatever its sender called it. pages: None where the format has no pages.
     """
@@ -36,7 +38,7 @@ class ParsedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """What reading one document may use. A document beyond any of them is refused as a whole.
+    """The limits of reading one document. A document that exceeds any of them is refused as a whole.
 
     unpacked_bytes, archive_ratio: how large a docx, xlsx or pptx is without its compression, and how often larger
     than the file.
@@ -57,7 +59,7 @@ DEFAULT = ParseLimits()
 
 
 class UnreadableDocument(Exception):
-    """`reason` is a sentence for the person who sent the document."""
+    """The document cannot be read. `reason` is a sentence for the person who sent it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

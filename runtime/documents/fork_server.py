@@ -1,4 +1,4 @@
-"""The process that forks those that read documents (child/__main__.py): one for this server, while it is needed."""
+"""Runs the fork server (child/__main__.py): one for this process, while documents are read."""
 
 import atexit
 import json
@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 
 class Forked(NamedTuple):
-    """Two descriptors. answer: from which the answer is read. lifeline: its closing ends the process."""
+    """A process that was started. answer: the descriptor to read its answer from. lifeline: closing this one ends the
+    process.
+    """
 
     answer: int
     lifeline: int
 
 
 class ForkServer:
-    """Starts processes for documents. Several threads may use one."""
+    """Starts processes for documents. Several threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,10 +30,10 @@ class ForkServer:
         atexit.register(self.close)
 
     def start(self, task: str, options: Mapping[str, object], source: int) -> Forked:
-        """Asks for a process that does a task on an open file.
+        """Starts a process that does a task on an open file.
 
-        The first byte of its answer says that it was started. An answer without one is that of a fork server that had
-        ended meanwhile: ask again.
+        The first byte of the answer says that the process was started. If the answer has no byte, the fork server had
+        just ended: call this again.
         """
         request = json.dumps([task, options]).encode()
         answer, answer_writer = os.pipe()
@@ -54,7 +56,7 @@ class ForkServer:
         return Forked(answer, lifeline)
 
     def close(self) -> None:
-        """Ends the fork server and what it has started. The next document gets another one."""
+        """Ends the fork server and the processes that it has started. The next document starts another one."""
         with self._lock:
             self._close()
 

@@ -26,7 +26,9 @@ _NUMBERS = 5
 async def parse_document(
     source: Path, *, name: str, media_type: str | None, limits: ParseLimits = DEFAULT
 ) -> ParsedDocument:
-    """Reads a document in a child process. name, media_type: what its sender says that it is; its content decides.
+    """Reads a document in a child process. name, media_type: declared by the sender; the content has the last word.
+
+    Raises UnreadableDocument, and OSError if there is no such file.
 
     Raises UnreadableDocument, and OSError where there is no such file.
     """
@@ -51,7 +53,9 @@ async def parse_document(
 
 
 def _decode(answer: bytes) -> ParsedDocument:
-    """Reads what the child wrote: a line of JSON, the numbers of the blocks, the text.
+    """Decodes the child's answer: a line of JSON, the numbers of the blocks, the text.
+
+    A document may have taken over the child, so its answer is as untrusted as the document. Raises UnreadableDocument.
 
     A document may have taken the child over, so what it wrote is as doubtful as the document. Raises
     UnreadableDocument.
@@ -79,7 +83,7 @@ def _decode(answer: bytes) -> ParsedDocument:
 
 
 def _build_blocks(numbers: "array[int]", length: int) -> tuple[Block, ...]:
-    """Raises ValueError, LookupError for numbers that are no blocks of a text of this length."""
+    """Builds the blocks. Raises ValueError or LookupError for numbers that do not describe blocks of such a text."""
     blocks = []
     before = 0
     for at in range(0, len(numbers), _NUMBERS):

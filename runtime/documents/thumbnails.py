@@ -1,4 +1,4 @@
-"""Draws small copies of pictures that strangers sent."""
+"""Makes small copies of strangers' pictures."""
 
 import json
 from typing import IO
@@ -17,9 +17,9 @@ _MOST_ANSWER = 2**20
 
 
 async def draw_thumbnail(source: IO[bytes]) -> bytes:
-    """Returns the picture in WebP, no side of which is longer than 320 pixels.
+    """Returns the picture in WebP, with sides of at most 320 pixels.
 
-    source: an open file, which is read from where it stands. Raises UnreadableDocument.
+    source: an open file, which is read from its present position. Raises UnreadableDocument.
     """
     options = {
         "side": _SIDE,
@@ -43,5 +43,7 @@ async def draw_thumbnail(source: IO[bytes]) -> bytes:
 
 
 def _is_webp(picture: bytes) -> bool:
-    """Whether this begins as WebP. A picture may have taken the child over, so what it wrote is doubtful."""
+    """Returns whether the bytes begin like WebP. A picture may have taken over the child, so its answer is
+    untrusted.
+    """
     return picture[:4] == b"RIFF" and picture[8:12] == b"WEBP"

@@ -188,11 +188,11 @@ class Gateway:
         return tuple(sorted(self._vendors))
 
     def is_reserved_name(self, name: str) -> bool:
-        """Whether a server must not have this name because a vendor or a provider has it."""
+        """Returns whether a server must not have this name because a vendor or a provider has it."""
         return name in RESERVED_NAMES or name in self._providers or name in self.catalogue.vendors
 
     def is_callable(self, name: str, access: ProviderAccess = NO_ACCESS) -> bool:
-        """Whether there is such a model and a provider that serves it."""
+        """Returns whether there is such a model and a provider that serves it."""
         deployments = self.catalogue.list_deployments(name, access.keys)
         return any(model.provider in self._providers or model.provider in access.keys for model in deployments)
 
@@ -432,7 +432,7 @@ async def _assemble_completion(
 
 
 def _tell_text(answer: Mapping[str, Any], follow_text: FollowText | None) -> None:
-    """Passes on the text of an answer that has come in one piece."""
+    """Passes on the text of an answer that arrived in one piece."""
     content = answer["choices"][0]["message"].get("content") if follow_text and answer["choices"] else None
     if follow_text is not None and isinstance(content, str):
         follow_text(None)

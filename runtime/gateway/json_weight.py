@@ -13,7 +13,7 @@ _LONGEST_NUMBER = b"0" * 100
 
 
 def is_heavy(raw: bytes) -> bool:
-    """Whether the JSON is slow to parse, as if made to be; ordinary answers of as many bytes are much lighter."""
+    """Returns whether the JSON is unusually slow to parse. Ordinary answers of the same size are much lighter."""
     weight = _PER_TEXT_END * raw.count(b'"') + _PER_BRACKET * (raw.count(b"[") + raw.count(b"{"))
     weight += raw.count(b",") + raw.count(b"\\")
     # Numbers of thousands of digits are slow to serialise. Short answers may contain some by chance.

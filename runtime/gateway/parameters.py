@@ -89,19 +89,19 @@ _MOST_DROPPED = 8
 
 
 def is_parameter(name: str) -> bool:
-    """Whether this is a parameter that may be left out of some requests."""
+    """Returns whether this is a parameter that may be left out of some requests."""
     return name in _OPTIONAL or name in _DEFAULTS
 
 
 def is_default(name: str, value: Any) -> bool:
-    """Whether the value means the same as leaving the parameter out. True does not count as 1."""
+    """Returns whether the value means the same as leaving the parameter out. True does not count as 1."""
     return value is None or any(
         value == default and isinstance(value, bool) is isinstance(default, bool) for default in _DEFAULTS.get(name, ())
     )
 
 
 def may_drop(name: str, value: Any, *, wanted: bool) -> bool:
-    """Whether a parameter that a model does not take may be left out. wanted: whether the caller allows it."""
+    """Returns whether a parameter that a model does not take may be left out. wanted: whether the caller allows it."""
     return is_default(name, value) or (wanted and name in _OPTIONAL)
 
 

@@ -108,7 +108,9 @@ def _parse_chat_price(key: str, entry: Mapping[str, Any]) -> Price | None:
 
 
 def _has_other_costs(entry: Mapping[str, Any]) -> bool:
-    """Whether a plain call costs more than its tokens: for audio or video, a fee, or dearer reasoning tokens."""
+    """Returns whether a plain call costs more than its tokens: for audio or video, by a fee, or for dearer reasoning
+    tokens.
+    """
     answers = entry.get("supported_output_modalities") or ("text",)
     costs = (entry, *(entry.get("tiered_pricing") or ()))
     return (

@@ -113,7 +113,7 @@ async def _read_body(answer: Any) -> bytes:
 
 
 def _parse_models(provider: Provider, body: bytes) -> list[Model] | None:
-    """The models of an answer in the shape of OpenAI's; None if it has another."""
+    """Returns the models of an answer in the shape of OpenAI's; None if it has another."""
     if provider.is_guarded and is_heavy(body):
         return None
     try:

@@ -45,7 +45,7 @@ class ProviderStream:
                 stream.streaming_response = self._watch_lines(stream.streaming_response)
 
     def has_ended(self, *, has_reason: bool) -> bool:
-        """Whether the provider has sent a finish reason. has_reason: whether a chunk has had one."""
+        """Returns whether the provider has sent a finish reason. has_reason: whether a chunk has had one."""
         if self._is_google:
             return self._has_google_reason
         if self._parser is not None:
@@ -114,7 +114,7 @@ def _parser_types(library: ModuleType) -> tuple[type[Any], ...]:
 
 
 def _gives_reason(line: str) -> bool:
-    """Whether the line has a finish reason; the same words may also be in the model's text."""
+    """Returns whether the line has a finish reason; the same words may also be in the model's text."""
     try:
         event = from_json(line.removeprefix("data:"))
     except ValueError:

@@ -21,9 +21,9 @@ _COMPOUND = re.compile(r"(?:non|multi|pre|re|un|sub|built|well|base|too)-[a-z]{1
 
 
 class ProviderRefusal(Exception):
-    """A provider's refusal, as the cause of one of the gateway's errors.
+    """A provider's refusal; it is the cause of one of the gateway's errors.
 
-    status, words: the provider's, for the log and traces only. safe_text: the part of the words that may be passed on.
+    status, words: the provider's own, only for logs and traces. safe_text: the part of the words that may be passed on.
     """
 
     def __init__(self, status: int, words: str, safe_text: str) -> None:
@@ -71,7 +71,7 @@ def _is_ordinary(core: str) -> bool:
 
 
 def _is_path(core: str, request: Mapping[str, Any] | None) -> bool:
-    """Whether this is the path of something in the request, such as `messages.0.content`."""
+    """Returns whether this is the path of something in the request, such as `messages.0.content`."""
     return request is not None and len(core) <= _LONGEST_NAME * 2 and resolve_path(core, request) == core
 
 

@@ -250,7 +250,7 @@ async def _relay_events(
 
 
 async def _is_whole(response: HttpAnswer) -> bool:
-    """Whether an answer comes in one piece, as some servers answer whatever they are asked for."""
+    """Returns whether an answer comes in one piece, as some servers answer whatever they are asked for."""
     if not response.headers.get("content-type", "").startswith("application/json"):
         return False
     try:

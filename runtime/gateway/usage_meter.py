@@ -1,4 +1,4 @@
-"""Counts what a call to a model used, as far as that is known when it ends."""
+"""Counts what a call to a model has used, as far as that is known when the call ends."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an evaluation sees, how much it may cost, and how it fails."""
+"""The values that an evaluation sees, the limits of its cost, and its errors."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class EvaluationContext:
         self._budget = Budget(MAX_VISITED, MAX_BYTES) if budget is None else budget
 
     def within(self, values: Any) -> EvaluationContext:
-        """The context of a rule that sees other values, such as an item of a list."""
+        """Returns the context of a rule that sees other values, such as an item of a list."""
         return EvaluationContext(values, self._budget)
 
     def visit(self, values: Sequence[Any]) -> None:
-        """Count the values that an operation is about to visit. Raises RuleFailed beyond the bound."""
+        """Counts the values that an operation is about to visit. Raises RuleFailed if the limit is exceeded."""
         waiting = [values]
         while waiting:
             items = waiting.pop()
@@ -59,7 +59,7 @@ class EvaluationContext:
             self.spend(steps)
 
     def spend(self, steps: int = 0, made: int = 0) -> None:
-        """Count work that is about to be done; `made` is in bytes. Raises RuleFailed beyond the bounds."""
+        """Counts work that is about to be done; `made` is in bytes. Raises RuleFailed if a limit is exceeded."""
         try:
             self._budget.spend(steps, made)
         except OverBudget as exc:

@@ -18,7 +18,7 @@ def split_name(text: str) -> Name:
 
 
 def look_up(name: Name, value: Any, absent: object = None) -> Any:
-    """The value of a name within a value."""
+    """Returns the value of a name within a value."""
     for part in name:
         if isinstance(value, Mapping) and part in value:
             value = value[part]
@@ -37,12 +37,12 @@ def look_up_or(name: Name, data: EvaluationContext, default: Run) -> Any:
 
 
 def find_missing(wanted: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
-    """The names whose values are null, empty or not there."""
+    """Returns the names whose values are null, empty or not there."""
     return [text for text, name in wanted if look_up(name, data.values) in (None, "")]
 
 
 def find_missing_some(needed: Any, wanted: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
-    """The names that are missing, or none where as many as are needed are there."""
+    """Returns the names that are missing, or none where as many as are needed are there."""
     missing = find_missing(wanted, data)
     return [] if len(wanted) - len(missing) >= to_double(needed) else missing
 

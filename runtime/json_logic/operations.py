@@ -1,4 +1,4 @@
-"""The operations of JSON-Logic, but for those that look values up by their names (see `names.py`)."""
+"""The operations of JSON-Logic, except those that look up values by name (see `names.py`)."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ class Operation:
 
 
 def _compare_pairs(compare: Callable[[Any, Any], bool]) -> Callable[[list[Any]], bool]:
-    """Compare two texts by their characters, anything else as numbers. False where one is no number."""
+    """Compares two texts by their characters, anything else as numbers. False where one is no number."""
 
     def is_ordered(left: Any, right: Any) -> bool:
         if isinstance(left, str) and isinstance(right, str):
@@ -103,7 +103,7 @@ def _choose_branch(arguments: Sequence[Run], data: EvaluationContext) -> Any:
 
 
 def _stop_at(stops: bool) -> Callable[[Sequence[Run], EvaluationContext], Any]:
-    """Evaluate to the first value whose truth is `stops`, or else to the last value."""
+    """Evaluates to the first value whose truth is `stops`, or else to the last value."""
 
     def run(arguments: Sequence[Run], data: EvaluationContext) -> Any:
         value = None
@@ -147,7 +147,7 @@ def _to_index(value: Any) -> int:
 
 
 def _each(arguments: Sequence[Run], data: EvaluationContext) -> Iterator[tuple[Any, Any]]:
-    """Yields each item with the value that the rule has for it. What is no list has no items."""
+    """Yields each item with the rule's value for it. A value that is not a list has no items."""
     items = arguments[0](data)
     for item in items if isinstance(items, list) else ():
         yield item, arguments[1](data.within(item))

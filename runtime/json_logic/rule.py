@@ -22,21 +22,23 @@ _Path = tuple[str | int, ...]
 class Rule:
     """A rule, parsed once.
 
+    names: the names that it looks up in the data, in order, if `roots` are given; () is all of the data.
+
     names: what it looks up in the data, in order, where `roots` are given; () is all of the data.
     """
 
     def __init__(self, rule: Any, roots: Sequence[str] | None = None) -> None:
-        """Raises RuleInvalid.
+        """Parses a rule. Raises RuleInvalid.
 
-        roots: what names of the data begin with. Names must then be literal, so that they are checked here, except in
-        the rule for the items of a list.
+        roots: the first parts that names of the data may have. Names must then be literal, so that they are checked
+        here, except in the rule for the items of a list.
         """
         parser = _Parser(roots)
         self._run = parser.parse_rule(rule, ())
         self.names = tuple(parser.names)
 
     def evaluate(self, data: Any) -> Any:
-        """Evaluate the rule with the data, or with an EvaluationContext that rules share. Raises RuleFailed."""
+        """Evaluates the rule with the data, or with an EvaluationContext that rules share. Raises RuleFailed."""
         context = data if isinstance(data, EvaluationContext) else EvaluationContext(data)
         value = self._evaluate(context)
         # A small rule can make a list whose items are the same list, and so on: as JSON that would be without end.
@@ -44,7 +46,7 @@ class Rule:
         return value
 
     def is_met(self, data: Any) -> bool:
-        """Whether the rule's value counts as true: not null, false, 0, "" or []. Raises RuleFailed."""
+        """Returns whether the rule's value counts as true: not null, false, 0, "" or []. Raises RuleFailed."""
         return is_true(self._evaluate(data if isinstance(data, EvaluationContext) else EvaluationContext(data)))
 
     def _evaluate(self, context: EvaluationContext) -> Any:
@@ -99,7 +101,7 @@ class _Parser:
         return lambda data: operation.run(runs, data)
 
     def _parse_for_items(self, rule: Any, path: _Path, depth: int) -> Run:
-        """Parse a rule that is evaluated once for each item. Each time costs as many steps as the rule has values."""
+        """Parses a rule that is evaluated once for each item. Each time costs as many steps as the rule has values."""
         before = self._left
         self._lists += 1
         run = self.parse_rule(rule, path, depth)
@@ -139,7 +141,7 @@ class _Parser:
         return lambda data: names.find_missing_some(needed(data), wanted, data)
 
     def _parse_name(self, text: Any, path: _Path) -> Name:
-        """Parse a name, which must be literal text: a computed name could not be checked in advance."""
+        """Parses a name, which must be literal text: a computed name could not be checked in advance."""
         self._count()
         if not isinstance(text, str):
             raise RuleInvalid(path, f'takes names as text, such as "{(self._roots or ("state",))[0]}.x"')

@@ -21,7 +21,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Whether values are equal without conversion; all numbers are one type."""
+    """Returns whether values are equal without conversion; all numbers are one type."""
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(is_same(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -32,7 +32,7 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Whether values are equal after the conversions of `==`: text and booleans are compared to numbers as numbers."""
+    """Returns whether values are equal under `==`, which compares text and booleans to numbers as numbers."""
     if left is None or right is None or type(left) is type(right) or (is_number(left) and is_number(right)):
         return is_same(left, right)
     if not isinstance(left, str | int | float) or not isinstance(right, str | int | float):

@@ -1,1 +1,1 @@
-"""What authorization servers have in common, that of accounts and those of apps: clients and their addresses."""
+"""What the authorization servers of accounts and of apps share: clients and redirect addresses."""

@@ -35,7 +35,9 @@ _JSON = re.compile(r"application/([a-z0-9.-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 
 
 def is_address(client_id: str) -> bool:
-    """Whether an id is the address of a document, and not one that this server gave at registration."""
+    """Returns whether a client id is the address of a document. Other ids were assigned by this server at
+    registration.
+    """
     return client_id.startswith("https://")
 
 
@@ -74,7 +76,9 @@ class ClientDocuments:
 
     @asynccontextmanager
     async def _fetch_slot(self, address: str) -> AsyncGenerator[None, None]:
-        """Waits for room to fetch: of the caller, the site and the server. Raises DocumentRefused if too many wait."""
+        """Waits for room to fetch, within the limits of the caller, the site and the server. Raises DocumentRefused if
+        too many are waiting.
+        """
         asking = current_tenant()
         if self._asking[asking] >= _MOST_WAITING:
             raise DocumentRefused("Too many documents are being fetched for you. Try again in a few seconds.")

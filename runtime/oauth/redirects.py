@@ -23,7 +23,7 @@ def check_redirect(uri: str) -> str:
 
 
 def is_same_redirect(registered: str, asked: str) -> bool:
-    """Whether an address is the registered one; http on loopback may have any port (RFC 8252, 7.3)."""
+    """Returns whether an address is the registered one; http on loopback may have any port (RFC 8252, 7.3)."""
     if _refusal(asked):
         return False
     one, other = urlsplit(registered), urlsplit(asked)
@@ -33,13 +33,13 @@ def is_same_redirect(registered: str, asked: str) -> bool:
 
 
 def display_host(uri: str) -> str:
-    """Returns where an address leads, for a person to judge: its host, or the scheme of a local program."""
+    """Returns where an address leads, in a form that a person can judge: its host, or the scheme of a local program."""
     parts = urlsplit(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
 
 
 def answer(uri: str, **parameters: str | None) -> str:
-    """Returns the address with the answer in its query."""
+    """Returns the redirect address with the answer's parameters in its query."""
     present = {name: value for name, value in parameters.items() if value is not None}
     return f"{uri}{'&' if '?' in uri else '?'}{urlencode(present)}"
 

@@ -1,6 +1,6 @@
-"""Authorization requests that wait for a person's decision: sealed, and carried by the browser.
+"""Authorization requests that wait for a person's decision. They are sealed, and the browser carries them.
 
-Nothing of a request is stored until a person has agreed to it. Every worker of this server can open its text.
+Nothing is stored before a person has agreed. Every worker of this server can open a sealed request.
 """
 
 import json
@@ -20,7 +20,7 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """What a client asks for. Its redirect address has been checked."""
+    """A client's request for access. Its redirect address has been checked."""
 
     client_id: str
     client_name: str
@@ -42,7 +42,7 @@ class AuthorizationRequest:
 
 
 def seal_request(services: Services, context: str, request: AuthorizationRequest) -> str:
-    """Returns the sealed text of a request, valid for ten minutes. context: the authorization server that it is for.
+    """Seals a request, which is then valid for ten minutes. context: the authorization server that it is for.
 
     Raises OAuthError for a parameter that is not valid.
     """
@@ -55,7 +55,7 @@ def seal_request(services: Services, context: str, request: AuthorizationRequest
 
 
 def open_request(services: Services, context: str, text: str) -> AuthorizationRequest:
-    """Opens the sealed text of a request. Raises RequestGone if it is damaged, of another server or expired."""
+    """Opens a sealed request. Raises RequestGone if it is damaged, expired or for another authorization server."""
     try:
         request = AuthorizationRequest(**json.loads(services.vault.open(text, context)))
     except (SecretUnreadable, ValueError, TypeError) as exc:

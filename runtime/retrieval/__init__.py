@@ -1,1 +1,1 @@
-"""What retrieval computes, without rules of a tool: chunks of a text, rankings put together, measures of quality."""
+"""Computations of retrieval that know no tool's rules: chunks of a text, combined rankings, measures of quality."""

@@ -49,7 +49,8 @@ class TooManyChunks(ValueError):
 
 
 def split_text(text: str, blocks: Sequence[Block], *, size: int, overlap: int, most: int = 50_000) -> list[Chunk]:
-    """Returns the chunks of a text in their order: none is longer than `size`, and together they hold every word.
+    """Returns the chunks of a text in order. None is longer than `size` characters, and together they contain every
+    word.
 
     overlap: how many characters of a chunk the next one may repeat, unless a heading or the end of a page is
     between them; below `size`.

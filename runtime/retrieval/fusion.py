@@ -1,4 +1,4 @@
-"""Puts rankings together, and chooses results that differ from each other."""
+"""Combines rankings, and chooses results that differ from each other."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
@@ -9,10 +9,10 @@ _K = 60
 
 
 def fuse_rankings(rankings: Sequence[Mapping[T, float]]) -> dict[T, float]:
-    """Weighted reciprocal rank fusion: returns what was ranked, the best first.
+    """Combines rankings by weighted reciprocal rank fusion. Returns all items with their scores, best first.
 
-    rankings: what each found, the best first, and how much it counts there, up to 1. The score of an item is the sum of
-    its weight / (60 + its rank).
+    rankings: the items of each ranking, best first, with their weights up to 1. An item's score is the sum of its
+    weight / (60 + rank).
     """
     scores: dict[T, float] = {}
     for ranking in rankings:
@@ -22,11 +22,12 @@ def fuse_rankings(rankings: Sequence[Mapping[T, float]]) -> dict[T, float]:
 
 
 def weigh_words(asked: frozenset[str], found: Mapping[T, str], power: int) -> dict[T, float]:
-    """How much what a search by words found counts beside a search by meaning: less, the fewer of the words it has.
+    """Returns the weight of each result of a word search beside a search by meaning: the share of the query's words
+    that it has, to a power.
 
-    asked: the words of the query, in the form in which texts are indexed. found: the words of each text, separated by
-    spaces, the best first. Returns the part of the asked words that each has, to the power: a name or a number that was
-    asked for counts in full, a text that shares only one everyday word with a question hardly at all.
+    asked: the words of the query, in their indexed form. found: the words of each text, separated by spaces, best
+    first. A name or a number that occurs counts in full; a text that shares only one common word with the question
+    hardly counts.
     """
     return {item: (len(asked.intersection(words.split())) / len(asked)) ** power for item, words in found.items()}
 
@@ -34,10 +35,10 @@ def weigh_words(asked: frozenset[str], found: Mapping[T, str], power: int) -> di
 def choose_diverse(
     relevance: Mapping[T, float], similarity: Mapping[T, Mapping[T, float]], count: int, diversity: float
 ) -> list[T]:
-    """Maximal marginal relevance: returns the chosen, the first the most relevant.
+    """Chooses results by maximal marginal relevance. Returns the chosen items, the most relevant first.
 
-    relevance: of each candidate, in any unit. similarity: of each pair, up to 1. diversity: 0 orders by relevance
-    alone; 1 takes whatever is least like what was taken before.
+    relevance: of each candidate, in any unit. similarity: of each pair, up to 1. diversity: with 0 relevance alone
+    decides; with 1 each next item is the one least similar to those chosen before.
     """
     left = list(relevance)
     highest = max(relevance.values(), default=1.0) or 1.0

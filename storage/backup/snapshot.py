@@ -1,7 +1,8 @@
 """Copies SQLite files as of one moment, while other processes keep writing to them.
 
-All files are opened with one library, whichever of the two a server uses: this is a separate process, and a process
-must not open a file with both. This module neither writes to the files nor checkpoints them.
+Servers open some of these files with `sqlite3` and others with apsw. A process must not open one file with both; this
+module is used in a process of its own, so it opens all of them with apsw. It neither writes to the files nor
+checkpoints them.
 """
 
 import contextlib

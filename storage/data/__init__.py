@@ -1,1 +1,1 @@
-"""Where the tables of apps are: a SQLite file for each app, or a Postgres schema for each."""
+"""Stores of apps' tables: a SQLite file for each app, or a Postgres schema for each."""

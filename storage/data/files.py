@@ -1,4 +1,4 @@
-"""The tables of apps in SQLite files, one for each app. The files that were used last stay open."""
+"""The tables of apps in SQLite files, one for each app. Recently used files stay open."""
 
 import asyncio
 import sqlite3
@@ -34,7 +34,7 @@ class FileStore:
         return None
 
     async def open_row_security(self) -> None:
-        """Does nothing: SQLite has none."""
+        """Does nothing, because SQLite has no roles."""
 
     def name_table(self, app_id: str, table: str) -> str:
         del app_id
@@ -81,7 +81,9 @@ class FileStore:
 
     @asynccontextmanager
     async def _use(self, app_id: str, *, reads: bool = False) -> AsyncIterator["_AppFile"]:
-        """reads: whether it may be a file that another process has erased a moment ago."""
+        """Yields the open file of an app. reads: whether the file may have been erased by another process a moment
+        ago.
+        """
         file = self._open.get(app_id)
         if file is None or not (file.was_in_place if reads else file.is_in_place):
             file = await self._open_file(app_id)
@@ -124,12 +126,14 @@ class _AppFile(SqliteDatabase):
 
     @property
     def was_in_place(self) -> bool:
-        """As `is_in_place`, asked of the disk five times a second at most: that takes as long as reading a row."""
+        """Returns what `is_in_place` returned at most a fifth of a second ago: asking the disk takes as long as reading
+        a row.
+        """
         return time.monotonic() - self._looked_at < _LOOK_SECONDS or self.is_in_place
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the open file is still the one of its name."""
+        """Returns whether the open file is still the one at its path."""
         self._looked_at = time.monotonic()
         try:
             return self.path.stat().st_ino == self._inode
@@ -148,7 +152,7 @@ def _list_apps(folder: Path, without: tuple[str, str] | None) -> list[str]:
 
 
 def _has_column(path: Path, table: str, column: str) -> bool:
-    """Whether a file has a column of a table, or is empty because its first change has failed."""
+    """Returns whether a file has a column of a table, or is empty because its first change has failed."""
     with closing(sqlite3.connect(path)) as connection:
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
         is_empty = not connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]

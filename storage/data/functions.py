@@ -1,4 +1,4 @@
-"""What SQLite lacks of Postgres: functions and an order that statements on apps' tables use by name."""
+"""Functions and a collation that Postgres has and SQLite lacks. Statements on apps' tables use them by name."""
 
 import json
 import os
@@ -48,7 +48,9 @@ def add_to(connection: sqlite3.Connection) -> None:
 
 
 def _measure_size(number: int | float | str | None) -> int | float | None:
-    """The absolute value. Unlike `abs`, it has one for the least integer, too; a text is a number with a point."""
+    """Returns the absolute value, which SQLite's `abs` cannot do for the least integer. A text is a number with a
+    point.
+    """
     if number is None:
         return None
     size = abs(number if isinstance(number, int) else float(number))
@@ -56,7 +58,7 @@ def _measure_size(number: int | float | str | None) -> int | float | None:
 
 
 def _calculate(operator: str, left: int | float | str | None, right: int | float | str | None) -> str | None:
-    """The exact result of `+`, `-` or `*`, as a text with as many decimals as Postgres's numeric has."""
+    """Returns the exact result of `+`, `-` or `*`, as a text with as many decimals as Postgres's `numeric` has."""
     if left is None or right is None:
         return None
     a, b = Decimal(str(left)), Decimal(str(right))
@@ -65,7 +67,7 @@ def _calculate(operator: str, left: int | float | str | None, right: int | float
 
 
 def _read_exact(value: int | float | str | None) -> int | float | None:
-    """The number that is nearest to an exact one, for comparisons."""
+    """Returns the float nearest to an exact number, for comparisons."""
     if value is None:
         return None
     number = Decimal(str(value))
@@ -90,7 +92,7 @@ def _compare_decimals(left: str, right: str) -> int:
 
 
 class _DecimalSum:
-    """The exact sum of numbers, of which those with a point are texts; None for none."""
+    """Computes the exact sum of numbers, of which those with a point are texts; None for no numbers."""
 
     def __init__(self) -> None:
         self._sum: Decimal | None = None
@@ -104,7 +106,7 @@ class _DecimalSum:
 
 
 def _measure_distance(metric: str, left: bytes | None, right: bytes | None) -> float | None:
-    """How far two vectors are from each other, as pgvector has it; None where that cannot be said."""
+    """Returns the distance between two vectors, as pgvector computes it; None if there is none."""
     if left is None or right is None:
         return None
     np = _import_numpy()
@@ -139,7 +141,9 @@ def _of_json(compare: Any, left: str | None, right: str | None) -> bool | None:
 
 
 def _write_as_text(document: str | None) -> str | None:
-    """JSON as Postgres's `->>` answers it: a text without its quotes, null as null, all else as jsonb is shown."""
+    """Returns JSON as Postgres's `->>` does: a text without its quotes, null as null, anything else as `jsonb` shows
+    it.
+    """
     if document is None or document == "null":
         return None
     if document[0] not in '"[{' and not {".", "e", "E"} & set(document):
@@ -168,7 +172,9 @@ def _find_member(document: str | None, name: str) -> str | None:
 
 
 def _contains(whole: Any, part: Any) -> bool:
-    """Whether JSON contains other JSON, as Postgres's `@>` has it: an array also contains a value that is no array."""
+    """Returns whether JSON contains other JSON, as Postgres's `@>` does: an array also contains a value that is not an
+    array.
+    """
     if isinstance(whole, dict) and isinstance(part, dict):
         return all(name in whole and _contains_below(whole[name], value) for name, value in part.items())
     if isinstance(whole, list) and isinstance(part, list):
@@ -194,7 +200,9 @@ def _overlaps(left: list[Any], right: list[Any]) -> bool:
 
 
 def _match_english(text: str | None, query: str | None) -> bool | None:
-    """Whether a text has all words of a query, in any of their forms; False for a query of stop words only."""
+    """Returns whether a text has every word of a query, in any grammatical form; False for a query of stop words
+    only.
+    """
     if text is None or query is None:
         return None
     wanted = _stems(query)

@@ -1,4 +1,4 @@
-"""The tables of apps in Postgres, in a schema for each app that has the app's name."""
+"""The tables of apps in Postgres: a schema for each app, named after the app."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -72,7 +72,7 @@ class SchemaStore:
             await writing.execute(text(f'DROP SCHEMA IF EXISTS "{app_id}" CASCADE'))
 
     async def close(self) -> None:
-        """Does nothing: the database is closed by whoever opened it."""
+        """Does nothing, because the caller who opened the database closes it."""
 
     @asynccontextmanager
     async def _unit(self, app_id: str, unit: Unit | None) -> AsyncIterator[Unit]:

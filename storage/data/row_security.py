@@ -1,4 +1,4 @@
-"""The roles of Postgres under which statements for users and visitors run: row-level security holds for them."""
+"""The Postgres roles under which statements for users and visitors run, so that row-level security applies to them."""
 
 import logging
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ _BECOME = "SELECT 1 WHERE concat(" + ", ".join(f"set_config('{name}', ?, true)" 
 class RowSecurity:
     """The roles of one database.
 
+    mark: distinguishes them from the roles of another server or database, whose names may be equal.
+
     mark: what tells them from those of another server or database, which may have the same names.
     """
 
@@ -38,12 +40,14 @@ class RowSecurity:
     def become(
         self, job: Job, user_id: str | None, user_role: str | None, now: str, *, upserts: bool
     ) -> tuple[str, tuple[Any, ...]]:
-        """The statement, with its values, by which a transaction goes on as a user or a visitor."""
+        """Returns the statement, with its values, that makes the rest of a transaction run as a user or a visitor."""
         return _BECOME, (self.names[job], user_id or "", user_role or "", now, "yes" if upserts else "")
 
 
 async def prepare_roles(database: Database) -> RowSecurity | None:
-    """Creates the roles where they are missing. None, which is logged, where the database's user may not."""
+    """Returns the roles, and creates them if they are missing. Returns None, and logs why, if the database's user may
+    not create them.
+    """
     roles = await _find_roles(database) or await _create_roles(database)
     if roles is None:
         _log.warning(

@@ -1,4 +1,4 @@
-"""What a store of apps' tables can do, whichever database it has."""
+"""The interface of stores of apps' tables."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class DataStore(Protocol):
-    """Runs functions in transactions of one app's own database.
+    """Runs functions in transactions of one app's own database, whichever kind of database that is.
 
     A function gets the statements of the transaction, in the database's own SQL with `?` for a value. What it raises
     rolls the transaction back. It waits for nothing else, and a function that only reads may be called twice.
@@ -29,36 +29,40 @@ class DataStore(Protocol):
 
     @property
     def row_security(self) -> RowSecurity | None:
-        """Under which roles statements for users and visitors run; None where the database has no such roles."""
+        """The roles under which statements for users and visitors run; None if the database has no roles."""
         ...
 
     async def open_row_security(self) -> None:
-        """Prepares these roles, if the database has roles and its user may create them."""
+        """Creates these roles, if the database has roles and its user may create them."""
         ...
 
     async def exists(self, app_id: str) -> bool:
-        """Returns whether the app has a database: it gets one with its first table."""
+        """Returns whether the app has a database, which is created with its first table."""
         ...
 
     async def read(
         self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
     ) -> T:
-        """Returns the function's result. The app's database must exist. Raises StatementTimeout.
+        """Calls a function that reads, and returns its result. The app's database must exist. Raises StatementTimeout.
 
         quick: whether the function looks at a row or two, whatever strangers ask for.
         """
         ...
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
-        """As `read`, in a transaction that changes rows, is durable, and has no other writer of the app beside it."""
+        """Calls a function that changes rows, in a durable transaction that excludes other writers of the app, and
+        returns its result.
+        """
         ...
 
     async def alter(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
-        """As `write`, in a transaction that changes tables. It creates the app's database if there is none."""
+        """Calls a function that changes tables, as `write` does. Creates the app's database if there is none."""
         ...
 
     async def list_apps(self, *, without: tuple[str, str] | None = None) -> list[str]:
-        """The apps that have a database here, by id. without: only those whose database lacks this table or column."""
+        """Returns the ids of the apps that have a database here. without: only those whose database lacks this table or
+        column.
+        """
         ...
 
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:

@@ -22,6 +22,8 @@ class Tier(IntEnum):
 
 
 class Absent(Enum):
+    """The answer for the ttl of a key that does not exist."""
+
     ABSENT = "absent"
 
 
@@ -115,13 +117,13 @@ class Engine(Protocol):
         ...
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
-        """Returns the remaining seconds rounded up, or None for no expiry."""
+        """Returns the remaining seconds, rounded up; None for no expiry; Absent for an absent key."""
         ...
 
     async def exists(self, space: str, key: str) -> bool: ...
 
     async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
-        """Replaces the entry and removes the key from the other tier."""
+        """Replaces the entry and removes the key from the other tier. Raises QuotaExceeded."""
         ...
 
     async def delete(self, space: str, key: str) -> int:
@@ -129,13 +131,13 @@ class Engine(Protocol):
         ...
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
-        """An absent key starts at 0, durable, with `ttl`; an existing one keeps its expiry and tier. `by` has
-        64 bits.
+        """Adds to an integer and returns the sum. An absent key starts at 0, durable, with `ttl`; an existing one keeps
+        its expiry and tier. `by` has 64 bits. Raises NotAnInteger and IntegerOverflow.
         """
         ...
 
     async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
-        """Writes only if the key is absent from both tiers."""
+        """Writes only if the key is absent from both tiers, and returns whether it did. Raises QuotaExceeded."""
         ...
 
     async def cas(
@@ -147,14 +149,17 @@ class Engine(Protocol):
         ttl: int | None,
         quota: Quota,
     ) -> bool:
-        """Swaps if the stored JSON equals `expected`; null and "__NULL__" equal each other and an absent key.
+        """Swaps the value if the stored JSON equals `expected`, and returns whether it did. null and "__NULL__" equal
+        each other and an absent key.
 
         A swap keeps the expiry and the tier; a key that was absent becomes durable with `ttl`.
         """
         ...
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
-        """Returns False if the key is absent. A ttl of 0 deletes the key; None removes the expiry."""
+        """Sets the ttl and returns True; returns False if the key is absent. A ttl of 0 deletes the key; None removes
+        the expiry.
+        """
         ...
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:

@@ -1,4 +1,4 @@
-"""Alembic's way in: it runs on the connection, and in the transaction, that it is given."""
+"""Alembic's environment: it uses the connection, and the transaction, that the caller passes."""
 
 from alembic import context
 

@@ -23,7 +23,7 @@ class Digest:
     total: int = 0
 
     def add(self, thing: list[object], size: int = 0) -> None:
-        """thing: an item made of what JSON can hold, instants, dates and bytes."""
+        """Adds an item. thing: anything made of JSON values, instants, dates and bytes."""
         text = json.dumps(thing, default=_plain, sort_keys=True, separators=(",", ":"))
         self.count += 1
         self.bytes += size

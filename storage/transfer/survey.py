@@ -1,4 +1,4 @@
-"""What an installation holds, part by part; equal on both sides after a complete transfer."""
+"""What an installation holds, part by part. Both sides are equal after a complete transfer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Survey:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the source when a transfer continues. It covers only the rows, because entries expire by
-        themselves.
+        """Identifies the source when a transfer continues. It covers only rows, because key-value entries expire
+        meanwhile.
         """
         return hashlib.sha256(
             repr(sorted((name, *_read_numbers(d)) for name, d in self.rows.items())).encode()

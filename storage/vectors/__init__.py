@@ -1,1 +1,1 @@
-"""Vectors of unit length: how rows hold them, and exact search in files that a process maps into its memory."""
+"""Vectors of unit length: their column type, and exact search in memory-mapped files."""

@@ -1,7 +1,7 @@
-"""The extension pgvector (0.7 or later), without which a Postgres has no type for vectors.
+"""The extension pgvector (0.7 or later), without which Postgres has no type for vectors.
 
-A Postgres that lacks it keeps everything else. Its column of vectors is of bytes then, and empty, until a start finds
-that the extension has come.
+Everything else works without it. The column for vectors then has the type `bytea` and stays empty, until a start finds
+the extension.
 """
 
 from sqlalchemy import Connection, text
@@ -23,7 +23,7 @@ _IS_BYTES = text(
 
 
 def create_extension(connection: Connection) -> bool:
-    """Creates the extension where that is possible, and returns whether it is there."""
+    """Creates the extension if possible, and returns whether it exists."""
     connection.execute(_CREATE)
     return bool(connection.scalar(_HAS_TYPE))
 
@@ -39,12 +39,14 @@ def create_near_indexes(connection: Connection) -> None:
 
 
 async def lacks_vectors(execute: Execute) -> bool:
-    """Returns whether a Postgres was migrated without the extension."""
+    """Returns whether this Postgres was migrated without the extension."""
     return bool((await execute(_IS_BYTES)).scalar())
 
 
 async def complete_vectors(database: Database) -> None:
-    """Makes up for an extension that was not there when the database was migrated, if it is there now."""
+    """Changes the column's type if the extension was missing during the migration and is there, or can be created,
+    now.
+    """
     if database.dialect != "postgresql":
         return
     async with database.reading() as connection:

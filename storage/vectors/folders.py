@@ -1,4 +1,4 @@
-"""The folders that hold the files of vectors: `<app>/<collection>-<dimensions>` each."""
+"""The folders of vector files: one `<app>/<collection>-<dimensions>` for each collection and number of dimensions."""
 
 import contextlib
 import fcntl
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class VectorFolder(NamedTuple):
-    """The vectors of one collection with so many dimensions."""
+    """The vectors of one collection with that many dimensions."""
 
     app_id: str
     collection_id: str
@@ -23,13 +23,13 @@ def name_folder(root: Path, app_id: str, collection_id: str, dimensions: int) ->
 
 
 def list_folders(root: Path) -> list[VectorFolder]:
-    """Returns the folders that are there."""
+    """Returns the folders that exist."""
     paths = sorted(root.glob("*/*-*"))
     return [VectorFolder(path.parent.name, path.name.rpartition("-")[0], path) for path in paths]
 
 
 def delete_folder(path: Path) -> None:
-    """Deletes a folder with its files. Who has mapped one into memory keeps it until it is closed."""
+    """Deletes a folder with its files. A process that has mapped a file keeps it until it is unmapped."""
     with contextlib.suppress(FileNotFoundError):
         with lock_writers(path):
             shutil.rmtree(path)
@@ -40,7 +40,9 @@ def delete_folder(path: Path) -> None:
 
 @contextmanager
 def lock_writers(folder: Path) -> Iterator[None]:
-    """Locks a folder, so that one process writes into it at a time. Raises FileNotFoundError if it was deleted."""
+    """Locks a folder, so that only one process writes to it at a time. Raises FileNotFoundError if the folder was
+    deleted.
+    """
     path = folder / "lock"
     while True:
         with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""The column type of vectors: numbers of 16 bits, as bytes to Python, `halfvec` of pgvector in Postgres."""
+"""The column type of vectors of 16-bit floats: bytes in Python, pgvector's `halfvec` in Postgres."""
 
 import struct
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 
 class _Halfvec(UserDefinedType[str]):
-    """The type without a number of dimensions, so that one column holds the vectors of every model."""
+    """The type without a number of dimensions, so that one column can hold the vectors of every model."""
 
     cache_ok = True
 
@@ -18,7 +18,7 @@ class _Halfvec(UserDefinedType[str]):
 
 
 class HalfVector(TypeDecorator[bytes]):
-    """Little-endian 16-bit floats, one after the other: the same bytes whichever database keeps them."""
+    """Little-endian 16-bit floats, one after the other: the same bytes in both databases."""
 
     impl = LargeBinary
     cache_ok = True
@@ -34,7 +34,7 @@ class HalfVector(TypeDecorator[bytes]):
 
 
 def write_halfvec(vector: bytes) -> str:
-    """Writes a vector as pgvector reads it."""
+    """Returns a vector in pgvector's text form."""
     return "[" + ",".join(map(repr, struct.unpack(f"<{len(vector) // 2}e", vector))) + "]"
 
 

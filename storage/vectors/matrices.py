@@ -1,4 +1,4 @@
-"""Vectors as matrices of numpy: what retrieval computes with them. Import it late: numpy takes its time."""
+"""Computes with vectors as numpy matrices. Import this module late, because numpy is slow to import."""
 
 import base64
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def compute_scores(query: bytes, vectors: Sequence[bytes]) -> list[float]:
 
 
 def compute_similarities(vectors: Sequence[bytes]) -> list[list[float]]:
-    """Returns the cosine similarity of each vector to each."""
+    """Returns the cosine similarity of each pair of vectors."""
     if not vectors:
         return []
     matrix = _widen(vectors)

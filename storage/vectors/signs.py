@@ -1,8 +1,8 @@
-"""The signs of vectors, one bit for each number: a thirty-second of their bytes, by which the nearest are chosen before
-they are compared exactly.
+"""The signs of vectors, one bit for each number: a thirty-second of the size of the vectors. They preselect the rows
+that are then compared exactly.
 
-Vectors that point the same way differ in few signs. Among the thousands that differ least are nearly always the nearest
-ten.
+Vectors that point in the same direction differ in few signs. The nearest ten are nearly always among the thousands that
+differ least.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ _WORDS_IN_A_BYTE = 3
 
 
 class Signs:
-    """The signs of the rows of a matrix to which rows are added."""
+    """The signs of a matrix to which rows are added."""
 
     def __init__(self, dimensions: int) -> None:
         self._dimensions = dimensions
@@ -26,7 +26,7 @@ class Signs:
         self._bits = np.zeros((self._words, 0), np.uint64)
 
     def follow(self, matrix: Any) -> None:
-        """Adds the signs of the rows that are new."""
+        """Adds the signs of new rows."""
         known, plain = self._bits.shape[1], matrix.view(np.ndarray)
         if known == len(plain):
             return
@@ -38,9 +38,10 @@ class Signs:
         self._bits = bits
 
     def choose(self, vector: Any, count: int, wanted: Any = None) -> Any:
-        """Returns the rows whose signs differ least from the vector's, at least so many, in their order.
+        """Returns the rows whose signs differ least from those of the vector, in ascending order: `count` rows or
+        more.
 
-        wanted: which rows may be chosen, as booleans; None for all. At least so many of them are.
+        wanted: the rows that may be chosen, as booleans, of which at least that many are true; None for all rows.
         """
         different = self._count_different(self._pack(vector[np.newaxis])[0])
         if wanted is not None:

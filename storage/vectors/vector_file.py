@@ -1,5 +1,5 @@
-"""The vectors of one collection in a file that is mapped into memory, for exact search; of very many, those that are
-compared exactly are chosen by their signs.
+"""The vectors of one collection in a memory-mapped file, for exact search. In a very large file, the signs of the
+vectors preselect the rows that are compared exactly.
 
 The file is a copy that can be made again: the rows of the database are what counts. Versions of documents are appended,
 and never changed; a journal beside the file says which rows are whose. Several processes may use it at once.
@@ -36,7 +36,9 @@ _GATHERED_AT_ONCE = 512
 
 
 class Neighbour(NamedTuple):
-    """A vector near the query: whose, which one of them, and the cosine of both."""
+    """A vector near the query: its version, its place among the version's vectors, and its cosine similarity to the
+    query.
+    """
 
     key: Key
     position: int
@@ -44,7 +46,7 @@ class Neighbour(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Versions of documents among which to search. It means nothing to another file, or to one written anew."""
+    """The document versions to search. It is valid only for the file that made it, and until that file is rewritten."""
 
     rows: int
     is_wanted: Any
@@ -58,7 +60,9 @@ class _Files(NamedTuple):
 
 
 class VectorFile:
-    """Call its methods in threads, one at a time. They raise FileNotFoundError if the folder is deleted meanwhile."""
+    """A file of vectors. Call its methods in threads, one at a time. They raise FileNotFoundError if its folder is
+    deleted.
+    """
 
     def __init__(self, folder: Path, dimensions: int) -> None:
         self._folder = folder
@@ -66,8 +70,8 @@ class VectorFile:
         self._forget()
 
     def find_missing(self, keys: Collection[Key]) -> list[Key]:
-        """Returns the versions that the file has no vectors of. Removes those of others when they are the most: `keys`
-        are all that anybody may search for.
+        """Returns the versions whose vectors are not in the file. If most vectors in the file belong to other versions,
+        these are removed: `keys` are all versions that anybody may still search.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._read_journal()
@@ -78,7 +82,7 @@ class VectorFile:
         return missing
 
     def append(self, fresh: Mapping[Key, Sequence[bytes]]) -> None:
-        """Adds the vectors of versions, each vector as little-endian 16-bit floats of length 1."""
+        """Adds the vectors of versions. Each vector is little-endian 16-bit floats of length 1."""
         with lock_writers(self._folder):
             self._read_journal()
             mine = {key: vectors for key, vectors in fresh.items() if key not in self._ordinals}
@@ -99,17 +103,17 @@ class VectorFile:
             self._read_journal()
 
     def select(self, keys: Collection[Key]) -> Selection:
-        """Selects those of the versions that the file has."""
+        """Selects those of the versions whose vectors are in the file."""
         is_wanted = np.zeros(len(self._keys), bool)
         is_wanted[[self._ordinals[key] for key in keys if key in self._ordinals]] = True
         return Selection(int(self._counts[is_wanted].sum()), is_wanted, self._contents)
 
     def has(self, selection: Selection) -> bool:
-        """Whether it may still be searched for: the file has not been written anew since."""
+        """Returns whether a selection is still valid: the file has not been rewritten since it was made."""
         return selection.contents is self._contents
 
     def search(self, query: bytes, selection: Selection, limit: int) -> list[Neighbour]:
-        """Returns the nearest of the vectors that are selected, the nearest first."""
+        """Returns the selected vectors that are nearest to the query, nearest first."""
         matrix, selected, wanted = self._matrix, selection.rows, selection.is_wanted
         vector = np.frombuffer(query, "<f2").astype("f4")
         if not selected:
@@ -157,7 +161,7 @@ class VectorFile:
         self._contents = object()
 
     def _read_journal(self) -> None:
-        """Reads what has been added since the last time, by this process or another."""
+        """Reads what this or another process has added since the last time."""
         newest = max((int(path.stem) for path in self._folder.glob("*.journal")), default=0)
         if newest != self._generation:
             self._forget()
@@ -207,7 +211,7 @@ class VectorFile:
                 self._matrix = np.zeros((0, self._dimensions), "f4")
 
     def _compact(self, keys: Collection[Key]) -> None:
-        """Writes the rows that are still wanted into the files of a new generation."""
+        """Writes the rows that are still wanted to new files."""
         with lock_writers(self._folder):
             self._read_journal()
             matrix, kept = self._matrix, [key for key in keys if key in self._ordinals]
@@ -236,7 +240,7 @@ class VectorFile:
 
 
 def _multiply_rows(matrix: Any, rows: Any, vector: Any) -> Any:
-    """Returns the product of each of these rows with the vector."""
+    """Returns the dot product of each of these rows with the vector."""
     # Without the wrapper of a mapped array, of which each piece would cost.
     plain = matrix.view(np.ndarray)
     scores = np.empty(len(rows), "f4")
@@ -251,6 +255,6 @@ def _multiply_rows(matrix: Any, rows: Any, vector: Any) -> Any:
 
 
 def _find_largest(scores: Any, count: int) -> Any:
-    """Returns the places of the largest numbers, the largest first; of equal ones, the first."""
+    """Returns the positions of the largest numbers, largest first; of equal numbers, the first."""
     chosen = np.argpartition(-scores, count - 1)[:count] if count < len(scores) else np.arange(len(scores))
     return chosen[np.lexsort((chosen, -scores[chosen]))]

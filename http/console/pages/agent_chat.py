@@ -46,7 +46,7 @@ async def show_chat(visit: Visit) -> Context:
 
 
 def _find_field(graph: Mapping[str, Any]) -> str:
-    """The field of the input that the graph reads first."""
+    """Returns the field of the input that the graph reads first."""
     found = _FIELD.search(escape_json({"nodes": graph["nodes"]}))
     return found[1] if found else "message"
 
@@ -61,7 +61,7 @@ def _describe(run: Mapping[str, Any], field: str) -> dict[str, Any]:
 
 
 async def say(visit: Visit) -> str:
-    """Starts a run of the thread. The key makes one run of a form that is sent twice."""
+    """Starts a run in the thread. The idempotency key makes sure that a form that is sent twice starts one run."""
     app_id, name, thread = visit.parts["app"], visit.parts["agent"], visit.form.get("thread", "")
     text = visit.form.get("text", "").strip()
     if not text or not _THREAD.fullmatch(thread):

@@ -40,12 +40,12 @@ async def show_new(visit: Visit) -> Context:
 
 
 async def check(visit: Visit) -> Context:
-    """Says what is wrong with a graph as it is typed, and draws it."""
+    """Returns the issues and the drawing of a graph while it is typed."""
     return await _check(visit, visit.parts.get("agent", ""), visit.form.get("graph", ""))
 
 
 async def save(visit: Visit) -> str | Context:
-    """Keeps the graph; shows what is wrong with one that cannot be kept."""
+    """Saves the graph, or shows its issues if it cannot be saved."""
     name, text = visit.parts.get("agent", ""), visit.form.get("graph", "")
     found = await _check(visit, name, text)
     if not found["valid"]:

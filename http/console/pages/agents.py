@@ -34,7 +34,9 @@ async def show_agent(visit: Visit) -> Context:
 
 
 async def start(visit: Visit) -> str:
-    """Starts a run and leads to its page. The key makes one run of a form that is sent twice."""
+    """Starts a run and returns its page. The idempotency key makes sure that a form that is sent twice starts one
+    run.
+    """
     app_id, name = visit.parts["app"], visit.parts["agent"]
     run_input = parse_object(visit.form.get("input", ""), "input") or {}
     once = visit.form.get("once", "")[:64] or uuid4().hex

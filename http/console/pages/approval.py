@@ -1,4 +1,6 @@
-"""/console/approvals/{id}: one call that waits, with all that it says, and the decision about it."""
+"""/console/approvals/{id}: one call that waits for a decision, with its arguments and effects, and the form that
+decides.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -63,7 +65,7 @@ async def show_approval(visit: Visit) -> Context:
 
 
 def _show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a call would change: short values beside each other, and of long ones the lines that differ."""
+    """Returns what a call would change: short values side by side, and long ones line by line as a diff."""
     short: list[Mapping[str, Any]] = []
     long: list[dict[str, Any]] = []
     for change in map(_write_briefly, changes):
@@ -78,7 +80,9 @@ def _show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _find_effect(visit: Visit, approval: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str:
-    """The effect of a call; that of a deletion where it would delete something now, although its tool need not."""
+    """Returns the effect of a call. A tool that may delete counts as destructive if this call would delete something
+    now.
+    """
     tool = visit.registry.tools.get(approval["tool"])
     may_destroy = tool is not None and tool.destructive_when is not None
     effect: str = approval["effect"]
@@ -86,7 +90,7 @@ def _find_effect(visit: Visit, approval: Mapping[str, Any], changes: Sequence[Ma
 
 
 def _pick_shown(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by which people decide. The page names the app anyway, and a tool server's tool with its server."""
+    """Returns the arguments that people need to decide. The page shows the app and the tool server elsewhere."""
     if approval["tool"] == _REMOTE:
         # The short ones first: to whom a mail goes stands before its text.
         return dict(sorted(arguments.get("arguments", {}).items(), key=lambda item: len(escape_json(item[1]))))
@@ -94,7 +98,7 @@ def _pick_shown(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> di
 
 
 def _write_briefly(change: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A change whose values stand on one line each if they are short and have nothing in common."""
+    """Returns the change with both values on one line if they are short and share no field, otherwise unchanged."""
     if change["before"] is None and change["after"] is None:
         return change
     try:
@@ -113,13 +117,15 @@ def _write_briefly(change: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _build_fields(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The fields of the form that answers a question; None where the answer is typed as text or JSON."""
+    """Returns the fields of the form that answers a question; None where the answer is typed as text or JSON."""
     asked = found["arguments"] or {}
     return build_fields(asked.get("answer_schema"), asked.get("data"))
 
 
 async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the run that waits has done last, and what it has cost; None for those who decide but do not run the app."""
+    """Returns the last steps of the waiting run and its cost so far; None if the person may decide but not see the
+    run.
+    """
     if approval["run_id"] is None or approval["agent"] is None:
         return None
     names = {"app_id": approval["app_id"], "name": approval["agent"], "id": approval["run_id"]}
@@ -141,12 +147,15 @@ async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _estimate(cost: Any, taken: int, most: int) -> float | None:
-    """What the rest of a run costs in dollars if all its steps are as dear as those so far; None before the first."""
+    """Returns the dollars that the rest of a run costs if its steps cost as much as those so far; None before the first
+    step.
+    """
     return None if taken == 0 else float(cost or 0) / taken * max(0, most - taken)
 
 
 async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The calls that brought strangers' text into a run, of its first 1,000 events: their tools, and where they ended.
+    """Returns the calls that brought strangers' text into a run, with their tools and the events at which they ended.
+    Only the run's first 1,000 events are searched.
 
     None where the text came with what the run was given, or with the conversation that it continues.
     """
@@ -166,8 +175,8 @@ async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, 
 
 
 def _list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:
-    """Each argument by its name: as JSON, as it is where it is a text of several lines, or as the texts of its
-    operations where it is a list of objects.
+    """Returns the name, the text and the parts of each argument. The text is JSON, or the value itself if it has
+    several lines. A list of objects, such as operations, has one part for each object.
     """
     shown: list[tuple[str, str, list[str] | None]] = []
     for name, value in arguments.items():
@@ -188,14 +197,14 @@ def _say_approvers(approvers: Any) -> str:
 
 
 def _editable(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-    """The part of a call that its decider may change: for a tool server's tool, that tool's own arguments."""
+    """Returns the part of a call that its decider may change: for a tool server's tool, that tool's own arguments."""
     if approval["tool"] == _REMOTE:
         return arguments.get("arguments", {})
     return {name: value for name, value in arguments.items() if name != _BOUND}
 
 
 async def _list_alike(visit: Visit, approval: Mapping[str, Any]) -> list[str]:
-    """The ids of calls that wait for the same run and want the same tool, this one among them: the newest first."""
+    """Returns the ids of the calls of the same tool that wait in the same run, this one among them, newest first."""
     if approval["run_id"] is None or approval["tool"] == _QUESTION:
         return []
     for organisation in await visit.list_organisations():
@@ -214,7 +223,7 @@ async def _list_alike(visit: Visit, approval: Mapping[str, Any]) -> list[str]:
 
 
 async def show_alike(visit: Visit) -> Context:
-    """Shows all that a person is about to approve at once, each call with its arguments."""
+    """Shows all calls that a person is about to approve at once, each with its arguments."""
     first = await visit.call("approvals_get", approval_id=visit.parts["id"])
     calls: list[dict[str, Any]] = []
     for approval_id in (await _list_alike(visit, first["approval"]))[:_MOST_ALIKE]:
@@ -227,7 +236,9 @@ async def show_alike(visit: Visit) -> Context:
 
 
 def _name_tool(found: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What two calls of one tool have in common: calls of a tool server's tools all go through one of ours."""
+    """Returns what identifies the tool of a call. All calls to tool servers use one tool of ours, so the server's tool
+    counts.
+    """
     approval, arguments = found["approval"], found["arguments"] or {}
     remote = (arguments.get("server_id"), arguments.get("tool")) if approval["tool"] == _REMOTE else ()
     return (approval["tool"], *remote)
@@ -247,7 +258,7 @@ async def reject(visit: Visit) -> str:
 
 
 async def approve_alike(visit: Visit) -> str:
-    """Approves the calls that the page has shown, and no other that has come since."""
+    """Approves the calls that the page has shown, but none that have come since."""
     for approval_id in visit.form.get("ids", "").split()[:_MOST_ALIKE]:
         try:
             await visit.call("approvals_approve", approval_id=approval_id)
@@ -270,7 +281,7 @@ async def approve_always(visit: Visit) -> str:
 
 
 async def ask_always(visit: Visit) -> str:
-    """Has the key ask before each call of the tool from now on, whatever its policy says. The call goes on waiting."""
+    """Makes the key ask before each call of the tool from now on, whatever its policy says. This call keeps waiting."""
     approval = (await visit.call("approvals_get", approval_id=visit.parts["id"]))["approval"]
     key_id = _find_key(approval)
     if key_id is None:
@@ -280,14 +291,14 @@ async def ask_always(visit: Visit) -> str:
 
 
 def _find_key(approval: Mapping[str, Any]) -> str | None:
-    """The id of the key that asks for itself; None for a run."""
+    """Returns the id of the key that proposed the call; None if a run proposed it."""
     kind, _, key_id = approval["proposer"].partition(":")
     return key_id if kind == "key" else None
 
 
 async def answer(visit: Visit) -> str:
-    """Answers a run's question: by the fields of its schema; else with a JSON object as it was typed, or with anything
-    else as its `answer`.
+    """Answers a run's question. The answer comes from the form's fields, from JSON that was typed, or from other text
+    as its `answer`.
     """
     found = await visit.call("approvals_get", approval_id=visit.parts["id"])
     fields = _build_fields(found)
@@ -308,7 +319,7 @@ async def answer(visit: Visit) -> str:
 
 
 async def show_edit(visit: Visit) -> Context:
-    """Shows what a person has changed beside what was asked, before it is approved."""
+    """Shows a person's changes beside the proposed arguments, before the call is approved."""
     found = await visit.call("approvals_get", approval_id=visit.parts["id"])
     asked = _editable(found["approval"], found["arguments"] or {})
     given = _parse(visit.query.get("arguments", "")) if "arguments" in visit.query else asked

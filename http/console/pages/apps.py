@@ -23,7 +23,7 @@ async def show_apps(visit: Visit) -> Context:
 
 
 async def create_app(visit: Visit) -> str:
-    """Makes an app in the organisation that the form names."""
+    """Creates an app in the organisation that the form names."""
     given = {"organization_id": visit.form["of"]} if visit.form.get("of") else {}
     made = await visit.call("apps_init", name=visit.form.get("name", "").strip(), **given)
     return PATH.format(app=made["app_id"])

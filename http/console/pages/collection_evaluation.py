@@ -1,4 +1,6 @@
-"""/console/apps/{app}/collections/{collection}/evaluation: how well questions of a person find what they should."""
+"""/console/apps/{app}/collections/{collection}/evaluation: how well a person's test questions find the right
+documents.
+"""
 
 import json
 from typing import Any
@@ -40,7 +42,7 @@ async def evaluate(visit: Visit) -> Context:
 
 
 def _parse_lines(text: str) -> list[dict[str, Any]]:
-    """The question of each line. Raises BadRequest, which names the line."""
+    """Returns the question of each line. Raises BadRequest, which names the line."""
     cases = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

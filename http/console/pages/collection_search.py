@@ -27,7 +27,7 @@ async def show_search(visit: Visit) -> Context:
 
 
 async def answer(visit: Visit) -> Context:
-    """Has a model put the chunks in order, answer, or both: a form's work, as it is paid for."""
+    """Asks a model to rank the chunks, to answer, or both. This is a form and not a page because it costs money."""
     values = {**await read_collection(visit), **_describe(visit.form)}
     is_only_ordered = visit.form.get("do") == "order"
     values["reranked"] = is_only_ordered or "rerank" in visit.form
@@ -41,7 +41,7 @@ async def answer(visit: Visit) -> Context:
 
 
 def _describe(fields: Mapping[str, str]) -> dict[str, Any]:
-    """What was asked, as the form shows it again."""
+    """Returns the search that was made, for the form to show again."""
     asked: dict[str, Any] = {name: fields.get(name, "") for name in ("q", "filter", "threshold", "diversity", "model")}
     asked["q"] = asked["q"][:_LONGEST]
     asked |= {"mode": fields.get("mode", "hybrid"), "top": fields.get("top") or "5"}
@@ -63,7 +63,7 @@ def _ask(visit: Visit, fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read_part(text: str, what: str) -> float:
-    """Raises BadRequest for what is no number from 0 to 1."""
+    """Returns a number from 0 to 1. Raises BadRequest for anything else."""
     try:
         number = float(text or 0)
     except ValueError as exc:
@@ -79,7 +79,7 @@ async def _place_chunks(visit: Visit, chunks: list[dict[str, Any]], q: str) -> l
 
 
 async def _place_chunk(visit: Visit, chunk: dict[str, Any], words: set[str]) -> dict[str, Any]:
-    """Adds what stands around a chunk in its document, and marks the words of the question in it."""
+    """Adds the text around a chunk in its document, and marks the words of the question in it."""
     first = max(chunk["start"] - _AROUND, 0)
     which = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "document_id": chunk["documentId"]}
     try:

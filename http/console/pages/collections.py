@@ -1,4 +1,4 @@
-"""/console/apps/{app}/collections: collections of documents, how far their documents are, and their texts."""
+"""/console/apps/{app}/collections: collections of documents, the progress of their documents, and their texts."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ _STATES = ("pending", "processing", "ready", "failed")
 
 
 async def read_collection(visit: Visit) -> Context:
-    """The app and the collection that the path names, which every page of a collection shows."""
+    """Returns the app and the collection that the path names. Every page of a collection shows them."""
     app = await read_app(visit)
     found = await visit.call("rag_collections_get", app_id=app["id"], name=visit.parts["collection"])
     return {"app": app, "collection": found}
 
 
 def read_number(text: str, what: str, most: int = 2**30) -> int:
-    """Raises BadRequest for what is no whole number from 0 to `most`."""
+    """Returns a whole number from 0 to `most`. Raises BadRequest for anything else."""
     if not (text.isdecimal() and text.isascii() and len(text) < 12 and int(text) <= most):
         raise BadRequest(f"The {what} is a whole number up to {most}.")
     return int(text)
@@ -66,7 +66,7 @@ async def show_collection(visit: Visit) -> Context:
 
 
 async def add(visit: Visit) -> str:
-    """Adds a document: a text that was typed, or a file of the app."""
+    """Adds a document: typed text, or a file of the app."""
     source = {"storage_object_id": visit.form["file"]} if visit.form.get("file") else {"text": visit.form.get("text")}
     await visit.call("rag_ingest", **_name_collection(visit), **source, **_describe_document(visit))
     return COLLECTION.format(**visit.parts)

@@ -1,4 +1,4 @@
-"""/console/connect: how a client reaches this server, in lines that can be copied."""
+"""/console/connect: how a client connects to this server, in lines that can be copied."""
 
 import json
 

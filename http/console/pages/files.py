@@ -1,4 +1,4 @@
-"""/console/apps/{app}/files: the files of an app, with previews and the room that they take."""
+"""/console/apps/{app}/files: the files of an app, with previews and their total size."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,7 +27,9 @@ async def show_files(visit: Visit) -> Context:
 
 
 async def announce(visit: Visit) -> Context:
-    """Announces a file that the page's script has been given; its bytes go to the address that the answer shows."""
+    """Creates the upload of a file that the page's script was given. The script sends the bytes to the address in the
+    answer.
+    """
     size = visit.form.get("size", "")
     if not (size.isdecimal() and len(size) < 14):
         raise BadRequest("The size is a number of bytes.")
@@ -43,7 +45,7 @@ async def announce(visit: Visit) -> Context:
 
 
 async def write(visit: Visit) -> str:
-    """Stores a text that was typed."""
+    """Stores typed text as a file."""
     await visit.call(
         "files_put",
         app_id=visit.parts["app"],
@@ -73,7 +75,7 @@ async def _add_addresses(visit: Visit, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_host(address: str) -> str:
-    """The console shows and sends files at the host that it was opened at: other hosts are none of its own."""
+    """Returns an address without its host, because the console loads files from the host at which it was opened."""
     return urlsplit(address)._replace(scheme="", netloc="").geturl()
 
 

@@ -1,4 +1,4 @@
-"""/console: what waits for this person, and what was decided last."""
+"""/console: the items that wait for this person, and the latest decisions."""
 
 from contextlib import suppress
 from typing import Any
@@ -46,7 +46,7 @@ async def show_inbox(visit: Visit) -> Context:
 
 
 async def _read_substrate(visit: Visit, organisation: Any) -> list[dict[str, Any]]:
-    """What waits in an organisation's substrate; nothing where the session's key does not open it."""
+    """Returns what waits in an organisation's substrate; nothing if the session's key does not give access to it."""
     # Keys of apps do not open it, and whoever has none yet has nothing there.
     with suppress(Forbidden):
         found = await visit.call("substrate_actions", organisation["id"], status="proposed", limit=_SHOWN)
@@ -66,7 +66,9 @@ def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str,
 
 
 def _find_floods(waiting: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The ids of what waits, by who asks, where that is more than one call. The runs of one agent count as one."""
+    """Returns the ids of waiting calls by proposer, for proposers with more than one. An agent's runs count as one
+    proposer.
+    """
     by_asker: dict[tuple[str, str], list[str]] = {}
     for row in waiting:
         of_run = row["proposer"].startswith("run:")
@@ -75,7 +77,7 @@ def _find_floods(waiting: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 async def deny_all(visit: Visit) -> str:
-    """Denies the calls that the page showed, and no other that has come since."""
+    """Denies the calls that the page has shown, but none that have come since."""
     for approval_id in visit.form.get("ids", "").split()[:_SHOWN]:
         # Some may have been decided meanwhile.
         with suppress(BaobabError):

@@ -1,4 +1,4 @@
-"""/console/jobs: what is to be done in the background, and what has failed of it."""
+"""/console/jobs: pending background jobs, and those that have failed."""
 
 from urllib.parse import quote, urlencode
 

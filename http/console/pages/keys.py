@@ -1,4 +1,4 @@
-"""/console/keys: API keys: making, revoking, and which tools they ask before."""
+"""/console/keys: creates and revokes API keys, and sets the tools that they must ask before calling."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -31,7 +31,7 @@ async def show_keys(visit: Visit) -> Context:
 
 
 async def create(visit: Visit) -> Context:
-    """Makes a key, which the answer shows and no other page."""
+    """Creates a key. Only the answer to this form shows it."""
     form = visit.form
     given: dict[str, Any] = {"name": form.get("name", "").strip(), "approval": form.get("approval", "none")}
     given["read_only"] = "read_only" in form
@@ -49,7 +49,7 @@ async def create(visit: Visit) -> Context:
 
 
 def _find_end(last_day: str) -> str:
-    """The end of a day in UTC."""
+    """Returns the last instant of a day, in UTC."""
     try:
         day = date.fromisoformat(last_day)
     except ValueError as exc:
@@ -63,7 +63,7 @@ async def revoke(visit: Visit) -> str:
 
 
 async def set_ask(visit: Visit) -> str:
-    """Says whether the key asks before it calls a tool."""
+    """Sets whether the key must ask before it calls a tool."""
     tool, ask = visit.form.get("tool", "").strip(), visit.form.get("ask", "")
     if not tool:
         raise BadRequest("Name a tool, such as kv_delete.")

@@ -1,4 +1,4 @@
-"""/console/apps/{app}/kv: the keys of an app, who may read and write them, and the value of one of them."""
+"""/console/apps/{app}/kv: the keys of an app, who may read and write them, and the value of one key."""
 
 import json
 from urllib.parse import quote
@@ -32,7 +32,7 @@ async def show_keys(visit: Visit) -> Context:
 
 
 async def show_entry(visit: Visit) -> Context:
-    """Shows a value to be changed; a key that is not there can be given one."""
+    """Shows a value for editing. A key that does not exist can be given a value."""
     app, key = await read_app(visit), visit.query.get("key", "")
     access = (await visit.call("kv_expose_list", app_id=app["id"], key=key))["access"]
     values = {"app": app, "title": key, "key": key, "is_new": False, "saved": "saved" in visit.query, "access": access}
@@ -47,7 +47,7 @@ async def show_entry(visit: Visit) -> Context:
 
 
 async def store(visit: Visit) -> str:
-    """Stores a value, unless somebody has changed it since the page was made."""
+    """Stores a value, unless it has changed since the page was made."""
     app_id, key = visit.parts["app"], visit.form.get("key", "")
     expected, value = _parse(visit.form.get("expected", "null")), _parse(visit.form.get("value", ""))
     if not (await visit.call("kv_cas", app_id=app_id, key=key, expected=expected, next=value))["swapped"]:

@@ -1,4 +1,4 @@
-"""/console/substrate/actions: the ledger, each action with what it changed, and undo."""
+"""/console/substrate/actions: the ledger of actions, each with the changes that it made, and undo."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +43,7 @@ async def show_action(visit: Visit) -> Context:
 
 
 def _summarise(payload: Mapping[str, Any]) -> str | None:
-    """What an action is about, as far as its payload says that in one line."""
+    """Returns one line that says what an action is about, as far as its payload tells."""
     return next((str(payload[name])[:_LONGEST] for name in _SAYING if payload.get(name)), None)
 
 
@@ -59,7 +59,7 @@ async def reject(visit: Visit) -> str:
 
 
 async def allow(visit: Visit) -> str:
-    """Allows this once what a principle forbids; the action can then be approved."""
+    """Makes one exception from a principle, so that this action can be approved."""
     conflict_id, reason = visit.form.get("conflict", ""), visit.form.get("reason", "").strip() or None
     asked = {"conflict_id": conflict_id, "resolution": "allow", "reason": reason}
     await ask(visit, "substrate_resolve_policy_conflict", **asked)

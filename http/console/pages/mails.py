@@ -1,4 +1,4 @@
-"""/console/apps/{app}/mails: the mails to an app's users, which stay here while no server takes them."""
+"""/console/apps/{app}/mails: the mails to an app's users. They are kept here while no mail server is set up."""
 
 from baobab.http.console.app_page import read_app
 from baobab.http.console.page import Context, Page

@@ -1,4 +1,4 @@
-"""/console/apps/{app}/migrations: where an app lives, its move to another region, and the copy that is left behind."""
+"""/console/apps/{app}/migrations: an app's region, moving it to another one, and the copy that stays behind."""
 
 from baobab.http.console.app_page import read_app
 from baobab.http.console.page import Context, Form, Page

@@ -27,7 +27,7 @@ async def show_models(visit: Visit) -> Context:
 
 
 async def try_model(visit: Visit) -> Context:
-    """Asks a model once, and shows its answer with what it took."""
+    """Sends one request to a model, and shows its answer and its cost."""
     page = dict(await show_models(visit))
     began_at = time.monotonic()
     try:

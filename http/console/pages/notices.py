@@ -1,4 +1,4 @@
-"""/console/notices: how this person is told of what waits."""
+"""/console/notices: the channels through which this person learns of what waits for them."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def _read_number(form: Any, name: str) -> int:
 
 
 async def add(visit: Visit) -> str | Context:
-    """Adds a channel; the answer shows the secret of a webhook, and no other page."""
+    """Adds a channel. Only the answer to this form shows a webhook's secret."""
     names = ("name", "email", "url", "p256dh", "auth")
     given = {name: visit.form[name].strip() for name in names if visit.form.get(name, "").strip()}
     channel = await visit.call("notices_channel_add", kind=visit.form.get("kind", ""), **given)

@@ -1,4 +1,4 @@
-"""/console/substrate/outbox: what other systems are told, with every try."""
+"""/console/substrate/outbox: messages to other systems, with each attempt to deliver them."""
 
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.substrate_page import ask, lead_to, read_substrate

@@ -1,4 +1,4 @@
-"""/console/programs: the programs that act for this person by OAuth."""
+"""/console/programs: the programs that have access to this person's account through OAuth."""
 
 from typing import Any
 

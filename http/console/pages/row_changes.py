@@ -1,4 +1,4 @@
-"""/console/apps/{app}/row-changes: what was written to tables, each row before and after, and undoing it."""
+"""/console/apps/{app}/row-changes: what was written to an app's tables, each row before and after, and undo."""
 
 import json
 from datetime import datetime
@@ -37,7 +37,7 @@ async def show_changes(visit: Visit) -> Context:
 
 
 async def undo(visit: Visit) -> str:
-    """Undoes an action, or all that a run wrote."""
+    """Undoes one action, or everything that a run wrote."""
     named = {name: visit.form[name] for name in ("action_id", "run_id") if visit.form.get(name)}
     await visit.call("data_undo", app_id=visit.parts["app"], cascade="cascade" in visit.form, **named)
     return PATH.format(**visit.parts)

@@ -1,4 +1,4 @@
-"""/console/substrate/rules: attention rules, with what they would propose now and what became of their ticks."""
+"""/console/substrate/rules: attention rules, what they would propose now, and the results of their earlier checks."""
 
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.substrate_page import ask, lead_to, read_substrate

@@ -1,4 +1,4 @@
-"""What a person does with a run: cancel it, start one that goes on from a step of it, compare it with another."""
+"""Actions on a run: cancelling it, starting a new run from one of its steps, and comparing it with another run."""
 
 import json
 from itertools import zip_longest
@@ -24,7 +24,7 @@ async def cancel(visit: Visit) -> str:
 
 
 async def show_fork(visit: Visit) -> Context:
-    """Asks with what the new run goes on. Its key makes one run of a form that is sent twice."""
+    """Shows the form of a fork. Its idempotency key makes sure that a form that is sent twice starts one run."""
     app, found = await read_app(visit), await read_run(visit)
     step = visit.query.get("step", "")
     return {
@@ -55,7 +55,7 @@ async def fork(visit: Visit) -> str:
 
 
 async def show_comparison(visit: Visit) -> Context:
-    """Shows the steps of two runs of an agent beside each other."""
+    """Shows the steps of two runs of an agent side by side."""
     app, one = await read_app(visit), await read_run(visit)
     names = {"app_id": app["id"], "name": visit.parts["agent"]}
     others = (await visit.call("agents_runs_list", **names, limit=50))["runs"]
@@ -80,7 +80,7 @@ async def show_comparison(visit: Visit) -> Context:
 
 
 def _set_beside(lines: list[tuple[str, str]]) -> list[tuple[str | None, str | None, bool]]:
-    """The lines of a comparison in two columns, and whether both are the same."""
+    """Returns the lines of a comparison in two columns, each with whether both sides are the same."""
     rows: list[tuple[str | None, str | None, bool]] = []
     gone: list[str] = []
     new: list[str] = []

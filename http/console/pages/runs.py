@@ -1,4 +1,4 @@
-"""/console/apps/{app}/runs: the runs of an app's agents, and one of them as it goes on."""
+"""/console/apps/{app}/runs: the runs of an app's agents, and the progress of one run."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ async def show_runs(visit: Visit) -> Context:
 
 
 def describe_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A run with how long it took, or takes so far, in words."""
+    """Returns a run with its duration in words, up to now if it has not ended."""
     took = None
     if run["started_at"] is not None and run["finished_at"] is not None:
         # The clocks of two servers may disagree a little.
@@ -55,7 +55,7 @@ def describe_run(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def read_run(visit: Visit, run_id: str | None = None) -> Mapping[str, Any]:
-    """The run that the path names, or another of its agent, with its graph."""
+    """Returns the run that the path names, or another run of the same agent, with its graph."""
     names = {"app_id": visit.parts["app"], "name": visit.parts["agent"], "id": run_id or visit.parts["run"]}
     found: Mapping[str, Any] = await visit.call("agents_runs_get", **names, with_graph=True)
     return found
@@ -69,7 +69,7 @@ async def read_events(visit: Visit, run: Mapping[str, Any], since: int, limit: i
 
 
 async def show_run(visit: Visit) -> Context:
-    """Shows the newest events of a run, or those before the one that the query names."""
+    """Shows the newest events of a run, or the events before the one that the query names."""
     app, found = await read_app(visit), await read_run(visit)
     run, graph = found["run"], found["graph_spec"]
     before = visit.query.get("before", "")
@@ -105,7 +105,7 @@ async def show_run(visit: Visit) -> Context:
 async def _read_model_calls(
     visit: Visit, run: Mapping[str, Any], events: Sequence[Mapping[str, Any]]
 ) -> dict[int, Mapping[str, Any]]:
-    """What models were asked in the newest steps of some events, by step."""
+    """Returns the requests to models in the newest steps of these events, by step."""
     steps = [event["payload"]["step"] for event in events if event["type"] == "llm_token_usage"]
     if not steps:
         return {}
@@ -116,7 +116,7 @@ async def _read_model_calls(
 
 
 async def show_model_call(visit: Visit) -> Context:
-    """Shows one call to a model with all that is kept of its prompt and answer."""
+    """Shows one call to a model, with the parts of its prompt and answer that are kept."""
     app, found = await read_app(visit), await read_run(visit)
     step = visit.parts["step"]
     if not step.isdecimal() or len(step) > 9:
@@ -133,7 +133,7 @@ def _say_output(output: Any) -> str:
 
 
 def _list_waiting(run: Mapping[str, Any], events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the run waits for: its own calls, and those of the runs below it."""
+    """Returns the calls that the run waits for: its own and those of its child runs."""
     asked = {event["payload"]["approval_id"]: event["payload"] for event in events if event["type"] == "run_paused"}
     for event in events:
         if event["type"] == "run_resumed":
@@ -148,7 +148,7 @@ def _list_waiting(run: Mapping[str, Any], events: list[dict[str, Any]]) -> list[
 
 
 async def show_event(visit: Visit) -> Context:
-    """Shows one event with all that it says."""
+    """Shows one event with its whole payload."""
     app, found = await read_app(visit), await read_run(visit)
     seq = visit.parts["seq"]
     if not seq.isdecimal() or not 0 < int(seq) <= found["run"]["last_seq"]:
@@ -159,14 +159,16 @@ async def show_event(visit: Visit) -> Context:
 
 
 def _leave_out_token(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event without the token that decides, which no file and no screen needs, and what `payload` repeats."""
+    """Returns an event without the decision token, which no file or screen needs, and without what `payload`
+    repeats.
+    """
     payload = {name: value for name, value in event["payload"].items() if name not in ("payload", "approval_token")}
     return {**event, "payload": payload}
 
 
 async def open_live(visit: Visit) -> Stream:
-    """The events of a run as they happen, and the text that its model writes; for the page of the run also what they
-    change of it, since it shows the events after `from`.
+    """Opens the stream of a run's events and of the text that its model writes. For the page of the run itself, whose
+    query names the last event that it shows (`from`), the stream also brings the changed parts of the page.
     """
     since = _read_seq(visit.query.get("last_event_id", "")) or _read_seq(visit.query.get("since", "")) or 0
     names = {"app_id": visit.parts["app"], "name": visit.parts["agent"], "id": visit.parts["run"]}
@@ -191,7 +193,7 @@ def _read_seq(text: str) -> int | None:
 
 
 async def open_download(visit: Visit) -> Stream:
-    """The run, its graph and all its events, as one JSON object."""
+    """Opens the run, its graph and all its events as one JSON object."""
     found = await read_run(visit)
 
     async def write() -> AsyncGenerator[bytes, None]:

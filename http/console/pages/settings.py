@@ -1,4 +1,4 @@
-"""/console/settings: what the installation's settings are, and what is wrong with them."""
+"""/console/settings: the installation's settings, and the problems with them."""
 
 from baobab.http.console.page import Context, Page
 from baobab.http.console.visit import Visit

@@ -1,4 +1,6 @@
-"""/console/apps/{app}/tables/{table}/access: the policies of a table, and who sees which rows of it or of a view."""
+"""/console/apps/{app}/tables/{table}/access: the policies of a table, and which rows of a table or view each caller
+sees.
+"""
 
 import json
 from typing import Any

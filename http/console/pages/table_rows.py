@@ -64,7 +64,9 @@ async def show_row(visit: Visit) -> Context:
 
 
 async def change_row(visit: Visit) -> str:
-    """Stores those columns that were changed since the page was made: others may have changed the rest."""
+    """Stores the columns that were changed on the page, and leaves the others, which somebody else may have changed
+    since.
+    """
     before = parse_object(visit.form.get("before", ""), "row") or {}
     after = parse_object(visit.form.get("row", ""), "row") or {}
     changes = {name: value for name, value in after.items() if name not in before or before[name] != value}
@@ -97,7 +99,9 @@ async def open_json(visit: Visit) -> Stream:
 
 
 async def _export(visit: Visit, file_format: str) -> Stream:
-    """The rows that the page's filters show. People open a CSV in a spreadsheet, which would run formulas in it."""
+    """Returns the rows that the page's filters select. CSV cells are escaped, because spreadsheets would run formulas
+    in them.
+    """
     typed = visit.query.get("filter", "")[:2000]
     asked: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
     named = {"app_id": visit.parts["app"], "table": visit.parts["table"]}
@@ -130,12 +134,12 @@ async def import_rows(visit: Visit) -> Context:
 
 
 def _list_writable(described: Mapping[str, Any]) -> list[str]:
-    """The columns that have values of their own: the others are computed from them."""
+    """Returns the columns that can be written; the others are computed."""
     return [name for name, declared in described["columns"].items() if not declared.get("generated")]
 
 
 def _read_filters(typed: str) -> dict[str, list[str]]:
-    """Filters as they stand in an address: `title=ilike.*a*&score=gt.3`."""
+    """Parses filters as the address has them: `title=ilike.*a*&score=gt.3`."""
     found: dict[str, list[str]] = {}
     for name, value in parse_qsl(quote(typed, safe="=&()*,.%:><-"), keep_blank_values=True, max_num_fields=50):
         found.setdefault(name.strip(), []).append(value)

@@ -1,4 +1,6 @@
-"""/console/apps/{app}/tables: the tables and views of an app, a drawing of their relations, and what is open."""
+"""/console/apps/{app}/tables: the tables and views of an app, a drawing of their relations, and which of them are
+public.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +31,7 @@ async def show_tables(visit: Visit) -> Context:
 
 
 def draw_tables(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where each table stands in the drawing, with its first columns, and the lines between them.
+    """Returns the position of each table in the drawing, with its first columns, and the lines between tables.
 
     Lengths are in pixels; a row of the drawing is as high as its highest table.
     """

@@ -1,4 +1,4 @@
-"""/console/usage: what models have cost, over time and by model."""
+"""/console/usage: the cost of calls to models, over time and by model."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
@@ -13,7 +13,9 @@ _WIDTH, _HEIGHT, _MARGIN = 720, 140, 4
 
 
 async def show_usage(visit: Visit) -> Context:
-    """Shows one organisation's usage: the one that the query names, else the first; of one app, if it names one."""
+    """Shows the usage of the organisation that the query names, or else of the first one; of one app, if the query
+    names one.
+    """
     own = await visit.list_organisations()
     wanted = visit.query.get("of") or own[0]["id"]
     days = int(visit.query["days"]) if visit.query.get("days") in {str(span) for span in _SPANS} else 30
@@ -51,7 +53,7 @@ async def show_usage(visit: Visit) -> Context:
 
 
 def _sum_days(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What was used on each day, the newest first: the same as the charts show, as numbers."""
+    """Returns the usage of each day, newest first: the numbers that the charts show."""
     days: dict[date, dict[str, Any]] = {}
     names = ("requests", "prompt_tokens", "completion_tokens", "cost_usd")
     for row in rows:
@@ -62,7 +64,7 @@ def _sum_days(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_bars(first: date, days: int, rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """The bars of a chart of what `name` says of each day, in units of the drawing."""
+    """Returns the bars of a chart of the field `name` of each day, in units of the drawing."""
     amounts = dict.fromkeys((first + timedelta(days=number) for number in range(days)), 0.0)
     for row in rows:
         if row["day"] in amounts:

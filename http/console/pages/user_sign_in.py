@@ -1,4 +1,4 @@
-"""/console/apps/{app}/sign-in: how users get into an app: its settings, its page as it looks, and its providers."""
+"""/console/apps/{app}/sign-in: how users sign in to an app: its settings, a preview of its page, and its providers."""
 
 from typing import Any
 
@@ -36,7 +36,9 @@ async def show_sign_in(visit: Visit) -> Context:
 
 
 async def show_preview(visit: Visit) -> Context:
-    """The page as it would look with what is typed; what cannot be taken yet stays as it is."""
+    """Returns the page as it would look with the typed settings. Settings that are not valid yet are left as they
+    are.
+    """
     app_id = visit.parts["app"]
     settings = (await visit.call("users_settings_get", app_id=app_id))["settings"]
     page = {**await visit.call("auth_page", app_id=app_id)}
@@ -79,7 +81,7 @@ async def add_provider(visit: Visit) -> str:
 
 
 async def change_provider(visit: Visit) -> str:
-    """Changes what a provider has given anew; what is left empty stays."""
+    """Changes the fields of a provider that were filled in; empty ones stay as they are."""
     changes: dict[str, Any] = _read_given(visit, ("client_id", "client_secret"))
     if metadata := _read_given(visit, _METADATA):
         changes["provider_metadata"] = metadata

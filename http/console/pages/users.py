@@ -1,4 +1,4 @@
-"""/console/apps/{app}/users: who uses an app: found, invited, banned, given a role, signed out."""
+"""/console/apps/{app}/users: finds, invites, bans and signs out an app's users, and sets their roles."""
 
 from typing import Any
 

@@ -39,7 +39,7 @@ class ToolServer:
         return cls(*where, acl=row["tool_acl"], accepted=_parse_tools(row["accepted"]), seen=seen)
 
     def get_state(self, name: str) -> ToolState:
-        """The state of a tool that was accepted or seen."""
+        """Returns the state of a tool that was accepted or seen."""
         accepted, seen = self.accepted.get(name), (self.seen or {}).get(name)
         if accepted is None:
             return "new"
@@ -48,7 +48,7 @@ class ToolServer:
         return "accepted" if accepted.digest == seen.digest else "changed"
 
     def get_tool(self, name: str) -> ToolDescription:
-        """A tool that may be called. Raises ToolNotOffered and ToolChanged."""
+        """Returns a tool that may be called. Raises ToolNotOffered and ToolChanged."""
         accepted = self.accepted.get(name)
         if accepted is None or self.get_state(name) == "gone":
             raise ToolNotOffered
@@ -57,7 +57,9 @@ class ToolServer:
         return accepted
 
     def build_offer(self, tool: ToolDescription) -> ToolOffer:
-        """Build the offer of a tool: read-only if server and owner agree, for users if the owner says so."""
+        """Builds the offer of a tool. It is read-only if server and owner agree, and open to users if the owner says
+        so.
+        """
         owner_rules = self.acl.get(tool.name, {})
         reads = tool.read_only and owner_rules.get("mode") != "read_write"
         users = owner_rules.get("exposed_to") == "end_user"
@@ -65,7 +67,7 @@ class ToolServer:
 
 
 async def load_servers(execute: Execute, app_id: str) -> dict[str, ToolServer]:
-    """The tool servers of an app, by name and by id."""
+    """Returns the tool servers of an app, by name and by id."""
     rows: Any = (await execute(select(tool_servers).where(tool_servers.c.app_id == app_id))).mappings().all()
     servers = [ToolServer.from_row(row) for row in rows]
     # Ids come last, so that no server's name can stand for the id of another one.

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """A session with a tool server, which is used once. seconds: the time limit for all of it.
+    """A session with a tool server, to be used once. seconds: the time limit of the whole session.
 
     Its methods raise ToolServerFailed and its subclasses, and EgressError.
     """
@@ -62,7 +62,7 @@ class Session:
         self._seconds = seconds
 
     async def list_tools(self) -> ToolListing:
-        """List the tools of the server."""
+        """Lists the tools of the server."""
 
         async def work(session: ClientSession) -> list[types.Tool]:
             tools: list[types.Tool] = []
@@ -78,7 +78,7 @@ class Session:
     async def call_tool(
         self, tool: ToolDescription, arguments: Mapping[str, Any], idempotency_key: str
     ) -> types.CallToolResult | None:
-        """Call a tool. Returns None, without a call, where its description has changed or the tool is gone."""
+        """Calls a tool. Returns None, without a call, if its description has changed or the tool no longer exists."""
 
         async def work(session: ClientSession) -> types.CallToolResult | None:
             async for page in _list_pages(session):
@@ -101,7 +101,7 @@ class Session:
         return await self._run_in_session(work)
 
     def hide_credential(self, text: str) -> str:
-        """Remove the credential from a text of the server."""
+        """Removes the credential from a text of the server."""
         return self._transport.hide_credential(text)
 
     async def _run_in_session(self, work: Callable[[ClientSession], Awaitable[T]]) -> T:

@@ -30,5 +30,5 @@ tool_servers = Table(
 
 
 def credential_context(id_: str) -> str:
-    """The context that a sealed credential is bound to."""
+    """Returns the context that a sealed credential is bound to."""
     return f"{tool_servers.name}.credential:{id_}"

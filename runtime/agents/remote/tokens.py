@@ -30,11 +30,11 @@ class TokenCache:
         self._tokens: dict[str, tuple[float, str]] = {}
 
     def forget_token(self, server_id: str) -> bool:
-        """Drop the cached token of a server. Returns whether there was one."""
+        """Drops the cached token of a server. Returns whether there was one."""
         return self._tokens.pop(server_id, None) is not None
 
     async def get_authorization(self, server_id: str, resource: str, auth: Mapping[str, Any] | None) -> str | None:
-        """The value of `Authorization` for a server, or None. Raises ToolServerDenied and EgressError."""
+        """Returns the value of `Authorization` for a server, or None. Raises ToolServerDenied and EgressError."""
         match auth:
             case {"type": "header", "value": str(value)}:
                 return value
@@ -55,7 +55,7 @@ class TokenCache:
         return token
 
     async def _fetch_token(self, resource: str, auth: Mapping[str, Any]) -> tuple[str, float]:
-        """Fetch a token by the client credentials grant (RFC 6749, 4.4), for this server only (RFC 8707)."""
+        """Fetches a token by the client credentials grant (RFC 6749, 4.4), for this server only (RFC 8707)."""
         # Each part is encoded as in a form before they are joined (RFC 6749, 2.3.1).
         pair = f"{quote_plus(auth['client_id'])}:{quote_plus(auth['client_secret'])}"
         form = {"grant_type": "client_credentials", "resource": resource}

@@ -1,4 +1,6 @@
-"""Tools as their servers describe them: untrusted text, which is bounded, and compared by its digest."""
+"""Tools as their servers describe them. The descriptions are untrusted text, so they are bounded, and compared by
+digest.
+"""
 
 import json
 import re
@@ -43,7 +45,7 @@ class ToolDescription:
 
     @property
     def digest(self) -> str:
-        """The digest of all that a model or an owner is shown of the tool."""
+        """The digest of everything that a model or an owner is shown of the tool."""
         return sha256(json.dumps([self.name, self.row], sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -56,7 +58,7 @@ class ToolListing:
 
 
 def build_listing(tools_offered: Iterable[tuple[str, str | None, Mapping[str, Any], bool]]) -> ToolListing:
-    """Build the listing of a server from the name, description, input schema and read-only hint of each tool."""
+    """Builds the listing of a server from the name, description, input schema and read-only hint of each tool."""
     tools: dict[str, ToolDescription] = {}
     left_out = 0
     for each in tools_offered:
@@ -72,7 +74,9 @@ def build_listing(tools_offered: Iterable[tuple[str, str | None, Mapping[str, An
 def describe_tool(
     name: str, description: str | None, schema: Mapping[str, Any], *, read_only: bool
 ) -> ToolDescription | None:
-    """Describe a tool; None where its name is unusable or its schema too large, with hidden text or not storable."""
+    """Describes a tool; returns None if its name is unusable, or its schema is too large, has hidden text or cannot be
+    stored.
+    """
     if not 0 < len(name) <= MAX_NAME or not all(map(is_seen, name)):
         return None
     bounded = {"description": _INVISIBLE.sub("\ufffd", (description or "")[:MAX_DESCRIPTION]), "schema": dict(schema)}

@@ -43,13 +43,16 @@ class ToolServerClient:
         self.call_seconds = _CALL_SECONDS
 
     async def list_tools(self, server: ToolServer) -> ToolListing:
-        """List what a server offers now."""
+        """Lists what a server offers now."""
         return await (await self._open_session(server, self.list_seconds)).list_tools()
 
     async def call_tool(
         self, server: ToolServer, name: str, arguments: Mapping[str, Any], idempotency_key: str
     ) -> dict[str, Any]:
-        """Call a tool. Returns its `text`, its `structured` JSON, and `parts` that are neither, without their bytes.
+        """Calls a tool. Returns its `text`, its `structured` JSON, and `parts` that are neither, without their bytes.
+
+        It first checks that the server still describes the tool as it was accepted. Raises ToolNotOffered, ToolChanged
+        and RemoteToolFailed.
 
         First checks that the server still describes the tool as it was accepted. Raises ToolNotOffered, ToolChanged
         and RemoteToolFailed.
@@ -83,7 +86,7 @@ class ToolServerClient:
 
 
 def _replace_texts(value: Any, replace_text: Callable[[str], str]) -> Any:
-    """Replace every text in a value, and the names of fields."""
+    """Replaces every text in a value, names of fields included."""
     if isinstance(value, str):
         return replace_text(value)
     if isinstance(value, dict):
@@ -94,7 +97,7 @@ def _replace_texts(value: Any, replace_text: Callable[[str], str]) -> Any:
 
 
 def _read_json(text: str) -> Any:
-    """Parse an object or list that the server sent as text, as many do. Returns None for every other text."""
+    """Parses an object or list that the server sent as text, as many do. Returns None for every other text."""
     if len(text) > _LONGEST_JSON or not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -104,7 +107,7 @@ def _read_json(text: str) -> Any:
 
 
 def _describe_part(part: Any) -> dict[str, str]:
-    """Describe a part that is no text: its type, and its media type, URI, name and text where it has them."""
+    """Describes a part that is not text: its type and, if it has them, its media type, URI, name and text."""
     resource = getattr(part, "resource", part)
     fields = {field: getattr(resource, field, None) for field in ("mime_type", "uri", "name", "text")}
     return {"type": part.type, **{field: str(value) for field, value in fields.items() if value is not None}}

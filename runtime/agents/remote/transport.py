@@ -66,7 +66,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise
 
     def hide_credential(self, text: str) -> str:
-        """Remove the credential from a text of the server: some servers repeat it in errors."""
+        """Removes the credential from a text of the server: some servers repeat it in errors."""
         return text if self._authorization is None else text.replace(self._authorization.rpartition(" ")[2], "***")
 
     async def _send_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -88,7 +88,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(answer.status, headers=headers, stream=_Body(self, answer, stack), request=request)
 
     async def _open_stream(self, request: httpx2.Request, url: str, body: bytes) -> tuple[EgressStream, AsyncExitStack]:
-        """Send a request. Returns the answer, and the stack that closes it."""
+        """Sends a request. Returns the answer, and the stack that closes it."""
         stack = AsyncExitStack()
         sending = self._egress.stream(
             request.method,

@@ -1,1 +1,1 @@
-"""What runs in the child process only. Nothing here is imported by the server."""
+"""The code that runs only in the child process. The server imports nothing from here."""

@@ -1,4 +1,4 @@
-"""The fork server: it has the libraries imported, and forks a process of its own for each document.
+"""The fork server: it has imported the libraries, and forks a process for each document.
 
 It never looks at a document, so each of its children begins as clean as a new interpreter, in a hundredth of the time.
 
@@ -22,7 +22,7 @@ _LENGTH = 4
 
 
 def main() -> None:
-    """Returns when the server is gone, or has had no document to read for a while."""
+    """Serves requests, and returns when the server is gone or has had no document to read for a while."""
     requests = socket.socket(fileno=os.dup(0))
     poll = select.poll()
     poll.register(requests, select.POLLIN)
@@ -86,7 +86,7 @@ def _become_child(name: str, options: dict[str, Any], source: int, answer: int, 
 
 
 def _end_process(process_id: int) -> None:
-    """Kills a child, also one that has answered: nothing of a process that was taken over goes on."""
+    """Kills a child, even if it has answered, so that nothing survives of a process that a document has taken over."""
     # Its id cannot be another's before it is waited for.
     with contextlib.suppress(ProcessLookupError):
         os.kill(process_id, signal.SIGKILL)

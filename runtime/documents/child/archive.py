@@ -1,4 +1,4 @@
-"""The package of a docx, xlsx or pptx: a zip archive of XML, which is unpacked only within limits."""
+"""The package of a docx, xlsx or pptx: a zip archive of XML, which is unpacked within limits."""
 
 import io
 import posixpath
@@ -18,7 +18,9 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSErr
 
 
 class Archive:
-    """Members are counted when the archive is opened, and bytes again when they are read: headers may lie."""
+    """Reads an archive. Its members are counted when it is opened and its bytes when they are read, because headers may
+    lie.
+    """
 
     def __init__(self, source: bytes, options: dict[str, Any]) -> None:
         """Raises Refused."""
@@ -41,7 +43,7 @@ class Archive:
         self.names = frozenset(member.filename for member in members)
 
     def read(self, name: str) -> bytes:
-        """The content of a part; b"" where there is none. Raises Refused."""
+        """Returns the content of a part; b"" if there is none. Raises Refused."""
         if name not in self.names:
             return b""
         pieces = []
@@ -57,7 +59,7 @@ class Archive:
         return b"".join(pieces)
 
     def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Where the relations of a part lead: the id of each, the last word of its type, and the name of its target."""
+        """Returns the relations of a part: the id of each, the last word of its type, and the name of its target."""
         folder, file = posixpath.split(name)
         relations: dict[str, tuple[str, str]] = {}
         for tag, attributes in read_elements(self.read(posixpath.join(folder, "_rels", file + ".rels"))):
@@ -68,7 +70,7 @@ class Archive:
         return relations
 
     def read_title(self) -> str | None:
-        """The title that the document's properties say."""
+        """Returns the title in the document's properties."""
         for tag, attributes in read_elements(self.read("docProps/core.xml"), texts=("title",)):
             if tag == "title":
                 return attributes[""].strip() or None

@@ -1,4 +1,4 @@
-"""Loads codecs while files can still be opened: a codec is a module."""
+"""Loads codecs while files can still be opened, because each codec is a module."""
 
 import codecs
 

@@ -1,4 +1,7 @@
-"""The limits that the child sets itself: memory, time, files, and on Linux which system calls it may make.
+"""The limits that the child sets for itself: memory, time, files, and on Linux the system calls that it may make.
+
+A document may take over the process through a fault in a C library. It then has only its own memory and the pipe to the
+server: no files, no network and no other processes.
 
 A document may take the process over through a fault in a library written in C. What is left to it then is its own
 memory and the pipe to the server: no file, no network, no other process, no second one.
@@ -59,7 +62,7 @@ _CALLS = {
 
 
 def limit_resources(memory_bytes: int, seconds: float) -> None:
-    """Bounds memory and time; the process ends with the server's thread that started it, and leaves no core dump."""
+    """Limits memory and time. The process ends with the server's thread that started it, and leaves no core dump."""
     if sys.platform == "linux":
         _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _limit(resource.RLIMIT_AS, memory_bytes)
@@ -73,7 +76,7 @@ def limit_resources(memory_bytes: int, seconds: float) -> None:
 
 
 def close_everything() -> None:
-    """From here on the process opens no file and no connection, and starts no other process."""
+    """Makes it impossible to open a file or a connection, or to start a process, from here on."""
     _limit(resource.RLIMIT_NOFILE, 0)
     if sys.platform == "linux" and platform.machine() in _MACHINES:
         machine, place = _MACHINES[platform.machine()]
@@ -88,7 +91,7 @@ def _limit(which: int, most: int) -> None:
 
 
 def _allow_only(machine: int, calls: Sequence[int]) -> None:
-    """Lets the kernel refuse every system call but these, with a program of BPF."""
+    """Makes the kernel refuse every other system call, with a BPF program."""
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, machine), (_RETURN, 0, 0, _REFUSE), (_LOAD, 0, 0, 0)]
     program += [(_EQUAL, len(calls) - at, 0, call) for at, call in enumerate(calls)]
     program += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
@@ -99,7 +102,7 @@ def _allow_only(machine: int, calls: Sequence[int]) -> None:
 
 
 def _control(option: int, *arguments: object) -> None:
-    """Raises OSError: a process that cannot be confined reads nothing."""
+    """Calls `prctl`. Raises OSError: a process that cannot be confined must not read anything."""
     libc = ctypes.CDLL(None, use_errno=True)
     words = [each if isinstance(each, ctypes.Array) else ctypes.c_ulong(each) for each in arguments]  # type: ignore[arg-type]
     words += [ctypes.c_ulong(0)] * (4 - len(words))

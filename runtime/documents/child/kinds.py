@@ -1,4 +1,4 @@
-"""What a file is, by its content first and by what its sender says second."""
+"""Detects the kind of a file, by its content first and by its sender's information second."""
 
 import re
 
@@ -37,7 +37,7 @@ _HTML = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|
 
 
 def detect_kind(source: bytes, name: str, media_type: str) -> str:
-    """Returns a key of MEDIA_TYPES, or `zip` for what may be docx, xlsx or pptx. Raises Refused."""
+    """Returns a key of MEDIA_TYPES, or `zip` for a file that may be docx, xlsx or pptx. Raises Refused."""
     declared = read_declared_kind(name, media_type)
     head = source[:1024]
     if b"%PDF-" in head:
@@ -59,7 +59,9 @@ def detect_kind(source: bytes, name: str, media_type: str) -> str:
 
 
 def read_declared_kind(name: str, media_type: str) -> str | None:
-    """What the sender says. A type that says little, such as text/plain, leaves it to the end of the name."""
+    """Returns the kind that the sender declared. If the media type says little, as text/plain does, the file name's
+    extension decides.
+    """
     essence = media_type.partition(";")[0].strip().lower()
     _, dot, suffix = name.lower().rpartition(".")
     return _BY_TYPE.get(essence) or (_BY_SUFFIX.get(suffix.strip()) if dot else None)

@@ -1,4 +1,4 @@
-"""A letter (eml): its headers, its text, and the names of what is attached."""
+"""Mail (eml): its headers, its text, and the names of its attachments."""
 
 import email
 import email.policy

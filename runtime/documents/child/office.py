@@ -1,4 +1,4 @@
-"""docx, xlsx and pptx: which of them an archive is."""
+"""Detects whether an archive is docx, xlsx or pptx, and reads it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _BY_FOLDER = {"word": "docx", "xl": "xlsx", "ppt": "pptx"}
 
 
 def read_document(source: bytes, builder: TextBuilder, options: dict[str, Any]) -> str:
-    """Returns the kind of the document. Raises Refused."""
+    """Reads an archive and returns its kind. Raises Refused."""
     archive = Archive(source, options)
     main = next((target for kind, target in archive.read_relations("").values() if kind == "officeDocument"), "")
     kind = _BY_FOLDER.get(main.partition("/")[0])

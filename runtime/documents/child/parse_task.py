@@ -23,12 +23,12 @@ _MODULES = {
 
 
 def import_ahead(options: dict[str, Any]) -> None:
-    """Imports what a document needs that is what its sender says."""
+    """Imports what is needed if the document is what its sender declared."""
     _import_reader(read_declared_kind(options["name"], options["media_type"]) or "txt")
 
 
 def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
-    """Imports what this document needs, and returns the work on it."""
+    """Imports what this document needs, and returns the function that reads it."""
     if not source:
         raise Refused("The file is empty.")
     kind = detect_kind(source, options["name"], options["media_type"])

@@ -1,4 +1,6 @@
-"""PDF: lines of each page, joined to paragraphs; larger letters than the text's are headings. Tables are paragraphs."""
+"""PDF: joins the lines of each page to paragraphs. Text in larger letters is a heading; tables are read as
+paragraphs.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _PASSWORD = 4
 
 @dataclass
 class _Line:
-    """A line of a page: the size of its letters in points, and where they stand on the page, from its bottom."""
+    """A line of a page: the size of its letters and their position above the bottom of the page, in points."""
 
     text: str
     page: int
@@ -69,7 +71,7 @@ def _read_page(document: pdfium.PdfDocument, number: int) -> Iterator[_Line]:
 
 
 def _measure(text_page: pdfium.PdfTextPage, at: int) -> tuple[float, float, float]:
-    """The size of a character, and the upper and lower edge of its font there; zeros where it has none."""
+    """Returns the size of a character and the upper and lower edge of its font there; zeros if it has none."""
     box = raw.FS_RECTF()
     if not raw.FPDFText_GetLooseCharBox(text_page, at, ctypes.byref(box)):
         return 0.0, 0.0, 0.0
@@ -99,7 +101,7 @@ def _is_heading(line: _Line, usual: float) -> bool:
 
 
 def _is_apart(before: _Line, line: _Line) -> bool:
-    """Whether a line begins another paragraph than the line before it."""
+    """Returns whether a line begins a new paragraph."""
     if line.page != before.page or abs(line.size - before.size) > 0.1 * max(line.size, before.size):
         return True
     return not 0 <= before.bottom - line.top + line.size <= (1 + _GAP) * max(line.size, 1.0)

@@ -1,4 +1,4 @@
-"""Plain text: blocks are the parts between empty lines."""
+"""Plain text, in which empty lines separate the blocks."""
 
 import codecs
 import re
@@ -26,14 +26,14 @@ def read_document(source: bytes, builder: TextBuilder, options: dict[str, Any]) 
 
 
 def read_charset(content_type: str) -> str:
-    """The charset of a content type; "" where it names none."""
+    """Returns the charset of a content type; "" where it names none."""
     match = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", content_type, re.IGNORECASE)
     return match[1] if match else ""
 
 
 def decode_text(source: bytes, charset: str = "") -> str:
-    """Decodes by a byte order mark, then as UTF-8, then as the charset says, then as cp1252. Raises Refused for bytes
-    that are no text.
+    """Decodes text by its byte order mark, then as UTF-8, then by its charset, then as cp1252. Raises Refused for bytes
+    that are not text.
     """
     for mark, name in _MARKS:
         if source.startswith(mark):

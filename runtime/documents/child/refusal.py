@@ -1,8 +1,8 @@
-"""How a document is refused."""
+"""The exception that refuses a document."""
 
 
 class Refused(Exception):
-    """`sentence` tells the person who sent the file what is wrong with it, and what to do."""
+    """The document cannot be read. `sentence` tells the person who sent it what is wrong and what to do."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)

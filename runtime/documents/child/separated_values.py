@@ -1,4 +1,4 @@
-"""CSV and its kin: one table."""
+"""CSV and similar formats: one table."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ def read_document(source: bytes, builder: TextBuilder, options: dict[str, Any]) 
 
 
 def read_rows(text: str) -> Iterator[list[str]]:
-    """Raises Refused."""
+    """Returns the rows of a table. Raises Refused."""
     csv.field_size_limit(_LONGEST_CELL)
     try:
         yield from csv.reader(io.StringIO(text, newline=""), delimiter=find_delimiter(text))
@@ -29,6 +29,6 @@ def read_rows(text: str) -> Iterator[list[str]]:
 
 
 def find_delimiter(text: str) -> str:
-    """The mark that the first row has most often; a comma where it has none."""
+    """Returns the delimiter that is most frequent in the first row; a comma if there is none."""
     row = next((line for line in text[:20_000].split("\n") if line.strip()), "")
     return max(",;\t|", key=row.count)

@@ -1,4 +1,4 @@
-"""xlsx: each sheet is a heading and a table. Formulas give the value that was stored with them."""
+"""xlsx: each sheet is a heading and a table. A formula is read as its stored value."""
 
 import io
 from collections.abc import Iterator

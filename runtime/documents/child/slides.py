@@ -1,4 +1,4 @@
-"""pptx: each slide is a page, with its title, its texts and tables, and the speaker's notes."""
+"""pptx: each slide is a page with its title, texts and tables, and the speaker's notes."""
 
 from baobab.runtime.documents.child.archive import Archive
 from baobab.runtime.documents.child.text_builder import TextBuilder, squeeze, squeeze_lines
@@ -26,7 +26,7 @@ def read_slides(archive: Archive, main: str, builder: TextBuilder) -> None:
 
 
 class _Reader:
-    """Takes the elements of one slide in their order."""
+    """Receives the elements of one slide in their order."""
 
     def __init__(self, builder: TextBuilder, page: int) -> None:
         self._builder = builder

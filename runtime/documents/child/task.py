@@ -1,6 +1,6 @@
-"""Does one task in a process of its own: limits itself, reads the file from its standard input, writes one answer.
+"""Does one task in a process of its own: limits itself, reads the file from standard input, and writes one answer.
 
-The answer begins with a line of JSON, `{"refused": "Why."}` or what the task says.
+The answer begins with a line of JSON: `{"refused": "Why."}`, or the task's result.
 """
 
 import importlib
@@ -16,13 +16,13 @@ _PIECE = 2**20
 
 
 def import_ahead(name: str, options: dict[str, Any]) -> None:
-    """Imports what the task will need if its file is what the sender says. It looks at no content."""
+    """Imports what the task needs if the file is what its sender declared. It does not look at the content."""
     task = importlib.import_module(_TASKS[name])
     task.import_ahead(options)
 
 
 def do_task(name: str, options: dict[str, Any]) -> None:
-    """Writes the answer to the standard output. Raises whatever a damaged document makes a library raise."""
+    """Writes the answer to standard output. Raises any error that a damaged document causes in a library."""
     try:
         answer = _compute_answer(name, options)
     except Refused as exc:
@@ -37,7 +37,7 @@ def do_task(name: str, options: dict[str, Any]) -> None:
 
 
 def _compute_answer(name: str, options: dict[str, Any]) -> bytes:
-    """Raises Refused, and whatever a damaged document makes a library raise."""
+    """Returns the answer. Raises Refused, and any error that a damaged document causes in a library."""
     limit_resources(options["memory_bytes"], options["seconds"])
     task = importlib.import_module(_TASKS[name])
     source = _read_source(options["source_bytes"])
@@ -49,7 +49,7 @@ def _compute_answer(name: str, options: dict[str, Any]) -> bytes:
 
 
 def _read_source(most: int) -> bytes:
-    """Raises Refused."""
+    """Returns the content of the file. Raises Refused."""
     pieces = []
     while piece := os.read(0, _PIECE):
         pieces.append(piece)

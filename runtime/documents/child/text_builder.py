@@ -1,4 +1,4 @@
-"""The text that is read of a document, and its blocks."""
+"""Builds the text of a document and its blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_COLUMNS = 1_000
 
 
 class TextBuilder:
-    """Collects blocks. `options` are those of ParseLimits. Raises Refused for a document beyond them."""
+    """Collects blocks. `options` are the fields of ParseLimits. Raises Refused for a document that exceeds them."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._most = options["text_characters"]
@@ -34,7 +34,7 @@ class TextBuilder:
         self.pages: int | None = None
 
     def add(self, kind: BlockKind, text: str, *, level: int = 0, page: int = 0) -> None:
-        """Adds a block after an empty line. A text without any character that is seen adds nothing."""
+        """Adds a block after an empty line. A text without visible characters adds nothing."""
         text = clean_text(text).strip("\n" if kind == "code" else None)
         if text:
             if kind == "heading" and level == 1 and self.title is None:
@@ -43,7 +43,7 @@ class TextBuilder:
             self._record(kind, min(level, 6), page, self._length - len(text), self._length)
 
     def add_item(self, text: str, *, page: int = 0) -> None:
-        """Adds an item to the list that ends the text, or begins one."""
+        """Adds an item to the list at the end of the text, or begins a list."""
         text = clean_text(text).strip()
         if not text:
             return
@@ -56,26 +56,26 @@ class TextBuilder:
         self._grows = True
 
     def add_table(self, rows: Iterable[Sequence[str]], *, page: int = 0) -> None:
-        """Adds a table: a row in a line, its cells between ` | `. Rows without content are left out."""
+        """Adds a table with one line for each row, its cells separated by ` | `. Rows without content are left out."""
         self.add("table", "\n".join(filter(None, map(join_cells, rows))), page=page)
 
     def add_source(self, text: str) -> None:
-        """Takes a text as it is, whose blocks follow with `mark`."""
+        """Adds a text unchanged. Its blocks follow through `mark`."""
         self._append("", text)
 
     def mark(self, kind: BlockKind, start: int, end: int, *, level: int = 0) -> None:
-        """Makes a block of what add_source has taken."""
+        """Makes a block of a part of the text that `add_source` has added."""
         if start < end:
             self._record(kind, level, 0, start, end)
 
     def require_pages(self, pages: int) -> None:
-        """Raises Refused where these are too many."""
+        """Raises Refused if there are too many pages."""
         if pages > self._most_pages:
             raise Refused(f"The document has {pages} pages; up to {self._most_pages} are read. Split it.")
         self.pages = pages
 
     def encode(self, media_type: str) -> bytes:
-        """Returns the answer that parsing.py reads. Raises Refused where there is no text."""
+        """Returns the answer that parsing.py reads. Raises Refused if there is no text."""
         if not self._numbers:
             raise Refused("The document has no text.")
         text = "".join(self._pieces)
@@ -98,22 +98,22 @@ class TextBuilder:
 
 
 def clean_text(text: str) -> str:
-    """Writes line breaks as \\n and removes what cannot be stored or seen."""
+    """Writes line breaks as \\n and removes characters that cannot be stored or seen."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x85", "\n").replace("\u2028", "\n")
     return _REMOVED.sub("", text.replace("\x0b", "\n").replace("\x0c", "\n").replace("\u2029", "\n"))
 
 
 def squeeze(text: str) -> str:
-    """Writes any run of spaces and line breaks as one space."""
+    """Replaces each run of spaces and line breaks by one space."""
     return " ".join(text.split())
 
 
 def squeeze_lines(text: str) -> str:
-    """Writes runs of spaces as one, line by line."""
+    """Replaces each run of spaces by one, line by line."""
     return "\n".join(line.strip() for line in _SPACES.sub(" ", text).split("\n")).strip()
 
 
 def join_cells(cells: Sequence[str]) -> str:
-    """A row of a table as a line. Empty cells at its end are left out."""
+    """Returns a row of a table as a line, without empty cells at its end."""
     line = " | ".join(squeeze(cell) for cell in cells[:_MOST_COLUMNS])
     return line.rstrip(" |")

@@ -1,4 +1,4 @@
-"""The task `thumbnail`: a small copy of a picture, in WebP."""
+"""The task `thumbnail`: makes a small copy of a picture, in WebP."""
 
 import copy
 import io
@@ -32,7 +32,7 @@ AvifImagePlugin.DEFAULT_MAX_THREADS = 1
 
 
 def import_ahead(_options: dict[str, Any]) -> None:
-    """All that is needed comes with this module."""
+    """Does nothing, because this module already imports everything that a thumbnail needs."""
 
 
 def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
@@ -40,7 +40,7 @@ def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
 
 
 def draw_thumbnail(source: bytes, side: int, most_pixels: int) -> bytes:
-    """Returns a line of JSON and the picture, no side of which is longer than `side`. Raises Refused."""
+    """Returns a line of JSON followed by the picture, whose sides are at most `side` pixels. Raises Refused."""
     try:
         image = Image.open(io.BytesIO(source), formats=_FORMATS)
         if image.width * image.height > most_pixels:

@@ -1,4 +1,4 @@
-"""HTML: headings, paragraphs, lists, tables and code of what a browser would show."""
+"""HTML: the headings, paragraphs, lists, tables and code that a browser would show."""
 
 import re
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def read_document(source: bytes, builder: TextBuilder, options: dict[str, Any]) 
 
 
 def read_html(text: str, builder: TextBuilder) -> None:
-    """Adds what a page shows. Raises Refused."""
+    """Adds the visible content of a page. Raises Refused."""
     tree = LexborHTMLParser(text)
     title = tree.css_first("title")
     if title is not None and builder.title is None:
@@ -51,7 +51,7 @@ def read_html(text: str, builder: TextBuilder) -> None:
 
 
 class _Walk:
-    """A walk through a page in the order of its text, with a stack of its own: a page may be nested deeply."""
+    """Walks through a page in the order of its text. It has a stack of its own, because a page may be nested deeply."""
 
     def __init__(self, builder: TextBuilder) -> None:
         self._builder = builder
@@ -75,7 +75,7 @@ class _Walk:
         self._flush()
 
     def _enter(self, node: LexborNode) -> bool:
-        """Whether the children of the node are to be walked."""
+        """Begins a node, and returns whether its children must be walked too."""
         tag = node.tag or ""
         if tag in _INLINE:
             self._pieces.append(_INLINE[tag](node))
@@ -88,7 +88,7 @@ class _Walk:
         return not self._add_whole(tag, node)
 
     def _add_whole(self, tag: str, node: LexborNode) -> bool:
-        """Whether the node is one block with all that is in it."""
+        """Adds the node with all its content as one block, if it is such a node, and returns whether it is."""
         if tag in _HEADINGS:
             self._builder.add("heading", squeeze(node.text(separator="")), level=_HEADINGS[tag])
         elif tag == "pre":

@@ -1,4 +1,4 @@
-"""docx: paragraphs with their headings and lists, tables, and the notes at the end."""
+"""docx: paragraphs, headings, lists and tables, followed by the notes."""
 
 from dataclasses import dataclass, field
 
@@ -34,7 +34,7 @@ def read_word(archive: Archive, main: str, builder: TextBuilder) -> None:
 
 
 def read_heading_styles(source: bytes) -> dict[str, int]:
-    """Returns the level of each style that makes headings, by its own word or by the style that it is based on."""
+    """Returns the level of each heading style, which the style itself or the style that it is based on gives."""
     levels: dict[str, int] = {}
     parents: dict[str, str] = {}
     style = ""
@@ -64,7 +64,7 @@ def read_heading_styles(source: bytes) -> dict[str, int]:
 
 
 class _Reader:
-    """Takes the elements of a document in their order."""
+    """Receives the elements of a document in their order."""
 
     def __init__(self, builder: TextBuilder, levels: dict[str, int]) -> None:
         self._builder = builder

@@ -1,4 +1,4 @@
-"""Reads XML without what makes it dangerous: no entities, no document types, nothing that is fetched."""
+"""Reads XML without its dangerous features: entities, document types and anything that would be fetched."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -50,7 +50,9 @@ def parse_xml(
 
 
 def read_elements(source: bytes, texts: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields the elements of a small part with their attributes; of `texts`, with their text as the attribute ""."""
+    """Yields the elements of a small part with their attributes. For elements named in `texts`, the attribute "" is
+    their text.
+    """
     elements: list[tuple[str, dict[str, str]]] = []
     inside: list[dict[str, str]] = []
 

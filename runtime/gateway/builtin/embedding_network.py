@@ -93,8 +93,8 @@ class _Builder:
         return self.graph.add("MultiHeadAttention", *parts, domain=MICROSOFT, num_heads=_HEADS)
 
     def _multiply_by_rows(self, name: str, rows: str) -> str:
-        """Multiplies rows that differ much in size, each scaled to a largest number of 1 first: rounded together with
-        large ones, small rows would lose more than all else that is rounded.
+        """Multiplies rows, each scaled so that its largest number is 1. Without that, the rounding would lose small
+        rows beside large ones.
         """
         largest = self.graph.add("ReduceMax", self.graph.add("Abs", rows), self._last_axis)
         products = self._multiply([name], self.graph.add("Div", rows, largest), shift=False)
@@ -102,7 +102,7 @@ class _Builder:
         return self.graph.add("Add", self.graph.add("Mul", products, largest), bias)
 
     def _multiply(self, names: Sequence[str], rows: str, *, shift: bool = True) -> str:
-        """Multiplies rows, rounded to 8 bits, with the weights of these names side by side, rounded to 7 bits."""
+        """Multiplies rows, rounded to 8 bits, by the weights of these names side by side, rounded to 7 bits."""
         weight = np.concatenate([self._weights[f"{name}.weight"] for name in names]).T
         scales = np.abs(weight).max(axis=0) / np.float32(_LARGEST)
         rounded = self.graph.add_weight(np.rint(weight / scales).astype(np.int8))

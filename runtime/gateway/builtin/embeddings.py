@@ -57,8 +57,8 @@ class Embedder(Protocol):
 
 
 def split_work(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yields the texts in pieces, in their order, between which the texts of others can be embedded: a question must
-    not wait for all chunks of a document.
+    """Splits texts into pieces of work, in their order, so that a short question need not wait for all chunks of a
+    document.
     """
     first = size = 0
     for at, text in enumerate(texts):
@@ -72,12 +72,12 @@ def split_work(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class EmbedderMissing(LookupError):
-    """There is no built-in embedder of this id, or a package of its own is not installed."""
+    """There is no built-in embedder with this id, or its package is not installed."""
 
 
 @cache
 def list_installed() -> tuple[str, ...]:
-    """Returns the ids of the embedders that can be loaded, the best first. It loads none of them."""
+    """Returns the ids of the embedders that can be loaded, best first. It loads none of them."""
     return (MINILM, LEXICAL) if all(find_spec(name) for name in _REQUIRED_PACKAGES) else (LEXICAL,)
 
 

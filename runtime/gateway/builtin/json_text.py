@@ -59,7 +59,7 @@ def encode_json(value: Any) -> str:
 
 
 def is_deeper(value: Any, most: int) -> bool:
-    """Whether a value is nested in more than `most` levels."""
+    """Returns whether a value is nested in more than `most` levels."""
     level = [value]
     for _ in range(most + 1):
         level = [

@@ -9,7 +9,9 @@ from baobab.runtime.gateway.model import Modality, Model
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The fields for models of `modality` whose id matches `ids`, as in `AcceptedFields`, separated by spaces."""
+    """The fields of models of `modality` whose id matches `ids`, separated by spaces, as `AcceptedFields` lists
+    them.
+    """
 
     modality: Modality
     ids: str

@@ -22,6 +22,7 @@ _REASONS = {
 
 
 def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metadata: AnswerMetadata) -> dict[str, Any]:
+    """Renders a finished completion as a message."""
     message, reason = chunks.first_message(completion)
     content: list[dict[str, Any]] = []
     if _wants_thoughts(body) and (thought := chunks.get_thought(message)):

@@ -1,4 +1,4 @@
-"""Groups of tools. A chat completion has none, so the group's name becomes a prefix of its functions' names."""
+"""Groups of tools. Chat completions do not have groups, so a group's name becomes a prefix of its functions' names."""
 
 import hashlib
 from collections.abc import Mapping

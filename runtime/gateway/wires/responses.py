@@ -26,6 +26,8 @@ _THOUGHTS = "reasoning.encrypted_content"
 
 
 class ResponsesWire:
+    """OpenAI's Responses API. headers: the caller's headers for the vendor."""
+
     path = "/responses"
     limit = "max_output_tokens"
     provider = "openai"

@@ -161,7 +161,7 @@ def _build_result(item: Mapping[str, Any], at: str) -> list[dict[str, Any]]:
 
 
 def _move_results_together(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Moves the other parts of tool results behind the last result, so that nothing stands between results."""
+    """Moves the other parts of tool results behind the last result, so that the results directly follow each other."""
     ordered: list[dict[str, Any]] = []
     deferred: list[dict[str, Any]] = []
     for number, message in enumerate(messages):

@@ -146,7 +146,7 @@ class PostgresTransaction(Transaction):
 
 
 def _differs_in_expiry(before: StoredEntry | None, after: StoredEntry) -> bool:
-    """Whether only the expiry differs, so that the value need not be sent again."""
+    """Returns whether only the expiry differs, so that the value need not be sent again."""
     if before is None or before.row is None or after.row is None or before.tier is not after.tier:
         return False
     return before.row.value is after.row.value
