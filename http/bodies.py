@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from baobab.tools.core.errors import BusyWithBodies
 
 FREE = 64 * 1024
-"""Bytes up to which a body is not counted; the number of connections limits such bodies."""
+"""The size in bytes up to which a body is not counted; the number of connections limits such bodies."""
 
 
 class BodyBudget:

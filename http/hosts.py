@@ -20,7 +20,7 @@ class Host:
     name: str
     subdomain: str | None = None
     files_of: str | None = None
-    """The id of the app whose files are here, and nothing else."""
+    """The id of the app whose files this host serves. It serves nothing else."""
 
 
 class Hosts:

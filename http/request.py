@@ -21,7 +21,7 @@ from baobab.tools.core.stream import Body, ClientGone
 Scope = MutableMapping[str, Any]
 
 LARGE = 2**20
-"""Bytes of the largest body that anybody may send, and that is parsed at once, in some milliseconds."""
+"""The largest body that anybody may send and that is parsed at once, within milliseconds, in bytes."""
 
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = f"req_{secrets.token_hex(5)}"
@@ -42,7 +42,7 @@ class Request:
     path_values: PathValues = ()
     """The path parameters, in the order of the path, still percent-encoded."""
     is_dispatched = False
-    """Whether the registry has the call; it then records a refusal itself."""
+    """Whether the call has reached the registry, which then records refusals itself."""
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
         # Of a repeated header the last value wins; a repeated Host, where that would matter, is refused before this.

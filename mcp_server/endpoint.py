@@ -54,8 +54,8 @@ MAX_BODY = 4 * 2**20
 _JSON_RPC = JsonRpcEnvelope()
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
 _LISTS = ("tools/list", "prompts/list", "resources/templates/list")
-"""Methods that call no tool, so that nothing else counts them against the caller's rate limit. Of an app's user every
-message counts: calls take from the bucket of the whole app, which one user must not empty.
+"""Methods that call no tool, so that nothing else counts them against the caller's rate limit. For a user of an app
+every message counts, because calls use the bucket of the whole app, which one user must not empty.
 """
 _SUPPORTED = frozenset(version.encode() for version in SUPPORTED_PROTOCOL_VERSIONS)
 

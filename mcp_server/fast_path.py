@@ -35,7 +35,7 @@ _VERSIONS = {version.encode(): version for version in ("2025-06-18", "2025-11-25
 
 
 AnswerParts = tuple[bytes, ...]
-"""The parts of an answer after its id; the last one holds the members of its `_meta`."""
+"""The parts of an answer after its id. The last part holds the members of `_meta`."""
 
 
 class FastPath:
@@ -124,7 +124,7 @@ class FastPath:
             return None
         except BaobabError as error:
             return _render_refusal(results.render_failure(error))
-        except Exception:  # noqa: BLE001 - as in calls.py
+        except Exception:  # noqa: BLE001 - the MCP door's unexpected errors, as in calls.py
             return _render_refusal(report_unexpected(client, name))
         return _render_result(results.render(tool, result, client, version))
 

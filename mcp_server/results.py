@@ -16,7 +16,7 @@ from baobab.tools.core.errors import BaobabError
 ERROR = "baobab/error"
 """The key in `_meta` that holds an error as data. Structured content would violate the outputSchema."""
 UNTRUSTED = "baobab/untrusted"
-"""The key in `_meta` that marks text by strangers, and says between which marks it is."""
+"""The key in `_meta` that marks text by strangers, and names the marks around it."""
 
 NO_CONTENT = "Done."
 STRUCTURED = "The result is in structuredContent."

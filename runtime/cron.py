@@ -14,7 +14,7 @@ _DAYS = {name: number for number, name in enumerate(re.findall("...", "sunmontue
 _PART = re.compile(r"(\*|[a-z0-9]{1,4})(?:-([a-z0-9]{1,4}))?(?:/([0-9]{1,4}))?", re.ASCII)
 _MOST_CHARACTERS = 200
 _LONGEST_YEARS = 8
-"""There is a 29 February at least once in so many years."""
+"""The longest time from one 29 February to the next, in years."""
 
 
 class CronInvalid(ValueError):

@@ -22,7 +22,7 @@ _MIN_TTL, _MAX_TTL = 5.0, 300.0
 _FAILURE_TTL = 5.0
 _MOST_NAMES = 4096
 _MOST_LOOKUPS = 1000
-"""Lookups at the same time, of all tenants."""
+"""The most lookups at the same time, of all tenants together."""
 _OF_ONE_TENANT, _OF_ONE_STRANGER = 16, 2
 
 _LookupResult = tuple[str, ...] | int

@@ -99,7 +99,7 @@ class RunningAttempt(NamedTuple):
     attempt: JobAttempt
     slot: JobSlot
     was_doubtful: bool
-    """Whether other doubtful jobs wait for it."""
+    """Whether other doubtful jobs wait for this one."""
 
 
 class SlotReservation(NamedTuple):
@@ -152,7 +152,7 @@ class JobRunner:
         self._wake = asyncio.Event()
         self._stopping = False
         self._lacks_slots = False
-        """Whether due jobs of a tenant found no slot or no place when they were last looked for."""
+        """Whether the last search found due jobs of a tenant that had no slot or no place."""
         self._running: dict[asyncio.Task[None], RunningAttempt] = {}
         self._lease_timers: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []

@@ -31,7 +31,7 @@ from baobab.tools.core.errors import BadRequest
 
 LIFETIME_SECONDS = 300
 LONGEST_ID = 1023
-"""Bytes of the id of a passkey (WebAuthn, 5.1)."""
+"""The longest id of a passkey, in bytes (WebAuthn, 5.1)."""
 _CONTEXT = "passkey ceremony:"
 _library: LateImport[Any] = LateImport(lambda: importlib.import_module("webauthn"))
 
@@ -80,7 +80,7 @@ class Owner:
     name: str
     display_name: str
     service_name: str
-    """What the browser calls the site."""
+    """The name that the browser shows for the site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,11 @@ class SignInAttempt:
     """A browser's answer to a sign-in, not verified yet."""
 
     subject: str
-    """What `begin_sign_in` was told; empty where it was told nothing."""
+    """The `subject` of `begin_sign_in`; empty if it was given none."""
     rp_id: str
     credential_id: str
     owner_id: str | None
-    """Whose passkey it is, as the authenticator says; None where it does not say."""
+    """The passkey's owner, according to the authenticator; None if it does not say."""
     digest: str
     ends_at: float
     _origin: str

@@ -13,7 +13,7 @@ from baobab.runtime.addresses import EgressError
 from baobab.runtime.job_slots import network_wait
 
 Dial = Callable[[str, int], Awaitable[socket.socket]]
-"""Connects to a host and a port, once it has checked the address. Raises EgressError and OSError."""
+"""Connects to a host and a port after checking the address. Raises EgressError and OSError."""
 
 _TIMEOUT_SECONDS = 20.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -48,7 +48,7 @@ async def open_tracing(url: str, *, content: bool) -> "AsyncIterator[Tracing | N
         if not await _shut_down(provider):
             _log.warning("traces: the collector did not take the last spans")
             # Stops the thread that is still sending, which would keep the process alive.
-            exporter.shutdown()  # type: ignore[no-untyped-call]
+            exporter.shutdown()  # type: ignore[no-untyped-call]  # the library's own function
 
 
 async def _shut_down(provider: "TracerProvider") -> bool:

@@ -5,9 +5,9 @@ import unicodedata
 from collections.abc import Iterator
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-"""A word; of scripts without spaces, each character is one."""
+"""A word. In scripts without spaces, each character is a word."""
 _MOST_WORDS = 16_000
-"""Postgres counts the positions of a text's words no further."""
+"""The most words of a text that are indexed: Postgres does not count positions further."""
 _MOST_CHARACTERS = 200_000
 _WORD_LENGTH = 100
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 from baobab.storage.database import INSTALLATION, Database, LockTimeout
 
 _ATTEMPTS = 6
-"""Of ten seconds each, which is as long as Postgres lets a statement wait for a lock."""
+"""The attempts, each of ten seconds, which is how long Postgres lets a statement wait for a lock."""
 _FOLDER = Path(__file__).parent / "migrations"
 
 

@@ -51,7 +51,9 @@ class Notices:
         self._on_wake: list[Callable[[], None]] = []
         self._seen = 0
         self._missing: dict[int, float] = {}
-        """Numbers below `_seen` that were not there yet, each with the time at which it is given up; oldest first."""
+        """The numbers below `_seen` that are still missing, oldest first, each with the time at which it is given
+        up.
+        """
         self._watcher: asyncio.Task[None] | None = None
 
     def subscribe(self, topic: str, listener: Callable[[str], None]) -> None:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 CHANNEL = "baobab"
 POOL = 4
-"""Connections of one worker. One more listens."""
+"""The connections of one worker. One more listens for notices."""
 
 # Any number works that nobody else uses in the database.
 _LOCK_INSTALLATION = text("SELECT pg_advisory_xact_lock(7243392001)")

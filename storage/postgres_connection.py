@@ -49,7 +49,9 @@ class _Dialect(PGDialect_psycopg):
 
 
 _ROWS_OF_INSERT = 50
-"""Each number of rows is a statement of its own to the server, of which it keeps only so many."""
+"""The most rows of one INSERT. For each number of rows the INSERT is another statement, and the server keeps only a
+limited number.
+"""
 _OWN_USER: Queued = (b"SET LOCAL ROLE NONE", ())
 registry.register("postgresql.baobab", __name__, _Dialect.__name__)
 _connecting: ContextVar["_Driver"] = ContextVar("connecting")

@@ -32,7 +32,7 @@ SETTINGS = {
 }
 _CONNECT_SECONDS = 5
 _SILENCE_SECONDS = 31
-"""Longer than a statement may take, so that a running server would have answered."""
+"""Longer than any statement may take, so that a running server would have answered."""
 _CHECK_SECONDS = 0.25
 _LAST_ANSWER_SECONDS = 0.05
 _CANCEL_SECONDS = 5
@@ -62,7 +62,7 @@ class Before(NamedTuple):
     begin: Sequence[bytes] = ()
     """Statements without values that begin the transaction."""
     queued: Sequence[Queued] = ()
-    """Statements with their values, whose results nobody needs."""
+    """Statements with their values, whose results are not needed."""
 
     def __bool__(self) -> bool:
         return bool(self.begin or self.queued)
@@ -74,9 +74,9 @@ NOTHING = Before()
 class StatementResult(NamedTuple):
     rows: list[Row]
     columns: list[Column] | None
-    """Of a statement that returns rows, as DB-API's `description` has them."""
+    """The columns of a statement that returns rows, in the form of DB-API's `description`."""
     row_count: int
-    """How many rows were changed or found; -1 if the statement does neither."""
+    """The number of rows that were changed or found; -1 if the statement does neither."""
 
 
 class _Prepared:
@@ -97,7 +97,7 @@ class _Outgoing(NamedTuple):
     formats: Sequence[Any] | None = None
     prepared: _Prepared | None = None
     is_new: bool = False
-    """Whether the server is to keep it from now on."""
+    """Whether the server must prepare it now."""
 
 
 _COMMIT = _Outgoing((b"COMMIT", ()), ())
@@ -112,7 +112,9 @@ class PostgresSession:
         self._pgconn = connection.pgconn
         self._transformer = Transformer.from_context(connection)
         self.is_pooled = is_pooled
-        """Whether each transaction may have another session of the server, which knows nothing of the last one."""
+        """Whether each transaction may run in another session of the server, which does not have the last one's
+        state.
+        """
         self._prepared: OrderedDict[_Key, _Prepared] = OrderedDict()
         self._uses: dict[_Key, int] = {}
         self._names = 0

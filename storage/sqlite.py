@@ -28,7 +28,9 @@ T = TypeVar("T")
 _READER_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
 _MAX_CONSECUTIVE = 250
-"""Transactions on the event loop in a row, before a thread must make one, which checkpoints a long WAL."""
+"""The most consecutive transactions on the event loop. Then one runs in a thread, where it can checkpoint a long
+WAL.
+"""
 
 
 class SqliteDatabase(Database):
@@ -39,7 +41,7 @@ class SqliteDatabase(Database):
     """
 
     readers = 8
-    """Connections that read at the same time, at most."""
+    """The most connections that read at the same time."""
 
     def __init__(self, path: Path, *, statement_seconds: float | None = None) -> None:
         """statement_seconds: how long a read may take; None if only our own code decides what is read."""

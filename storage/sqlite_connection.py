@@ -121,7 +121,7 @@ class _Thread(aiosqlite.Connection):
             await stopped
 
     async def run(self, work: Callable[[], T]) -> T:
-        result: T = await self._execute(work)  # type: ignore[no-untyped-call]
+        result: T = await self._execute(work)  # type: ignore[no-untyped-call]  # the library's own function
         return result
 
 

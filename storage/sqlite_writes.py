@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Dialect, Insert, Update
 
 _MOST_SHAPES = 16
-"""Sets of names that are kept of one statement."""
+"""The most sets of column names that are kept for one statement."""
 
 
 class PreparedWrite:

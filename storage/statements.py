@@ -130,4 +130,4 @@ def _encode_instant(value: datetime) -> str:
 # Most values are of these types, which need no conversion.
 _AS_THEY_ARE = frozenset((str, int, type(None)))
 _KEPT: dict[type, Callable[[Any], str]] = {datetime: _encode_instant, date: date.isoformat}
-"""How column types store what SQLite has no type for (storage/tables.py). Instants sort like their texts."""
+"""How column types store values that SQLite has no type for (storage/tables.py). Instants sort like their texts."""

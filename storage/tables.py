@@ -22,8 +22,8 @@ metadata = MetaData(
 Json = JSON(none_as_null=True)
 
 tenant_locks = Table("tenant_locks", metadata, Column("tenant", String(40), primary_key=True))
-"""A row for each tenant that has written something: where the database locks rows, its writers wait for each other on
-it. A table of its own, because a region's database has no rows of apps.
+"""One row for each tenant that has ever written. Where the database locks rows, the tenant's writers wait for each
+other on it. This is a table of its own, because a region's database has no rows of apps.
 """
 
 

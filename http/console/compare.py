@@ -3,7 +3,7 @@
 from difflib import SequenceMatcher
 
 _LARGEST_DIFF = 4000
-"""Lines on each side, beyond which both sides stand below each other."""
+"""The lines on each side above which both texts are shown one below the other instead of as a diff."""
 
 
 def compare_texts(before: str, after: str) -> list[tuple[str, str]]:

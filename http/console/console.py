@@ -69,7 +69,7 @@ _ASSETS = Path(__file__).parent / "assets"
 _TYPES = {"console.css": "text/css", "console.js": "text/javascript", "push.js": "text/javascript"}
 _LARGEST_FORM = 5 * 2**20
 _LARGEST_SIGN_IN = 8192
-"""Bytes of a form that a stranger may send."""
+"""The largest form that a stranger may send, in bytes."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "

@@ -8,7 +8,7 @@ from baobab.tools.core.escaping import escape_text
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 172, 46, 28, 40, 16
 _LETTERS = 20
 _AROUND = 26
-"""How far beside the nodes an edge runs that goes back, or past rows."""
+"""The distance from the nodes of an edge that goes back or passes rows."""
 
 
 def draw_graph(graph: Mapping[str, Any], states: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from baobab.tools.console.sessions import NOTICE
 
 _BEAT_SECONDS = 15.0
 _PAUSE_SECONDS, _LEAST_SECONDS = 0.2, 2.0
-"""How long more changes are waited for, and the least time between two events: each has the page made again."""
+"""How long to wait for more changes, and the shortest time between two events. Each event makes the browser reload
+the page.
+"""
 
 
 class Changes:

@@ -11,7 +11,7 @@ from baobab.tools.core.stream import Stream
 Context = Mapping[str, Any]
 Show = Callable[[Visit], Awaitable[Context]]
 Act = Callable[[Visit], Awaitable[str | Context]]
-"""Does what a form asks for, and returns the path to go to; or what its page shows once, such as a secret."""
+"""Handles a form, and returns the path to go to, or what its page shows once, such as a secret."""
 Open = Callable[[Visit], Awaitable[Stream]]
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -35,9 +35,9 @@ class Page:
     tab: str | None = None
     rank: int = 50
     follows_inbox: bool = False
-    """Whether it shows what waits for a decision, and is asked for again when that changes."""
+    """Whether the page shows what waits for a decision, and is reloaded when that changes."""
     frame: bool = False
-    """Whether other pages of the console show it in a frame: nothing in it runs or can be sent, whoever wrote it."""
+    """Whether other pages of the console show this one in a frame, in which nothing runs and no form can be sent."""
 
     def match(self, path: str) -> dict[str, str] | None:
         return match_path(self.path, path)

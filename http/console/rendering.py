@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from baobab.tools.core.escaping import escape_json, escape_text
 
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
-"""What a proposer chose, in a title: a string of JSON."""
+"""A JSON string in a title, which a proposer chose."""
 _FOLDER = Path(__file__).parent
 
 

@@ -16,7 +16,7 @@ from baobab.http.console.run_view import build_timeline, find_states
 
 _SOON_SECONDS, _LEAST_SECONDS = 0.1, 1.0
 _SHARE = 10
-"""How many times as long as making the parts took, it rests at least."""
+"""After rendering, the stream rests at least this many times as long as the rendering took."""
 _USAGE = ("input_tokens", "output_tokens", "cost_usd")
 
 

@@ -23,7 +23,7 @@ class Visit:
     session: LiveSession
     context: RequestContext
     render: Callable[[str, Mapping[str, Any]], str]
-    """Makes the HTML of a template, for streams that bring parts of a page."""
+    """Renders a template as HTML, for streams that send parts of a page."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """The named parts of the path."""
     query: Mapping[str, str] = field(default_factory=dict)

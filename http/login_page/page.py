@@ -55,7 +55,7 @@ _LINKS = {
     "add-passkey": "Add a passkey to my account",
 }
 _UNKNOWN = {"app_name": "Baobab", "logo_url": None, "colour": None, "providers": (), "invite_only": True}
-"""What the page shows of an app before it knows it."""
+"""The settings that the page shows for an app before it has read them."""
 _HEADERS = {
     "Cache-Control": "no-store",
     # With `no-referrer` a browser would send `Origin: null` with our own forms.
@@ -125,9 +125,9 @@ class Visit:
     email: str = ""
     page: Mapping[str, Any] | None = None
     origin: str | None = None
-    """Of the page, as the browser says it with a form."""
+    """The origin of the page, as the browser sends it with a form."""
     wish: str = ""
-    """What the user came for beside a sign-in: `passkey`, to add one."""
+    """What the user wants beside signing in: `passkey`, to add one."""
 
     async def answer(self, request: Request) -> Response:
         if request.method == "POST":

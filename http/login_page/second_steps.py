@@ -15,7 +15,7 @@ from baobab.tools.users.redirects import build_token_address
 
 VIEWS = ("second-factor", "enrol", "recovery", "register")
 SHOWN = ("challenge", "ticket", "ceremony", "onward", "uri")
-"""What only some of these views show."""
+"""The values that only some of these views show."""
 _TICKET = "login page ticket:"
 _LONGEST_URI = 1000
 

@@ -64,7 +64,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     client_tool, register_tool, revoke_tool = "oauth_client", "oauth_register", "oauth_revoke"
     code_tool, exchange_tool, refresh_tool = "oauth_code", "oauth_exchange", "oauth_refresh"
     refusals: tuple[type[BaobabError], ...] = (BadRequest, Conflict, PlanLimitReached)
-    """What the client is told as `invalid_grant`."""
+    """The errors that the client is told as `invalid_grant`."""
 
     def __init__(self, registry: Registry, context: RequestContext) -> None:
         self._registry = registry

@@ -10,10 +10,12 @@ MAX_DEPTH = 32
 MAX_VALUES = 20_000
 MAX_CHARACTERS = 1_000_000
 MAX_SCHEMA_VALUES = 4000
-"""Of all JSON Schemas of a graph together: to check a schema takes a quarter of a millisecond for each value."""
+"""The most values in all JSON Schemas of a graph together. Checking a schema takes a quarter of a millisecond per
+value.
+"""
 MAX_KEY = 256
 MAX_HELD_DEPTH = 100
-"""The nesting of a value in a run's state. Checkpoints nest it more deeply, and are read to a depth of 200."""
+"""The deepest nesting of a value in a run's state. Checkpoints nest it further, and are read to a depth of 200."""
 # Most JSON parsers do not read integers of more than 64 bits.
 _LARGEST = 2**63
 

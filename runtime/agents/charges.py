@@ -25,7 +25,7 @@ class RunCharges:
         self._run = run
         self.spender = Spender(run.id, ((run.agent_id, None),))
         self.may_be_incomplete = False
-        """Whether a call has failed that may have been charged."""
+        """Whether a call that may have been charged has failed."""
 
     async def load(self) -> None:
         """Loads the budgets that the run counts against: those of its agent and of the agents of its parent runs."""

@@ -58,7 +58,7 @@ def _check_key(name: Any) -> str:
     return name
 
 
-def _restore_value(value: Any, pieces: Mapping[str, str]) -> Any:  # noqa: PLR0911
+def _restore_value(value: Any, pieces: Mapping[str, str]) -> Any:  # noqa: PLR0911 - one return for each kind
     match value:
         case list():
             return [_restore_value(item, pieces) for item in value]

@@ -15,7 +15,7 @@ from baobab.runtime.agents.state import State
 _LONGEST_REPAIRED = 64 * 1024
 """The most characters of an answer that a model is asked to repair."""
 REPAIR = "Answer again, with the JSON that was asked for and nothing else."
-"""How a model is asked again whose answer does not match its schema."""
+"""The message that asks a model again if its answer does not match its schema."""
 
 
 def open_conversation(node_id: str, node: LlmNode, state: State) -> list[Message]:

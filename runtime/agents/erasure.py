@@ -41,7 +41,7 @@ def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) ->
     for table in _OF_RUN:
         statements.rows(f"DELETE FROM {table} WHERE run_id IN ?", ended_ids)  # noqa: S608 - our names
     for table in _OF_THREAD:
-        statements.rows(f"DELETE FROM {table} WHERE thread_id IN ?", ended_ids)  # noqa: S608
+        statements.rows(f"DELETE FROM {table} WHERE thread_id IN ?", ended_ids)  # noqa: S608 - our names
     if remembered:
         statements.rows("DELETE FROM agent_messages WHERE run_id IN ?", ended_ids)
 

@@ -35,9 +35,9 @@ _CLAIM_RUN = f"{_SET_USAGE}, {_SET_CLAIM}, {_SET_RUNNING} {_IS_FREE} RETURNING l
 _CLAIM_AND_END_RUN = f"{_SET_USAGE}, {_SET_CLAIM}, {_SET_END} {_IS_FREE} {_USAGE}"
 _INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 _LEAST_BETWEEN_SECONDS = 0.1
-"""The least time between two announcements of a run, and the longest that an event or checkpoint is kept back."""
+"""The shortest time between two announcements of a run, and the longest delay of an event or checkpoint."""
 _MOST_KEPT_BACK = 2**20
-"""The characters of checkpoints that are kept back at most."""
+"""The most characters of checkpoints whose writing is delayed."""
 _BUSY_SECONDS = 0.2
 
 
@@ -49,8 +49,9 @@ class RunEnd(NamedTuple):
     error: str | None
     at: datetime
     follow: Callable[[Statements, Sequence[Any]], None]
-    """Called after all else in the transaction, with cost, prompt_tokens, completion_tokens, tainted and parent_run_id
-    of the run's row."""
+    """Called last in the transaction, with cost, prompt_tokens, completion_tokens, tainted and parent_run_id of the
+    run's row.
+    """
 
 
 class EventLog:
@@ -92,7 +93,7 @@ class EventLog:
         self._deferred_writes: list[Write] = []
         self._model_calls: list[ModelCallRecord] = []
         self.has_written_deferred = False
-        """Whether this log has written what `defer_write` was given."""
+        """Whether this log has run the deferred writes."""
         self._cost = self._prompt = self._completion = 0
         self._tainted = False
         self._write_lock = asyncio.Lock()

@@ -81,4 +81,4 @@ class ToolFailed(Exception):
         super().__init__(error.get("message", ""))
         self.error = error
         self.arguments = arguments
-        """The arguments that a person gave in place of the run's; None where nobody did."""
+        """The arguments that a person gave in place of the run's; None if nobody did."""

@@ -22,12 +22,12 @@ MAX_CHARACTERS = 2**20
 """The most characters of an answer that can be followed; the rest comes with the answer itself."""
 _TOPIC = "run_followed"
 _ASKED_SECONDS = 30.0
-"""How often a reader in another process asks again. The text is written for twice as long."""
+"""How often a reader in another process asks again. After each request the text is written for twice as long."""
 _FEW = 256
-"""Runs that are wanted elsewhere, above which those are looked for that are not wanted any more."""
+"""The number of runs followed in other processes from which those that nobody follows any more are removed."""
 _WRITE_SECONDS = 0.25
 _LEFT_SECONDS = 10.0
-"""How long the text is left to readers after the answer has ended."""
+"""How long readers can still get the text after the answer has ended."""
 _WRITE = (
     "INSERT INTO agent_live_texts (run_id, node_id, step, attempt, is_output, has_ended, length, text)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET node_id = excluded.node_id,"
@@ -83,10 +83,10 @@ class LiveTexts:
         self._watcher = services.of(RunWatcher)
         self._texts: dict[str, LiveText] = {}
         self._wanted_until: dict[str, float] = {}
-        """Until when readers in other processes want to have the texts of a run."""
+        """The time until which readers in other processes follow a run, by run id."""
         self._most_wanted = _FEW
         self._followed: dict[str, tuple[Database, float]] = {}
-        """The runs of other processes that are followed here, with the time at which this was asked for."""
+        """The runs of other processes that are followed here, with the time of the last request for their text."""
         self._loading: asyncio.Task[None] | None = None
         services.notices.subscribe(_TOPIC, self._note_wanted)
         services.notices.on_wake(self._load_soon)

@@ -10,10 +10,10 @@ from pydantic_core import to_json
 from baobab.storage.statements import Statements
 
 MOST_CHARACTERS = 16_000
-"""Of a prompt, and of an answer."""
+"""The most characters that are kept of a prompt and of an answer."""
 MOST_OF_MESSAGE = 4_000
 MOST_STEPS = 200
-"""The newest steps of a run whose calls are kept."""
+"""The number of a run's newest steps whose model calls are kept."""
 _NOTES = 40
 _SAVE = (
     "INSERT INTO agent_model_calls (app_id, run_id, step, node_id, model, prompt, left_out, answer, error,"

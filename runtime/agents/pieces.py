@@ -22,7 +22,7 @@ MARK = "$"
 _LEAST = 512
 """A value of more characters than this gets a row of its own."""
 _LEVELS = {"state": 1, "items": 1, "talks": 2, "said": 2}
-"""The channels that grow, and to how many levels they are split into pieces; all others are stored whole."""
+"""The channels that grow, and how many levels of them are split into pieces. All others are stored whole."""
 _REFERENCE_START = f'{{"{MARK}":"piece","of":"'
 _DIGEST_LENGTH = 40
 _AT_ONCE = 400

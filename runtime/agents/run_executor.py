@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2
 _LARGEST_OUTPUT = 2**20
 _MOST_ATTEMPTS = 5
-"""After this many attempts at one step that each ended with their process, the run itself may crash processes."""
+"""If this many attempts at one step have ended with their process, the run itself may crash processes."""
 
 # The run keeps the status `cancelling` if somebody has just asked for that.
 _PAUSE_RUN = (

@@ -28,7 +28,7 @@ class RunRecord:
     calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answers: dict[int, Message] = field(default_factory=dict)
     inherited: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """As `calls`, for calls that the run did not repeat because the run that it was forked from had made them."""
+    """The `calls` of the run that this one was forked from, which this run did not repeat."""
     initial_checkpoint: tuple[dict[str, Any], Any] | None = None
     """The checkpoint that a forked run began with, and its metadata."""
 

@@ -276,4 +276,4 @@ webhook_secrets = Table(
 
 ENDED = ("completed", "failed", "cancelled", "timed_out")
 FROZEN = "frozen"
-"""The `job_id` of runs that no job may execute, because their app is being moved or has just been."""
+"""The `job_id` of runs that no job may execute, because their app is being moved or was moved a moment ago."""

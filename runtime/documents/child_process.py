@@ -19,7 +19,7 @@ from baobab.runtime.fair_thread_pool import FairThreadPool
 _AT_ONCE = 2
 _PIECE = 2**18
 _STARTS = 3
-"""How often a process is asked for: a fork server may have ended just now, having had nothing to do."""
+"""The attempts to start a process, because an idle fork server may end at that moment."""
 _pool = FairThreadPool("documents", threads=_AT_ONCE)
 _fork_server = ForkServer()
 

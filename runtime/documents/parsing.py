@@ -20,7 +20,7 @@ from baobab.runtime.documents.document import (
 _KINDS: tuple[BlockKind, ...] = get_args(BlockKind)
 _LONGEST_TITLE, _LONGEST_REASON = 500, 500
 _NUMBERS = 5
-"""How many numbers the child writes for each block: kind, level, page, start, end; 0 is None for level and page."""
+"""The numbers that the child writes for each block: kind, level, page, start, end. A level or page of 0 means None."""
 
 
 async def parse_document(

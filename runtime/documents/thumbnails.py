@@ -8,7 +8,7 @@ from baobab.runtime.documents.document import UnreadableDocument
 
 MEDIA_TYPE = "image/webp"
 MOST_SOURCE = 20 * 2**20
-"""The most bytes of a picture of which a thumbnail is drawn."""
+"""The most bytes of a picture that can have a thumbnail."""
 _SIDE = 320
 _MOST_PIXELS = 50_000_000
 _SECONDS = 10

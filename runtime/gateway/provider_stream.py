@@ -85,7 +85,7 @@ class ProviderStream:
                 completion_kwargs={},
                 extra_kwargs={},
             )
-        except Exception as raised:  # noqa: BLE001 - it raises what it is asked for
+        except Exception as raised:  # noqa: BLE001 - the function raises its result
             translated = raised
         return translated
 

@@ -33,4 +33,4 @@ class RetryTimeouts:
 
 NO_TIMEOUTS = RetryTimeouts()
 DEFAULT_TIMEOUTS = RetryTimeouts(first=600.0, between=600.0, total=1200.0)
-"""A model may think for ten minutes, and then write for as long."""
+"""A model may think for ten minutes and then write for ten minutes."""

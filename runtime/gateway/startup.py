@@ -83,7 +83,7 @@ async def _discover_models(gateway: Gateway, providers: list[Provider], client: 
                 gateway.catalogue.register_models(provider.name, await fetch_models(provider, client.request))
             except (ModelListFailed, EgressError) as exc:
                 _log.warning("models: %s does not list its models (%s)", provider.name, type(exc).__name__)
-            except Exception:  # noqa: BLE001 - a list that nobody expected must not end the others
+            except Exception:  # noqa: BLE001 - one server's strange answer must not stop the others
                 _log.exception("models: the list of %s could not be read", provider.name)
         await asyncio.sleep(_AGAIN_SECONDS)
 

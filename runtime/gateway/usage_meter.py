@@ -18,7 +18,7 @@ _NAMED_EVENTS = (b"event: response.", b"event: message_", b"event: content_block
 _ESCAPE_OVERHEAD = 3
 """About how many bytes an escape such as `\\u00fc` is longer than the same character in UTF-8."""
 _MAX_TOKENS = 10**8
-"""A count of tokens that is wrong in any case; larger sums would not fit into the credits."""
+"""A count of tokens above this is certainly wrong, and its sums would not fit into the credits."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class UsageMeter:
     cache_write_hour: int = 0
     is_counted: bool = False
     served_model: Model | None = None
-    """The model as sold by the provider that answered; others may have another price."""
+    """The model that answered, as its provider sells it; the price may differ from the other providers'."""
     api_base: str = ""
     """The provider's address; empty if only LiteLLM knows it."""
     may_drop: bool = False

@@ -8,9 +8,9 @@ from typing import Any
 from baobab.runtime.work_budget import Budget, OverBudget
 
 MAX_VISITED = 250_000
-"""Values of the data that operations may visit; `_CHARACTERS` characters of a text count as one."""
+"""The most values of the data that operations may visit; `_CHARACTERS` characters of a text count as one."""
 MAX_BYTES = 16_000_000
-"""Bytes of the texts and lists that operations may make."""
+"""The most bytes of texts and lists that operations may create."""
 _CHARACTERS = 64
 
 

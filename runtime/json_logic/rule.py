@@ -62,7 +62,7 @@ class _Parser:
         self._roots = roots
         self._left = MAX_VALUES
         self._lists = 0
-        """In how many rules for items of lists the parser is."""
+        """The number of nested rules for items of lists that the parser is inside of."""
 
     def parse_rule(self, rule: Any, path: _Path, depth: int = 1) -> Run:
         self._count()

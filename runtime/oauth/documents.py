@@ -25,9 +25,11 @@ _KEPT_SECONDS = 600.0
 _REFUSAL_KEPT_SECONDS = 60.0
 _MOST_KEPT = 500
 _MOST_AT_ONCE, _MOST_OF_A_SITE, _MOST_WAITING = 16, 2, 4
-"""How many documents are fetched at once in total and from one site, and how many one caller may wait for."""
+"""The most documents that are fetched at once, in total and from one site, and the most that one caller may wait
+for.
+"""
 _MOST_A_MINUTE = 10
-"""How many documents are fetched for one caller; cached ones do not count."""
+"""The most documents that are fetched for one caller; cached ones do not count."""
 # A host and a path; no user, fragment or `..` (section 3 of the draft).
 _ADDRESS = re.compile(r"https://[^/?#@\s\\]+/[^?#\s\\]+(\?[^#\s\\]*)?")
 _STEPS = re.compile(r"/\.\.?(/|$)")

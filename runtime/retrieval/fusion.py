@@ -5,7 +5,7 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 _K = 60
-"""Of reciprocal rank fusion: how much a place near the top counts more than one further down."""
+"""The constant of reciprocal rank fusion: the larger it is, the less the top places count more than the others."""
 
 
 def fuse_rankings(rankings: Sequence[Mapping[T, float]]) -> dict[T, float]:

@@ -321,5 +321,5 @@ async def _run_each(works: MaintenanceTasks) -> None:
             await work()
         except (DatabaseUnavailable, KvError, ObjectError) as exc:
             _log.warning("housekeeping: a store does not answer (%s)", type(exc).__name__)
-        except Exception:  # noqa: BLE001 - a round that fails must not be the last
+        except Exception:  # noqa: BLE001 - the next task and the next round must still run
             _log.exception("housekeeping: a round failed")

@@ -155,7 +155,7 @@ class RegionWatch:
                 _log.warning("the region %s does not answer (%s)", name, exc)
             elif isinstance(exc, StoreLost | SchemaTooNew):
                 _log.error("the region %s is not opened: %s", name, exc)
-        except Exception:  # noqa: BLE001 - a round that fails must not be the last
+        except Exception:  # noqa: BLE001 - the region must be watched on
             _log.exception("the region %s could not be looked at", name)
         else:
             if name in self._silent:

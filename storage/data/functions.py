@@ -11,7 +11,7 @@ from typing import Any
 
 _EXACT = Context(prec=4000)
 _WIDE = Context(prec=40_000)
-"""For what arithmetic makes of the longest numbers of columns."""
+"""A context with enough digits for arithmetic with the longest numbers of columns."""
 _WORD = re.compile(r"[^\W_]+")
 # The words that Postgres's English search passes over.
 _STOP_WORDS = frozenset(
@@ -124,7 +124,7 @@ def _measure_distance(metric: str, left: bytes | None, right: bytes | None) -> f
 def _import_numpy() -> Any:
     # Its threads wait for each other by spinning, and whoever imports it first decides for the process.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import numpy as np  # noqa: PLC0415 - few need it, and not at the start
+    import numpy as np  # noqa: PLC0415 - few installations need it, and not at the start
 
     return np
 
@@ -221,7 +221,6 @@ def _stem(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Any:
-    # Few need it, and not at the start.
-    from snowballstemmer import stemmer  # noqa: PLC0415
+    from snowballstemmer import stemmer  # noqa: PLC0415 - few installations need it, and not at the start
 
     return stemmer("english")

@@ -11,7 +11,6 @@ def data_store_at(database: Database, folder: Path) -> DataStore:
     """Returns the store beside these rows: in the same Postgres, or in files in the folder."""
     if database.dialect == "sqlite":
         return FileStore(folder)
-    # Importing the driver takes a tenth of a second, which a start on SQLite can save.
-    from baobab.storage.data.postgres import SchemaStore  # noqa: PLC0415
+    from baobab.storage.data.postgres import SchemaStore  # noqa: PLC0415 - it imports the driver, in a tenth of a second
 
     return SchemaStore(database)

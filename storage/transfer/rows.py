@@ -16,9 +16,9 @@ from baobab.storage.transfer.errors import TransferRefused
 _BATCH = 200
 _BOOKKEEPING = {"alembic_version"}
 _LOCKS = {"tenant_locks"}
-"""Rows that are only there to be locked, and come back where they are needed."""
+"""Tables whose rows exist only to be locked, and are created again when they are needed."""
 _FULL_TEXT = re.compile(r"_fts(_\w+)?$")
-"""Full-text indexes of SQLite, which triggers fill from the tables that they belong to."""
+"""SQLite's full-text indexes, which triggers fill from their tables."""
 
 
 async def survey(database: Database) -> dict[str, Digest]:

@@ -15,7 +15,7 @@ _CODE = Path(__file__).with_name("windows.lua")
 
 class SpendResult(NamedTuple):
     left: int
-    """What is left; negative if the request was refused and nothing was taken."""
+    """What is left; negative if the request was refused, in which case nothing was taken."""
     wait: int
     """Whole seconds until something is free again; after a refusal, until the requested cost is free."""
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from baobab.storage.database import INSTALLATION, Database, Execute
 
 INDEXED_DIMENSIONS = (256, 384, 512, 768, 1024, 1536, 3072)
-"""Those of usual models. Vectors of others are compared one by one."""
+"""The dimensions of common models. Vectors of other dimensions are compared one by one."""
 
 _CREATE = text(
     "DO $$ BEGIN CREATE EXTENSION IF NOT EXISTS vector; "

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 _PACKED_AT_ONCE, _COUNTED_AT_ONCE = 16_384, 65_536
-"""Rows; few enough that what is computed of them stays in the processor's cache."""
+"""Numbers of rows that are small enough for the intermediate results to stay in the processor's cache."""
 _WORDS_IN_A_BYTE = 3
-"""Words of 64 bits whose ones are counted in 8 bits."""
+"""The number of 64-bit words whose set bits can be counted in 8 bits."""
 
 
 class Signs:

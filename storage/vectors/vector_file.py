@@ -23,16 +23,18 @@ from baobab.storage.vectors.signs import Signs
 Key = tuple[str, int]
 """A document and its version."""
 _MOST_GATHERED = 0.3
-"""The part of all rows up to which they are collected one by one instead of multiplying all."""
+"""The share of all rows up to which the rows are collected one by one; above it, all rows are multiplied."""
 _MOST_COMPARED = 50_000
-"""The rows up to which a search compares all of them exactly."""
+"""The number of rows up to which a search compares all of them exactly."""
 _FEWEST_CHOSEN, _CHOSEN_FOR_EACH = 2000, 40
-"""Beyond that, how many are chosen by their signs: at least, and for each that is wanted."""
+"""How many rows are preselected by their signs above that: at least, and for each result."""
 _MOST_CHOSEN, _COMPARED_TOGETHER = 10_000, 10**9
-"""Of fewer rows, more are chosen, since counting signs takes less: so many at most, and rows times chosen ones."""
+"""If there are fewer rows, more of them are preselected, because counting signs takes less time: at most so many,
+and at most so many for the product of both numbers.
+"""
 _FEWEST_DEAD = 1000
 _GATHERED_AT_ONCE = 512
-"""Few enough to stay in the processor's cache: collecting them all first takes twice as long."""
+"""A number of rows small enough to stay in the processor's cache. Collecting all rows first takes twice as long."""
 
 
 class Neighbour(NamedTuple):
@@ -50,7 +52,7 @@ class Selection(NamedTuple):
 
     rows: int
     is_wanted: Any
-    """For each version of the file, whether it is one of them."""
+    """For each version in the file, whether it is selected."""
     contents: object
 
 

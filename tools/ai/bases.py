@@ -78,7 +78,7 @@ def _in_app(handler: Handler, name: str) -> Handler:
 
     handle.__name__, handle.__doc__, handle.__module__ = name, handler.__doc__, handler.__module__
     handle.__annotations__ = {**handler.__annotations__, "app_id": AppId}
-    handle.__signature__ = signature.replace(parameters=[call, _APP, *parameters])  # type: ignore[attr-defined]
+    handle.__signature__ = signature.replace(parameters=[call, _APP, *parameters])  # type: ignore[attr-defined]  # `inspect` reads it
     return handle
 
 

@@ -123,7 +123,8 @@ def read_profile(profile: Profile, data: dict[str, Any]) -> ProviderUser:
     Only what a provider vouches for counts as verified: Facebook and Microsoft tell addresses that nobody need own.
     """
     if profile == "x":
-        data = data.get("data") if isinstance(data.get("data"), dict) else {}  # type: ignore[assignment]
+        inner = data.get("data")
+        data = inner if isinstance(inner, dict) else {}
     uid = data.get("sub") if profile == "oidc" else data.get("id")
     if profile == "oidc" and uid is None:
         uid = data.get("id")

@@ -21,9 +21,9 @@ _MOST_ALIKE = 50
 _LAST_EVENTS, _LAST_STEPS = 60, 4
 _MOST_PAGES = 10
 _MOST_STEPS = 50
-"""Of a run whose graph says nothing about it (docs/graph-spec.md)."""
+"""The most steps of a run whose graph sets no limit (docs/graph-spec.md)."""
 _SHORT = 80
-"""Characters of a value that stands in a table of what is there before and after."""
+"""The most characters of a value that is shown in the table of values before and after."""
 _TAINT_PAGES, _TAINT_PAGE, _MOST_SOURCES = 2, 500, 5
 
 

@@ -14,7 +14,7 @@ from baobab.tools.rag.text_search import choose_words
 PATH = COLLECTION + "/search"
 WAYS = {"hybrid": "meaning and words", "vector": "meaning", "text": "words"}
 _AROUND = 300
-"""Characters of a document that are shown before and after a chunk of it."""
+"""The characters of a document that are shown before and after a chunk."""
 _LONGEST = 10_000
 
 

@@ -14,7 +14,7 @@ from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest
 
 _COMPARED = 500
-"""The events of each run that are compared."""
+"""The most events of each run that are compared."""
 
 
 async def cancel(visit: Visit) -> str:

@@ -22,7 +22,7 @@ _WINDOW = 300
 """The events that one page of a run shows."""
 _READ = 500
 _ASKED = 10
-"""The model calls that a run's page shows with prompt and answer; each other has a page of its own."""
+"""The model calls whose prompt and answer the run's page shows; each of the others has a page of its own."""
 PATH = "/apps/{app}/runs/{agent}/{run}"
 
 

@@ -23,7 +23,9 @@ _LIST_SECONDS = 15.0
 _CALL_SECONDS = 60.0
 _LONGEST_MESSAGE = 2000
 _LONGEST_JSON = 64 * 1024
-"""The most characters of a text that is parsed as JSON: both together must fit into a result of a run."""
+"""The longest text that is parsed as JSON, in characters. The text and the JSON must together fit into a run's
+result.
+"""
 
 _library = LateImport(lambda: importlib.import_module("baobab.runtime.agents.remote.session"))
 

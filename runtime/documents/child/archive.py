@@ -13,7 +13,7 @@ from baobab.runtime.documents.child.xml_events import read_elements
 load_charsets("cp437", "utf-8", "utf-16", "utf-16-le", "utf-16-be")
 _PIECE = 2**18
 _SMALL = 10 * 2**20
-"""Up to this size an archive may be packed as tightly as it likes."""
+"""The size in bytes up to which any compression ratio is accepted."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError)
 
 

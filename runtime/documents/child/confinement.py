@@ -20,10 +20,10 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050001
-"""Answers of a filter: go on, or fail with EPERM."""
+"""The results of a filter: allow the call, or let it fail with EPERM."""
 
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-"""The kernel's word for each machine, and the place of its numbers in _CALLS."""
+"""The kernel's constant for each architecture, and the index of its call numbers in _CALLS."""
 # On aarch64, `poll` is `ppoll`.
 _CALLS = {
     "read": (0, 63),
@@ -101,10 +101,10 @@ def _allow_only(machine: int, calls: Sequence[int]) -> None:
     )
 
 
-def _control(option: int, *arguments: object) -> None:
+def _control(option: int, *arguments: int | ctypes.Array[ctypes.c_char]) -> None:
     """Calls `prctl`. Raises OSError: a process that cannot be confined must not read anything."""
     libc = ctypes.CDLL(None, use_errno=True)
-    words = [each if isinstance(each, ctypes.Array) else ctypes.c_ulong(each) for each in arguments]  # type: ignore[arg-type]
+    words = [each if isinstance(each, ctypes.Array) else ctypes.c_ulong(each) for each in arguments]
     words += [ctypes.c_ulong(0)] * (4 - len(words))
     if libc.prctl(option, *words) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

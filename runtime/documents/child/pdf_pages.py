@@ -21,7 +21,7 @@ load_charsets("utf-16-le", "utf-16-be", "utf-8", "latin-1")
 _LARGER, _GAP = 1.15, 0.6
 _LONGEST_HEADING = 200
 _PASSWORD = 4
-"""The error of FPDF_GetLastError for a document that wants a password."""
+"""The value of FPDF_GetLastError for a document that needs a password."""
 
 
 @dataclass

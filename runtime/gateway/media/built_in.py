@@ -21,7 +21,7 @@ _SIDES = {"1K": 1024, "2K": 2048, "4K": 4096}
 _SMALLEST = 64
 _MOST_IMAGES = 10
 _SAID = 400
-"""The characters of a prompt that are kept: more than any picture has room for."""
+"""The characters of a prompt that are kept: more than a picture has room for."""
 
 
 def list_models() -> list[Model]:

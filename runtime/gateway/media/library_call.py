@@ -23,6 +23,6 @@ async def call_library(
         raise RequestRefused("The model's provider refused the request by its content policy.") from exc
     except (TimeoutError, library.exceptions.Timeout) as exc:
         raise UpstreamTimeout from exc
-    except Exception as exc:  # the library raises what its providers do, of many kinds
+    except Exception as exc:  # the library raises its providers' errors, of many kinds
         raise translate_error(library, exc) from exc
     return payload

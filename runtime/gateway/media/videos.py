@@ -162,7 +162,7 @@ class VideoJobs:
         try:
             # In a thread, because for Google's videos the library makes a blocking request.
             return await asyncio.to_thread(build_request)
-        except Exception as exc:  # the library raises what its providers do, of many kinds
+        except Exception as exc:  # the library raises its providers' errors, of many kinds
             raise translate_error(library, exc) from exc
 
     async def _add_images(self, upstream: Upstream, request: MediaRequest, arguments: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires.messages_request import build_chat_request
 
 PICTURE = 1600
-"""The tokens of a picture: as many as Anthropic counts for the largest."""
+"""The tokens of a picture: Anthropic's count for the largest one."""
 
 
 def estimate_tokens(body: Mapping[str, Any], model: Model) -> int:

@@ -34,7 +34,7 @@ _TRANSLATED_FIELDS = frozenset(
 )
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 _SOME_THOUGHT, _MUCH_THOUGHT = 4096, 16_384
-"""The tokens for thinking up to which the effort is low, and medium."""
+"""The most thinking tokens for which the effort is low, and medium."""
 
 
 def build_chat_request(body: Mapping[str, Any], model: Model) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def migrate(data: Path | None) -> None:
 def forget_store(store: str, data: Path | None) -> None:
     """Accept that the data of a store is lost, and start again with an empty one.
 
-    STORE is the name in the error of the start, such as `kv:local` or `objects:local`. If you have a backup, restore it
+    STORE is the name in the error at the start, such as `kv:local` or `objects:local`. If you have a backup, restore it
     instead.
     """
     from baobab.storage.databases import database_at
@@ -54,7 +54,7 @@ def forget_store(store: str, data: Path | None) -> None:
             await database.close()
 
     if not run_work(work()):
-        raise CommandError(f"there is no store {store}; use the name that the error of the start gives")
+        raise CommandError(f"there is no store {store}; use the name in the error at the start")
     click.echo(f"The next start creates an empty {store}.")
 
 
@@ -74,17 +74,17 @@ def transfer(
     *,
     dry_run: bool,
 ) -> None:
-    """Move an installation from files to Postgres, or from Postgres to files; or only its key-value store.
+    """Move an installation between files and Postgres, or only its key-value store.
 
-    --to postgresql://... copies the rows, the keys and, with --objects, the files of the installation that the settings
-    name. --to FOLDER copies all of it into a new folder.
+    --to postgresql://... copies the rows and the keys to Postgres and, with --objects, the files to S3. --to FOLDER
+    copies everything into a new folder.
 
-    Stop its servers and workers first; none can start while this runs. The source is only read. The target must be
-    empty, and cannot be used until everything has arrived and has been compared. If the command is interrupted, run it
-    again: it continues. You can leave a password to PGPASSWORD or ~/.pgpass.
+    Stop the servers and workers first; none can start while this runs. The source is only read. The target must be
+    empty, and cannot be used until everything has been copied and compared. If the command is interrupted, run it
+    again: it continues. A password can come from PGPASSWORD or ~/.pgpass.
 
-    --kv without --to moves the key-value store of each region with a Valkey: into Valkey or into the region's
-    database, with the keys that earlier versions kept in Valkey. What was moved is deleted where it was.
+    --kv without --to moves only the key-value stores: of each region with a Valkey, into Valkey or into the region's
+    database. Keys that earlier versions left in Valkey move too. Afterwards the old copy is deleted.
     """
     from baobab.cli.work.kv_transfer import transfer_kv
     from baobab.cli.work.transfer import target_settings

@@ -13,8 +13,8 @@ from baobab.cli.installation import data_option, load_installed_settings, load_s
 def init(data: Path | None) -> None:
     """Create the data folder, the first account and its API key, without starting the server.
 
-    Prints the key, only this once. Does nothing if there is an account already; `baobab keys create` creates another
-    key.
+    Prints the key, which is not shown again. If there is an account already, nothing happens: create another key with
+    `baobab keys create`.
     """
     from baobab.tools.accounts.first_account import ensure_first_account
 
@@ -33,10 +33,10 @@ def init(data: Path | None) -> None:
 @data_option
 @click.password_option(help="The new password; the command asks for it if it is left out.")
 def password(email: str | None, data: Path | None, password: str) -> None:
-    """Set the password of the account [EMAIL]; if it is left out, of the first account, `owner@localhost`.
+    """Set the password of the account [EMAIL], or of the first account, `owner@localhost`.
 
-    People sign in with it, to decide on approvals and to connect programs. The command works on the data folder itself,
-    so it can also replace a password that was forgotten. It ends every session of the account.
+    People sign in with it to decide on approvals and to connect programs. You need no old password, because the command
+    works on the data folder itself. It ends every session of the account.
     """
     from baobab.tools.accounts.password_reset import set_password
 

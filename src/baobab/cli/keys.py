@@ -23,7 +23,7 @@ def keys() -> None:
 @click.argument("name")
 @data_option
 def keys_create(name: str, data: Path | None) -> None:
-    """Create an API key called NAME with every right of the first account, and print it, only this once."""
+    """Create an API key called NAME with every right of the first account, and print it. It is not shown again."""
     click.echo(run_work(_call_as_first_account(load_installed_settings(data), "api_keys_create", name=name))["key"])
 
 

@@ -20,8 +20,8 @@ from baobab.cli.installation import data_option, load_settings, open_application
 def serve(**given: Any) -> None:
     """Start the server.
 
-    The first start creates the data folder, a first account and its API key, and prints the key, only this once.
-    SIGTERM or Ctrl-C stops the server: requests in progress are finished first.
+    The first start creates the data folder, a first account and its API key, and prints the key. It is not shown again.
+    SIGTERM or Ctrl-C stops the server after the requests in progress.
     """
     from baobab.serving import run
 

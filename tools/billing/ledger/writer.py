@@ -94,7 +94,7 @@ class CreditWriter:
 
         result = await self._database.transact(first, durable=durable)
         if not missing:
-            return result  # type: ignore[return-value]  # it was called
+            return result  # type: ignore[return-value]  # `work` was called
         await self._database.transact(open_missing)
         return await self._database.transact(again, durable=durable)
 

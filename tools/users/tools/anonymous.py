@@ -27,7 +27,7 @@ from baobab.tools.users.errors import (
 from baobab.tools.users.fields import DisplayName
 from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, insert_user, read_user
-from baobab.tools.users.schemas import Message, SignedIn, SignedUp, UpgradeTicket
+from baobab.tools.users.schemas import Message, NewUser, SignedIn, SignedUp, UpgradeTicket
 from baobab.tools.users.sessions import announce_change, end_sessions
 from baobab.tools.users.settings import read_settings
 from baobab.tools.users.sign_in import finish_sign_in, report_sign_in
@@ -92,8 +92,13 @@ async def auth_upgrade(
         await send_code(call.services, unit, app_id, email, "verify_email")
         await announce_change(call, caller.user_id)
     await report_sign_in(call, user, "email", "signup", is_new=True)
-    shown = {name: user[name] for name in ("id", "email", "email_verified", "display_name")}
-    return {"user": shown, "message": "Verification email sent"}  # type: ignore[typeddict-item]
+    new_user: NewUser = {
+        "id": user["id"],
+        "email": user["email"],
+        "email_verified": user["email_verified"],
+        "display_name": user["display_name"],
+    }
+    return {"user": new_user, "message": "Verification email sent"}
 
 
 @auth.tool(

@@ -92,8 +92,12 @@ async def auth_link_request(call: Call, app_id: AppId, link: Link) -> MailedLink
     # The app may have taken the origin back since the mail was sent.
     if row.redirect_to is not None and not is_redirect_allowed(call, row.redirect_to):
         raise RedirectRefused
-    shown = {"purpose": row.purpose, "email": row.email, "redirect_to": row.redirect_to}
-    return {**shown, "app_name": call.require_app().name}  # type: ignore[typeddict-item]
+    return {
+        "purpose": row.purpose,
+        "email": row.email,
+        "redirect_to": row.redirect_to,
+        "app_name": call.require_app().name,
+    }
 
 
 @auth.tool(

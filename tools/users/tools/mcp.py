@@ -250,5 +250,9 @@ async def _read_session_id(call: Call, app_id: str, token: str) -> str | None:
 
 
 def _build_tokens(call: Call, access_token: str, refresh_token: str, client_id: str) -> McpTokens:
-    tokens = {"access_token": access_token, "refresh_token": refresh_token, "scope": SCOPE}
-    return {**tokens, "expires_in": find_lifetime(call, client_id)}  # type: ignore[typeddict-item]
+    return {
+        "access_token": access_token,
+        "refresh_token": refresh_token,
+        "scope": SCOPE,
+        "expires_in": find_lifetime(call, client_id),
+    }

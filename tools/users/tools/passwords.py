@@ -30,7 +30,7 @@ from baobab.tools.users.events import EMAIL_VERIFIED
 from baobab.tools.users.fields import DisplayName
 from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
-from baobab.tools.users.schemas import Challenged, Message, SignedIn, SignedUp
+from baobab.tools.users.schemas import Challenged, Message, NewUser, SignedIn, SignedUp
 from baobab.tools.users.sessions import end_sessions
 from baobab.tools.users.sign_in import (
     confirm_address,
@@ -81,8 +81,8 @@ async def auth_signup(
         await insert_user(unit, user)
         await send_code(call.services, unit, app_id, email, "verify_email")
     await report_sign_in(call, user, "email", "signup", is_new=True)
-    shown = {"id": user["id"], "email": email, "email_verified": False, "display_name": display_name}
-    return {"user": shown, "message": "Verification email sent"}  # type: ignore[typeddict-item]
+    new_user: NewUser = {"id": user["id"], "email": email, "email_verified": False, "display_name": display_name}
+    return {"user": new_user, "message": "Verification email sent"}
 
 
 @auth.tool(
