@@ -58,10 +58,6 @@ class SqliteBackend:
         return b"".join(file.read_bytes() for file in data.glob("baobab.db*"))
 
 
-# A wall that refused what policies allow would be seen in every test of tables.
-_ROW_SECURITY = {"BAOBAB_ROW_SECURITY": "true"}
-
-
 class PostgresBackend:
     """A database of its own for each data folder; given back, it is emptied for another."""
 
@@ -82,9 +78,8 @@ class PostgresBackend:
             self._in_use[data] = self._free.pop() if self._free else self._create_database()
         name = self._in_use[data]
         if self._server.pooler is None:
-            return {"BAOBAB_DATABASE_URL": self._server.url(name), **_ROW_SECURITY}
-        urls = {"BAOBAB_DATABASE_URL": self._server.pooler.url(name), "BAOBAB_NOTICES_URL": self._server.url(name)}
-        return {**urls, **_ROW_SECURITY}
+            return {"BAOBAB_DATABASE_URL": self._server.url(name)}
+        return {"BAOBAB_DATABASE_URL": self._server.pooler.url(name), "BAOBAB_NOTICES_URL": self._server.url(name)}
 
     def release(self, data: Path) -> None:
         name = self._in_use.pop(data)

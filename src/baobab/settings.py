@@ -127,7 +127,7 @@ class Settings(BaseSettings):
         64, ge=1, le=100_000, description="Most megabytes that each app's log of changed rows may hold."
     )
     row_security: bool = Field(
-        default=False,
+        default=True,
         description="Whether Postgres's own row-level security guards the rows of apps, too. See [data.md](data.md).",
     )
     slow_statement_ms: int = Field(

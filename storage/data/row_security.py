@@ -51,8 +51,9 @@ async def prepare_roles(database: Database) -> RowSecurity | None:
     roles = await _find_roles(database) or await _create_roles(database)
     if roles is None:
         _log.warning(
-            "BAOBAB_ROW_SECURITY is on, but the database's user may not create roles: the rows of apps are guarded by "
-            "the conditions of each statement only. See docs/data.md, `A second wall on Postgres`."
+            "Postgres's own row-level security does not guard the rows of apps: the database's user may not create "
+            "roles. The policies still hold, as conditions of each statement. Create the four roles as docs/data.md "
+            "shows (`A second wall on Postgres`), or set BAOBAB_ROW_SECURITY=false to go without them."
         )
     return roles
 

@@ -53,12 +53,7 @@ async def open_as(postgres: PostgresServer, user: str, folder: Path) -> AsyncIte
     """An installation whose database belongs to a user of its name."""
     postgres.execute(f'CREATE DATABASE "{user}" OWNER "{user}"')
     url = postgres.url(user).replace("//baobab@", f"//{user}@")
-    settings = {
-        "BAOBAB_DATABASE_URL": url,
-        "BAOBAB_BOOTSTRAP_KEY": KEY,
-        "BAOBAB_PLAN": "enterprise",
-        "BAOBAB_ROW_SECURITY": "true",
-    }
+    settings = {"BAOBAB_DATABASE_URL": url, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}
     server = Server(load_settings(settings, data=folder))
     async with server.open() as application:
         yield Installation(server, application)
