@@ -15,8 +15,23 @@ from baobab.storage.cancellation import run_to_completion
 from baobab.storage.statements import Statements
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Executable)
 
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_LONG = {"is_long": True}
+
+
+def mark_long(statement: S) -> S:
+    """Marks a statement that reads for milliseconds. Where the database is a file, it runs in a thread from the
+    beginning, so that other work goes on meanwhile.
+    """
+    marked: S = statement.execution_options(**_LONG)
+    return marked
+
+
+def is_long(statement: Executable) -> bool:
+    """Whether a statement was marked by `mark_long`."""
+    return _LONG.items() <= statement.get_execution_options().items()
 
 
 class Execute(Protocol):

@@ -5,7 +5,7 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
-from baobab.storage.database import Execute
+from baobab.storage.database import Execute, mark_long
 
 
 async def part_words(
@@ -36,4 +36,4 @@ def _build_count(dialect: str, table: str, words: int, most: int) -> TextClause:
     if dialect == "postgresql":
         source = f"{table} WHERE words_vector @@ to_tsquery('simple'::regconfig, :word{{}})"
     count = f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {most + 1}) AS counted)"  # noqa: S608 - names of ours
-    return text(f"SELECT {', '.join(count.format(number) for number in range(words))}")
+    return mark_long(text(f"SELECT {', '.join(count.format(number) for number in range(words))}"))

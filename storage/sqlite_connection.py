@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
-from baobab.storage.database import RowStream
+from baobab.storage.database import RowStream, is_long
 from baobab.storage.sqlite_writes import prepare_write
 from baobab.storage.statements import SqliteStatements, Statements
 
@@ -186,6 +186,7 @@ class SqliteConnection:
         """Runs one statement; its rows can be read at any time afterwards."""
         # Nobody knows how many rows a deletion finds: an app is one statement for each of its tables.
         many = getattr(statement, "is_delete", False) or (isinstance(rows, list) and len(rows) > _BULK_ROWS)
+        many = many or is_long(statement)
         # The statement that writes cannot be stopped: SQLite would roll back the whole transaction.
         stops = self._is_reading or getattr(statement, "is_select", False)
         return await self._call(partial(self._sync.execute, statement, rows), stops=stops, in_thread=many)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -20,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import Select
 
-from baobab.storage.database import Execute
+from baobab.storage.database import Execute, mark_long
 from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.rare_words import part_words
 from baobab.storage.tables import metadata
@@ -34,6 +35,11 @@ _MOST_RANKED = 2000
 """Memories that one search ranks."""
 _fts = table("substrate_memory_fts", column("rowid", Integer))
 _memory, _actions = tables.memory.c, tables.action_ledger.c
+# bm25 is negative, and smaller is better.
+_BM25: Any = literal_column("-bm25(substrate_memory_fts)", Float).label("rank")
+_WANTED: Any = bindparam("wanted_words", type_=String)
+_HOLDS_WORDS = text("substrate_memory_fts MATCH :wanted_words").bindparams(_WANTED)
+_OF: Any = bindparam("of_organisation", type_=String)
 # Built once, since that takes longer than to run it.
 _SOURCES = select(
     *(_actions.id.label("action_id"), _actions.capability, _actions.proposed_by_kind, _actions.proposed_by),
@@ -91,14 +97,14 @@ async def find_by_words(
         rarer, everyday = await part_words(
             execute, dialect, "substrate_memory", list(dict.fromkeys(words)), _MOST_RANKED
         )
+    searched = (
+        _build_search(dialect, match, columns, filters) if filters else _build_unfiltered(dialect, match, columns)
+    )
 
     async def find(some: list[str], most: int) -> list[dict[str, Any]]:
-        best = _build_ranking(dialect, organisation_id, some, match, filters, most).subquery()
-        # Only of the best are rows read, of which each is much more than a number and a rank.
-        searched = select(*columns, best.c.rank).join(best, best.c.number == _memory.number)
-        searched = searched.where(_memory.organisation_id == organisation_id)
-        ordered = await execute(searched.order_by(best.c.rank.desc(), _memory.updated_at.desc()))
-        return [dict(row) for row in ordered.mappings()]
+        wanted = _write_words(dialect, some, match)
+        given = {"of_organisation": organisation_id, "wanted_words": wanted, "most_found": most}
+        return [dict(row) for row in (await execute(searched, given)).mappings()]
 
     found = await find(rarer, limit)
     if everyday and len(found) < limit and (fills or not found):
@@ -110,26 +116,38 @@ async def find_by_words(
     return found
 
 
-def _build_ranking(
-    dialect: str, organisation_id: str, words: list[str], match: Match, filters: Sequence[Any], limit: int
-) -> Select[Any]:
+def _build_search(dialect: str, match: Match, columns: Sequence[Any], filters: Sequence[Any] = ()) -> Select[Any]:
+    """A query of the columns and the ranks of the best memories that hold the words."""
+    best = _build_ranking(dialect, match, filters).subquery()
+    # Only of the best are rows read, of which each is much more than a number and a rank.
+    searched = select(*columns, best.c.rank).join(best, best.c.number == _memory.number)
+    searched = searched.where(_memory.organisation_id == _OF)
+    searched = searched.order_by(best.c.rank.desc(), _memory.updated_at.desc())
+    # Any of some words may be in thousands of memories.
+    return mark_long(searched) if match == "or" else searched
+
+
+_build_unfiltered = cache(_build_search)
+
+
+def _build_ranking(dialect: str, match: Match, filters: Sequence[Any]) -> Select[Any]:
     """A query of the numbers and the ranks of the best memories that hold the words, of the latest `_MOST_RANKED`."""
     if dialect == "postgresql":
         vector: Any = literal_column("words_vector")
-        wanted = _build_tsquery(words, match)
+        wanted = _build_tsquery(match, _WANTED)
         held = select(_memory.number, vector.label("vector")).where(
-            _memory.organisation_id == organisation_id, vector.op("@@")(wanted), *filters
+            _memory.organisation_id == _OF, vector.op("@@")(wanted), *filters
         )
         some = held.order_by(_memory.number.desc()).limit(_MOST_RANKED).subquery()
         ranked = select(some.c.number, func.ts_rank_cd(some.c.vector, wanted, type_=Float).label("rank"))
     else:
-        held = select(_fts.c.rowid.label("number"), _BM25).where(_match_words(words, match))
+        held = select(_fts.c.rowid.label("number"), _BM25).where(_HOLDS_WORDS)
         if filters:
             held = held.select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
-            held = held.where(_memory.organisation_id == organisation_id, *filters)
+            held = held.where(_memory.organisation_id == _OF, *filters)
         some = held.order_by(_fts.c.rowid.desc()).limit(_MOST_RANKED).subquery()
         ranked = select(some.c.number, some.c.rank)
-    return ranked.order_by(text("rank DESC"), some.c.number.desc()).limit(limit)
+    return ranked.order_by(text("rank DESC"), some.c.number.desc()).limit(bindparam("most_found", type_=Integer))
 
 
 def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any] | None:
@@ -137,37 +155,36 @@ def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any]
     words = tag_words(organisation_id, choose_words(query))
     if not words:
         return None
+    given = _write_words(dialect, words, "and")
     if dialect == "postgresql":
         vector: Any = literal_column("substrate_memory.words_vector")
-        wanted = _build_tsquery(words, "and")
+        wanted = _build_tsquery("and", given)
         rank = func.ts_rank_cd(vector, wanted, type_=Float).label("rank")
         found = select(_memory.id, rank).where(vector.op("@@")(wanted))
     else:
         found = select(_memory.id, _BM25).select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
-        found = found.where(_match_words(words, "and"))
+        found = found.where(_HOLDS_WORDS.bindparams(wanted_words=given))
     return found.where(_memory.organisation_id == organisation_id)
 
 
-# bm25 is negative, and smaller is better.
-_BM25: Any = literal_column("-bm25(substrate_memory_fts)", Float).label("rank")
+def _write_words(dialect: str, words: list[str], match: Match) -> str:
+    """The words as the database's full-text search reads them. They are letters and digits only, so that nothing in
+    them means anything to it.
+    """
+    if dialect == "postgresql":
+        return " | ".join(f"'{word}'" for word in words) if match == "or" else " ".join(words)
+    return f'"{" ".join(words)}"' if match == "phrase" else f" {match.upper()} ".join(f'"{word}"' for word in words)
 
 
-def _match_words(words: list[str], match: Match) -> Any:
-    # Words are letters and digits only, so that nothing in them means anything to FTS5.
-    wanted = f'"{" ".join(words)}"' if match == "phrase" else f" {match.upper()} ".join(f'"{word}"' for word in words)
-    return text("substrate_memory_fts MATCH :expression").bindparams(expression=wanted)
-
-
-def _build_tsquery(words: list[str], match: Match) -> Any:
-    simple: Any = literal_column("'simple'::regconfig")
-    if match == "or":
-        return func.to_tsquery(simple, " | ".join(f"'{word}'" for word in words))
-    make = func.phraseto_tsquery if match == "phrase" else func.plainto_tsquery
-    return make(simple, " ".join(words))
+def _build_tsquery(match: Match, wanted: Any) -> Any:
+    make = {"and": func.plainto_tsquery, "or": func.to_tsquery, "phrase": func.phraseto_tsquery}[match]
+    return make(literal_column("'simple'::regconfig"), wanted)
 
 
 def filter_moments(valid_at: datetime | None, known_at: datetime | None) -> list[ColumnElement[bool]]:
     """Conditions for what was true at a moment, and for what was known at one: recorded, and not ended yet."""
+    if valid_at is known_at is None:
+        return []
     memory, conditions = tables.memory.c, []
     is_open: ColumnElement[bool] = memory.valid_to.is_(None)
     if known_at is not None:

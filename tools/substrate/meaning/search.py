@@ -3,18 +3,19 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import bindparam, case, func, null, select
+from sqlalchemy import Select, String, bindparam, case, func, select, type_coerce
 
 from baobab.runtime.retrieval.fusion import fuse_rankings, weigh_words
 from baobab.storage.cancellation import run_beside
-from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
+from baobab.storage.tables import is_listed
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.meaning.index import MeaningIndexes
+from baobab.tools.substrate.meaning.index import MeaningIndex, MeaningIndexes
 from baobab.tools.substrate.meaning.vectors import Vector, compare, embed_texts, name_embedder
 from baobab.tools.substrate.memory_search import SHOWN, Match, choose_words, find_by_words
 
@@ -34,11 +35,37 @@ _memory, _embeddings, _states = tables.memory.c, tables.embeddings.c, tables.emb
 # Built once, since that takes longer than to run them.
 _OF: Any = bindparam("of_organisation")
 _EMBEDDER = select(_states.embedder).where(_states.organisation_id == _OF)
-_CANDIDATE_VECTORS = select(_embeddings.id, _embeddings.parts).where(
-    _embeddings.organisation_id == _OF, _embeddings.number.in_(bindparam("numbers", expanding=True))
+# As the database has it: only compared, it need not become a moment.
+_UPDATED_AT = type_coerce(_memory.updated_at, String).label("updated_at")
+_WORDED = (_memory.id, _UPDATED_AT)
+_WORDED_COUNTED = (
+    *_WORDED,
+    case((func.length(_memory.words) <= _LONGEST_COUNTED, _memory.words)).label("counted"),
 )
-# By id: asked for numbers, SQLite would go through all memories of the organisation instead.
-_BEST = select(*SHOWN).where(_memory.organisation_id == _OF, _memory.id.in_(bindparam("ids", expanding=True)))
+
+
+@cache
+def _build_best(dialect: str) -> Select[Any]:
+    """A query of some memories."""
+    # By id: asked for numbers, SQLite would go through all memories of the organisation instead.
+    return select(*SHOWN).where(_memory.organisation_id == _OF, is_listed(dialect, _memory.id, "ids"))
+
+
+@cache
+def _build_near(dialect: str) -> Select[Any]:
+    """A query of the vectors of some memories, by their numbers."""
+    # Of the organisation by its vectors only, or SQLite would begin with all of its memories.
+    same = (_memory.number == _embeddings.number) & (_memory.id == _embeddings.id)
+    query = select(_embeddings.number, _embeddings.id, _embeddings.parts, _UPDATED_AT)
+    query = query.select_from(tables.embeddings.join(tables.memory, same))
+    return query.where(_embeddings.organisation_id == _OF, is_listed(dialect, _embeddings.number, "numbers"))
+
+
+class _Near(NamedTuple):
+    closeness: float
+    number: int
+    id: str
+    updated_at: Any
 
 
 class QuestionVectors:
@@ -82,70 +109,69 @@ class MeaningSearch:
         """
         # The words are looked for while the vector is made. This call's own transaction begins after both, and holds
         # no connection meanwhile.
-        async with run_beside(self._find_by_words(by, match, filters)) as searching_words:
+        async with run_beside(self._prepare(by, match, filters)) as preparing:
             vector = await self.call.services.of(QuestionVectors).get(self.question)
-            worded = await searching_words
-        execute = self.call.execute
-        near = await self._find_near(execute, vector, kinds, filters)
-        ranks = dict(near)
+            index, worded = await preparing
+        near = [] if index is None else await self._find_near(index, vector, kinds, filters)
+        ranks = {memory_id: closeness for closeness, _, memory_id, _ in near}
         if by == "both":
-            ranks = await self._fuse(execute, [memory_id for memory_id, _ in near], worded, match)
+            ranks = self._fuse(near[:_RANKED], worded)
         best = sorted(ranks, key=lambda memory_id: -ranks[memory_id])[:limit]
-        found = await execute(_BEST, {"of_organisation": self.organisation_id, "ids": best})
-        rows = {row["id"]: dict(row) for row in found.mappings()}
-        return [{**rows[memory_id], "rank": ranks[memory_id]} for memory_id in best if memory_id in rows]
-
-    async def _find_by_words(self, by: Literal["meaning", "both"], match: Match, filters: Sequence[Any]) -> list[str]:
-        if by == "meaning":
+        if not best:
             return []
-        dialect = self.call.unit.database.dialect
+        query = _build_best(self.call.unit.database.dialect)
+        found = await self.call.execute(query, {"of_organisation": self.organisation_id, "ids": best})
+        names = [*found.keys(), "rank"]
+        rows = {row.id: dict(zip(names, (*row, ranks[row.id]), strict=True)) for row in found}
+        return [rows[memory_id] for memory_id in best if memory_id in rows]
+
+    async def _prepare(
+        self, by: Literal["meaning", "both"], match: Match, filters: Sequence[Any]
+    ) -> tuple[MeaningIndex | None, list[dict[str, Any]]]:
+        """What is found without the vector: the index, None if there is none yet, and the memories with the words."""
         async with self.call.reading() as execute:
+            index, embedder = None, name_embedder()
+            if (await execute(_EMBEDDER, {"of_organisation": self.organisation_id})).scalar() == embedder:
+                index = await self.call.services.of(MeaningIndexes).get(execute, self.organisation_id, embedder)
+            if by == "meaning":
+                return index, []
             # What has only everyday words of the question says little about it.
-            found = await find_by_words(
-                *(execute, dialect, self.organisation_id, self.question, match, filters, _RANKED),
-                columns=(_memory.id,),
+            worded = await find_by_words(
+                *(execute, self.call.unit.database.dialect, self.organisation_id, self.question, match, filters),
+                limit=_RANKED,
+                columns=_WORDED_COUNTED if match == "or" else _WORDED,
                 fills=False,
             )
-        return [row["id"] for row in found]
+            return index, worded
 
     async def _find_near(
-        self, execute: Execute, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any]
-    ) -> list[tuple[str, float]]:
-        """The ids of the nearest memories, the nearest first, and how close they are."""
-        ours, embedder = {"of_organisation": self.organisation_id}, name_embedder()
-        if (await execute(_EMBEDDER, ours)).scalar() != embedder:
-            return []
-        index = await self.call.services.of(MeaningIndexes).get(execute, self.organisation_id, embedder)
+        self, index: MeaningIndex, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any]
+    ) -> list[_Near]:
+        """The nearest memories, the nearest first."""
         candidates = await index.find_candidates(vector.bits, kinds, _CANDIDATES)
-        query = _CANDIDATE_VECTORS
-        if filters:
-            same = (_memory.organisation_id == _embeddings.organisation_id) & (_memory.id == _embeddings.id)
-            query = query.join(tables.memory, same).where(*filters)
-        rows = (await execute(query, {**ours, "numbers": candidates})).all() if candidates else []
+        if not candidates:
+            return []
+        query = _build_near(self.call.unit.database.dialect)
+        query = query.where(*filters) if filters else query
+        given = {"of_organisation": self.organisation_id, "numbers": candidates}
+        rows = (await self.call.execute(query, given)).all()
         if not rows:
             return []
-        closeness = await compare(vector.parts, [row.parts for row in rows])
-        found = [(row.id, round(close, 4)) for row, close in zip(rows, closeness, strict=True)]
-        return sorted((pair for pair in found if pair[1] > 0), key=lambda pair: -pair[1])
+        numbers, ids, parts, moments = zip(*rows, strict=True)
+        closeness = [round(close, 4) for close in await compare(vector.parts, parts)]
+        near = map(_Near, closeness, numbers, ids, moments)
+        return sorted((each for each in near if each.closeness > 0), key=lambda each: (-each.closeness, each.number))
 
-    async def _fuse(
-        self, execute: Execute, near: Sequence[str], worded: Sequence[str], match: Match
-    ) -> dict[str, float]:
+    def _fuse(self, near: Sequence[_Near], worded: Sequence[dict[str, Any]]) -> dict[str, float]:
         """Weighted reciprocal rank fusion of what is near, of what has the words, and of the order in time.
 
         What has only some of the words (`match` is "or") counts less for them.
         """
-        near = near[:_RANKED]
-        counted = case((func.length(_memory.words) <= _LONGEST_COUNTED, _memory.words)) if match == "or" else null()
-        query = select(_memory.id, _memory.updated_at, counted.label("counted")).where(
-            _memory.organisation_id == self.organisation_id, _memory.id.in_({*near, *worded})
-        )
-        # Sorted here: to have them in this order, SQLite would go through all memories of the organisation.
-        found = sorted(await execute(query), key=lambda row: row.updated_at, reverse=True)
-        rows = {row.id: row for row in found}
-        weights = {each: 1.0 for each in worded if each in rows}
-        weights |= self._weigh_words({each: rows[each].counted for each in weights if rows[each].counted is not None})
-        fused = fuse_rankings([{each: 1.0 for each in near if each in rows}, weights, dict.fromkeys(rows, _RECENCY)])
+        weights = {row["id"]: 1.0 for row in worded}
+        weights |= self._weigh_words({row["id"]: row["counted"] for row in worded if row.get("counted") is not None})
+        written = {row["id"]: row["updated_at"] for row in worded} | {each.id: each.updated_at for each in near}
+        latest = sorted(written, key=lambda memory_id: written[memory_id], reverse=True)
+        fused = fuse_rankings([{each.id: 1.0 for each in near}, weights, dict.fromkeys(latest, _RECENCY)])
         return {memory_id: round(rank, 6) for memory_id, rank in fused.items()}
 
     def _weigh_words(self, found: dict[str, str]) -> dict[str, float]:
