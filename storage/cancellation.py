@@ -2,16 +2,16 @@
 
 import asyncio
 from asyncio import ensure_future
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end even if the caller is cancelled, and returns its result. A cancelled caller gets
-    CancelledError afterwards.
+async def run_to_completion(work: Awaitable[T]) -> T:
+    """Waits for a coroutine or a future to its end even if the caller is cancelled, and returns its result. A cancelled
+    caller gets CancelledError afterwards.
     """
     task = ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

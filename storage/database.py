@@ -2,12 +2,12 @@
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Dialect, Executable
+from sqlalchemy import Connection, CursorResult, Dialect, Executable, Row
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
@@ -74,6 +74,10 @@ class DatabaseConnection(Protocol):
         """Runs a statement whose result is not needed. It is sent with the next statement or the commit, which raises
         its error.
         """
+        ...
+
+    async def fetch(self, statement: Executable, values: Mapping[str, Any], /) -> Sequence[Row[Any]]:
+        """Returns the rows of a query that is built once."""
         ...
 
     async def exec_driver_sql(self, statement: str, /) -> CursorResult[*tuple[Any, ...]]: ...
@@ -276,7 +280,7 @@ class Unit:
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement. An IntegrityError passes through, since only the caller knows what it means."""
-        connection = await self._begin()
+        connection = self._connection or await self._begin()
         # Translate here too: the caller must see the translated error before the context is left.
         with ErrorTranslator(self.database):
             return await connection.execute(statement, rows)
@@ -285,9 +289,15 @@ class Unit:
         """Runs a statement whose result is not needed, such as an insert that cannot conflict. A server gets it with
         the next statement or the commit, which raises its error.
         """
-        connection = await self._begin()
+        connection = self._connection or await self._begin()
         with ErrorTranslator(self.database):
             await connection.write(statement, rows)
+
+    async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Runs a query that is built once, and returns its rows."""
+        connection = self._connection or await self._begin()
+        with ErrorTranslator(self.database):
+            return await connection.fetch(statement, values)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Calls a function that runs several statements and waits for nothing else. An IntegrityError passes

@@ -14,6 +14,8 @@ _WORD_LENGTH = 100
 
 def normalise(text: str) -> str:
     """Returns a text in lower case, without accents and look-alike forms of letters (Unicode's NFKD)."""
+    if text.isascii():
+        return text.lower()
     decomposed = unicodedata.normalize("NFKD", text).casefold()
     return "".join(character for character in decomposed if not unicodedata.combining(character))
 

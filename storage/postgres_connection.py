@@ -7,13 +7,14 @@ SQLAlchemy's layer for asyncio and psycopg's connection cost several times as mu
 import itertools
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import psycopg
+import sqlalchemy
 from pydantic_core import from_json
 from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, create_engine
 from sqlalchemy.dialects import registry
@@ -225,6 +226,9 @@ class PostgresConnection:
         """Queues a statement to be sent with the next one or with the commit. Its result is not read."""
         self._change_identity()
         self._queued.append((query.encode(), values))
+
+    async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[sqlalchemy.Row[Any]]:
+        return (await self.execute(statement, values)).all()
 
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()

@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 import aiosqlite
 from pydantic_core import from_json
-from sqlalchemy import Connection, CursorResult, Dialect, Executable, create_engine
+from sqlalchemy import Connection, CursorResult, Dialect, Executable, Row, create_engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import RowStream, is_long
-from baobab.storage.sqlite_writes import prepare_write
+from baobab.storage.sqlite_prepared import prepare_query, prepare_write
 from baobab.storage.statements import SqliteStatements, Statements
 
 T = TypeVar("T")
@@ -120,9 +120,13 @@ class _Thread(aiosqlite.Connection):
         if stopped is not None:
             await stopped
 
-    async def run(self, work: Callable[[], T]) -> T:
-        result: T = await self._execute(work)  # type: ignore[no-untyped-call]  # the library's own function
-        return result
+    def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Queues a function for the thread, without a coroutine or a task around it: each commit comes through here."""
+        if self._connection is None:
+            raise ValueError("the connection is closed")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._tx.put_nowait((future, work))
+        return future
 
 
 class SqliteConnection:
@@ -205,6 +209,12 @@ class SqliteConnection:
         except sqlite3.Error as exc:
             raise DBAPIError.instance(prepared.text, None, exc, sqlite3.Error, hide_parameters=True) from exc
 
+    async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        query = prepare_query(self._sync.dialect, statement)
+        if query is None:
+            return (await self.execute(statement, values)).all()
+        return await self._call(partial(query.run, self._raw, values), stops=True)
+
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()
 
@@ -243,7 +253,7 @@ class SqliteConnection:
 
     async def commit(self) -> None:
         """Commits in the thread, because that waits for the disk."""
-        await run_to_completion(self._thread.run(self._commit))
+        await run_to_completion(self._thread.submit(self._commit))
 
     def rollback(self) -> None:
         # SQLite rolls back by itself after some errors, such as a full disk.
@@ -317,7 +327,7 @@ class SqliteConnection:
             self._pragmas[name] = value
 
     async def close(self) -> None:
-        await self._thread.run(self._sync.close)
+        await self._thread.submit(self._sync.close)
         await self._thread.wait_until_stopped()
 
     def _must_stop(self) -> bool:
@@ -352,4 +362,4 @@ class SqliteConnection:
                 self._deadline = None
                 self._raw.execute("PRAGMA busy_timeout=0")
 
-        return await run_to_completion(self._thread.run(run))
+        return await run_to_completion(self._thread.submit(run))

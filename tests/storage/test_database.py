@@ -270,8 +270,8 @@ _everything = Table(
 )
 
 
-async def test_what_is_written_unread_is_kept_as_what_is_executed(database: Database) -> None:
-    """Whatever the types of its columns, whether SQLAlchemy fills some in, and however often it is written."""
+async def test_what_is_written_unread_and_fetched_is_what_is_executed(database: Database) -> None:
+    """Whatever the types of its columns, whether SQLAlchemy fills some in, and however often it is written and read."""
     full = {"said": {"é": [None, True, "東"]}, "at": datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2)))}
     full |= {"day": date(2026, 5, 1), "flag": True, "raw": b"\x00\xff", "size": 1.5}
     rows: list[dict[str, Any]] = [
@@ -293,6 +293,12 @@ async def test_what_is_written_unread_is_kept_as_what_is_executed(database: Data
                     await unit.execute(changed, {"of_id": f"x{number}", "to_said": [number]})
         async with database.reading() as connection:
             found = (await connection.execute(select(_everything).order_by(_everything.c.id))).all()
+        asked = select(_everything).where(_everything.c.id >= bindparam("from_id"), _everything.c.id < "y")
+        asked = asked.order_by(_everything.c.id)
+        for from_id in ("", "x", "y"):
+            async with database.writing_unit() as unit:
+                fetched = await unit.fetch(asked, {"from_id": from_id})
+            assert [row._mapping for row in fetched] == [row._mapping for row in found if row.id >= from_id]
         kept = {row.id: row[1:] for row in found}
         assert len(kept) == 4 * len(rows)
         assert [kept[f"w{number}"] for number in range(10)] == [kept[f"x{number}"] for number in range(10)]

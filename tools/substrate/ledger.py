@@ -65,7 +65,7 @@ _FEW = 8
 _KEYS = ("organisation_id", "id")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowChange:
     """One row as it was, and as it shall be; None where it is not there."""
 
@@ -73,6 +73,15 @@ class RowChange:
     id: str
     before: Row | None
     after: Row | None
+    size: int = 0
+    """The bytes of the row as it shall be, once it is stamped."""
+
+    def stamp(self, at: datetime) -> int:
+        """Sets the moment at which the row is written; its bytes."""
+        assert self.after is not None
+        self.after["updated_at"] = at
+        self.size = measure(encode_row(self.table, self.after))
+        return self.size
 
     @property
     def operation(self) -> Operation:
@@ -148,21 +157,20 @@ class Ledger:
             found |= {row["id"]: dict(row) for row in rows.mappings()}
         return found
 
-    async def apply(self, action_id: str, changes: Sequence[RowChange]) -> None:
-        """Makes the changes of an action, and keeps what undoes them.
-
-        Each row gets a moment of its own as `updated_at`, so that a page that ends at a moment leaves nothing out.
+    def stamp_rows(self, changes: Sequence[RowChange]) -> int:
+        """Gives each row that will be written a moment of its own as `updated_at`, so that a page that ends at a moment
+        leaves nothing out. Returns the bytes of all of them; what the rows were before stays, too.
         """
-        for change in changes:
-            if change.after is not None:
-                change.after["updated_at"] = self.stamp()
+        return sum(change.stamp(self.stamp()) for change in changes if change.after is not None)
+
+    async def apply(self, action_id: str, changes: Sequence[RowChange]) -> None:
+        """Makes the changes of an action, which `stamp_rows` has seen, and keeps what undoes them."""
         for table in dict.fromkeys(change.table for change in changes):
             of_table = [change for change in changes if change.table is table]
             await self._write(table, of_table)
         for change in changes:
             before = None if change.before is None else encode_row(change.table, change.before)
-            after = None if change.after is None else encode_row(change.table, change.after)
-            self.count(measure(after) - measure(before))
+            self.count(change.size - measure(before))
             self._tell(change.table, change.operation, change.id, action_id, before)
 
     async def _write(self, table: Table, changes: Sequence[RowChange]) -> None:
@@ -240,11 +248,12 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
     """
     await unit.hold(organisation_id)
     of_organisation = {"of_organisation": organisation_id}
-    settings: Any = (await unit.execute(_SETTINGS, of_organisation)).first()
-    is_new = settings is None
+    found = await unit.fetch(_SETTINGS, of_organisation)
+    is_new = not found
     if is_new:
         await _provision(unit, services, organisation_id)
-        settings = (await unit.execute(_SETTINGS, of_organisation)).one()
+        found = await unit.fetch(_SETTINGS, of_organisation)
+    settings = found[0]
     counted = await recount(unit.execute, organisation_id) if is_new else settings.used_bytes
     usage = Usage(counted, settings.uncounted_bytes)
     ledger = Ledger(unit, services, organisation_id, settings, settings.last_at, usage)
@@ -256,10 +265,8 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
 
 async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> Ledger | None:
     """The ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
-    settings: Any = (await unit.execute(_SETTINGS, {"of_organisation": organisation_id})).first()
-    return (
-        None if settings is None else Ledger(unit, services, organisation_id, settings, settings.last_at, Usage(None))
-    )
+    found = await unit.fetch(_SETTINGS, {"of_organisation": organisation_id})
+    return Ledger(unit, services, organisation_id, found[0], found[0].last_at, Usage(None)) if found else None
 
 
 _NOTHING_YET = {"propose_consolidations": True, "last_seq": 0, "last_receipt": 0, "last_receipt_digest": FIRST}

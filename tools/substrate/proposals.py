@@ -138,8 +138,9 @@ async def _enter(
         "updated_at": action.at,
     }
     size = measure_action(row)
+    written = ledger.stamp_rows(plan.changes) if verdict.is_approved else 0
     if not plan.frees:
-        ledger.require_room(size + (plan.measure() if verdict.is_approved else 0))
+        ledger.require_room(size + written)
     await ledger.unit.write(_INSERT, row)
     ledger.count(size)
     ledger.tell(_ledger, "insert", action.id)
@@ -173,9 +174,10 @@ async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
         await _update(ledger, row)
         ledger.note_decided(row)
         return row
+    written = ledger.stamp_rows(plan.changes)
     if not plan.frees:
         # Not as a failure: it still waits, and can be approved once there is room.
-        ledger.require_room(plan.measure())
+        ledger.require_room(written)
     row |= {"status": "executed", "result": plan.result, "executed_at": at, "links": plan.links or None}
     row["from_strangers"] |= plan.is_marked(is_done=True)
     ledger.count(measure_action(row) - size)

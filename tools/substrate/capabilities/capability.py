@@ -17,7 +17,6 @@ from baobab.tools.substrate.capabilities.schemas import Payload
 from baobab.tools.substrate.errors import UnknownCapability
 from baobab.tools.substrate.forgetting import Traces
 from baobab.tools.substrate.ledger import Ledger, RowChange
-from baobab.tools.substrate.quota import measure
 from baobab.tools.substrate.rows import Row, encode_row
 
 
@@ -51,11 +50,6 @@ class Plan:
     def frees(self) -> bool:
         """Whether it is done even where the memory is full: it makes room, or takes back what was done."""
         return self.forgotten is not None or bool(self.reverted)
-
-    def measure(self) -> int:
-        """The bytes that it adds: of each row as it will be. What the row was before stays."""
-        rows = ((change.table, change.after) for change in self.changes)
-        return sum(measure(encode_row(table, row)) for table, row in rows if row is not None)
 
     def is_marked(self, *, is_done: bool) -> bool:
         """Whether text of strangers may be in the action: in a row that it makes from its payload, or, once it is
