@@ -154,7 +154,7 @@ def _build_responses(tool: Tool, rest: RestBinding) -> Schema:
     for status in rest.statuses:
         meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."
         answer: Schema = {"description": meaning, "headers": {"X-Request-Id": _REQUEST_ID}}
-        if status not in (101, 204) and tool.output_schema is not None:
+        if status not in (101, 204, 304) and tool.output_schema is not None:
             media = rest.media_type.partition(";")[0]
             answer["content"] = {media: {"schema": tool.output_schema}}
         responses[str(status)] = answer

@@ -12,7 +12,7 @@ Headers = list[tuple[bytes, bytes]]
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _ALLOWED = (
     b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey, "
-    b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID, Range, If-Range, If-None-Match, "
+    b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID, Range, If-Range, If-None-Match, If-Modified-Since, "
     b"Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Defer-Length"
 )
 # Headers that the official model clients send: there are dozens, and each version adds new ones.
@@ -22,7 +22,7 @@ _OF_MODEL_CLIENTS = re.compile(
 _MOST_NAMED = 4096
 _EXPOSED = (
     b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, Retry-After-Ms, X-Should-Retry, WWW-Authenticate, "
-    b"Location, ETag, Content-Range, Content-Disposition, Accept-Ranges, X-Action-Id, X-Total-Count, "
+    b"Location, ETag, Last-Modified, Content-Range, Content-Disposition, Accept-Ranges, X-Action-Id, X-Total-Count, "
     b"Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Length, Upload-Offset, Upload-Expires, "
     b"X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped"
 )

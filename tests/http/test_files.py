@@ -168,6 +168,16 @@ async def test_a_download_that_was_cut_goes_on_where_it_was_if_the_file_is_the_s
     assert (other.status_code, other.content) == (200, b"0123456789")
 
 
+async def test_a_browser_that_has_a_file_is_told_so_over_a_connection_that_goes_on(live: Baobab, app: str) -> None:
+    path = await store(live, app, b"0123456789")
+    tag = (await live.client.get(path)).headers["etag"]
+    for method in ("GET", "HEAD"):
+        known = await live.client.request(method, path, headers={"if-none-match": tag})
+        assert (known.status_code, known.content) == (304, b"")
+        assert "content-length" not in known.headers
+    assert (await live.client.get(path)).content == b"0123456789"
+
+
 async def test_an_empty_file_is_a_file(live: Baobab, app: str) -> None:
     path = await store(live, app, b"")
     answer = await live.client.get(path)

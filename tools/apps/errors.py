@@ -28,3 +28,8 @@ class FunctionNotDeployed(BadRequest):
     code = "RESOURCE_NOT_FOUND"
     summary = "The app has no function of this name."
     remediation = "Deploy the function first, or send null to remove the hook."
+
+
+class StorageBeyondPlan(BadRequest):
+    summary = "The plan of the organisation does not allow this much storage."
+    remediation = "Send at most details.limit_bytes, or have the operator give another plan (`baobab plan`)."

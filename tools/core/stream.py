@@ -47,6 +47,8 @@ class Stream:
     """Ends it where the server is stopped; without one, it is closed as any answer that takes too long."""
     is_part: bool = False
     """Whether it is only the part that was asked for of something larger."""
+    is_unchanged: bool = False
+    """Whether it is empty because the reader has what it would send."""
 
 
 class ClientGone(Exception):

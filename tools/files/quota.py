@@ -180,6 +180,7 @@ def describe_usage(app: App, usage: Usage) -> ResourceInfo:
     limit = compute_limit(app)
     return {
         "storage_used_bytes": usage.used,
+        "storage_reserved_bytes": usage.reserved,
         "storage_limit_bytes": limit,
         "storage_used_percent": round(100 * usage.used / limit, 2) if limit else 100.0,
         "files_count": usage.files,

@@ -52,10 +52,13 @@ FileId = Annotated[Uuid, Field(description="The file's id: `objectId` of its upl
 
 class ResourceInfo(TypedDict):
     storage_used_bytes: int
+    storage_reserved_bytes: Annotated[int, Field(description="What uploads hold that have been begun; not in `used`.")]
     storage_limit_bytes: int
     storage_used_percent: float
     files_count: int
-    user_used_bytes: NotRequired[Annotated[int, Field(description="Of a user's call: what their own files take.")]]
+    user_used_bytes: NotRequired[
+        Annotated[int, Field(description="Of a user's call: what their files and begun uploads take.")]
+    ]
     user_limit_bytes: NotRequired[int]
 
 
@@ -87,6 +90,17 @@ class StoredFile(TypedDict):
     size_bytes: int
     public: Annotated[bool, Field(description="Whether every signed-in user may download it.")]
     created_at: datetime
+
+
+class Conditions(TypedDict):
+    if_range: Annotated[
+        Annotated[str, Text(500)],
+        Field(default="", description="The ETag or Last-Modified of what you have a part of."),
+    ]
+    if_none_match: Annotated[Annotated[str, Text(2000)], Field(default="", description="The ETag of what you have.")]
+    if_modified_since: Annotated[
+        Annotated[str, Text(100)], Field(default="", description="The Last-Modified of what you have.")
+    ]
 
 
 class FileText(TypedDict):

@@ -11,13 +11,17 @@ from baobab.storage.objects.store import ObjectStore
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.stream import Stream
+from baobab.tools.files.conditions import Version
 from baobab.tools.files.errors import RangeNotSatisfiable, StoreFailed
+from baobab.tools.files.schemas import Conditions
 from baobab.tools.files.tables import build_folder
 
 HEADERS = {
     "accept-ranges": "bytes",
     # Also where the type is one that browsers show, and whatever an old browser makes of it: no script, no origin.
     "content-security-policy": "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; sandbox",
+    # A copy that was kept for an image of a page is none that a script of another page may read.
+    "vary": "Origin",
 }
 
 _SHOWN = frozenset(
@@ -43,30 +47,50 @@ _RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
 _UNQUOTED = re.compile(r"[^ !#-\[\]-~]")
 
 
-async def serve(call: Call, row: Any, range_: str, if_range: str, *, lifetime: int) -> Stream:
-    """Returns the bytes of a file that is stored, or the part of them that is asked for.
+async def serve(call: Call, row: Any, range_: str, conditions: Conditions, *, lifetime: int) -> Stream:
+    """Returns the bytes of a file that is stored, or the part of them that is asked for, unless the reader has them.
 
     lifetime: seconds for which a browser may keep them. Raises RangeNotSatisfiable, StoreFailed, Damaged.
     """
+    version = Version(f'"{row.sha256}"', row.stored_at)
+    add_headers(call, **version.headers, cache_control=build_cache_control(row, lifetime))
+    if version.is_known(conditions):
+        return build_unchanged(row.content_type)
     objects, key, size = call.stores.objects, build_folder(row.app_id, row.id) + row.stored_as, row.size_bytes
     with translate_errors():
         info = await objects.head(key)
     if info is None or info.size != size:
         raise Damaged("The bytes of this file are missing.")
-    tag = f'"{row.sha256}"'
-    part = _parse_range(range_, size) if if_range in ("", tag) else None
+    part = _parse_range(range_, size) if version.continues(conditions) else None
     start, end = part or (0, size)
-    headers = [
-        ("content-length", str(end - start)),
-        ("etag", tag),
-        ("content-disposition", _build_disposition(row)),
-        ("cache-control", f"private, max-age={max(lifetime, 0)}, immutable"),
-    ]
+    add_headers(call, content_length=str(end - start), content_disposition=_build_disposition(row))
     if part is not None:
-        headers.append(("content-range", f"bytes {start}-{end - 1}/{size}"))
-    call.headers = [*(call.headers or ()), *((name.encode(), value.encode()) for name, value in headers)]
+        add_headers(call, content_range=f"bytes {start}-{end - 1}/{size}")
     pieces = read_bytes(objects, key, start, end if call.context.method != "HEAD" else start)
     return Stream(pieces, _build_media_type(row.content_type), is_part=part is not None)
+
+
+def build_cache_control(row: Any, lifetime: int) -> str:
+    """What may keep the answer: the reader's browser; where every user of the app may read the file, caches between.
+
+    lifetime: seconds, which are those that the address is valid for. The bytes of a file never change.
+    """
+    return f"{'public' if row.public else 'private'}, max-age={max(lifetime, 0)}, immutable"
+
+
+def build_unchanged(media_type: str) -> Stream:
+    """The answer to a reader who has the bytes."""
+    return Stream(_read_nothing(), media_type, is_unchanged=True)
+
+
+def add_headers(call: Call, **headers: str) -> None:
+    added = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    call.headers = [*(call.headers or ()), *added]
+
+
+async def _read_nothing() -> AsyncGenerator[bytes, None]:
+    return
+    yield b""
 
 
 def _parse_range(text: str, size: int) -> tuple[int, int] | None:

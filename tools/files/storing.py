@@ -6,6 +6,7 @@ left is deleted with the file, or by the sweep.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -53,6 +54,7 @@ async def reserve(
     seconds: int = UPLOAD_SECONDS,
 ) -> tuple[Row, Usage]:
     """Inserts the row of a file without bytes, which belongs to the caller and holds room for it for some seconds.
+    Returns it, and what the app uses with it.
 
     Raises ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads. unit: holds the app's lock.
     """
@@ -72,7 +74,7 @@ async def reserve(
         "reserved_until": now + timedelta(seconds=seconds),
     }
     inserted = (await unit.execute(insert(files_table).values(row).returning(files_table))).one()
-    return inserted, usage
+    return inserted, replace(usage, reserved=usage.reserved + size)
 
 
 async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes], *, replaces: bool = False) -> None:

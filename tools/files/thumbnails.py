@@ -5,6 +5,7 @@ They are not counted in the app's quota: each has a few KB, and goes with its fi
 
 import asyncio
 import contextlib
+import hashlib
 import tempfile
 from collections.abc import AsyncGenerator
 from typing import IO, Any
@@ -14,8 +15,16 @@ from baobab.runtime.documents.thumbnails import MEDIA_TYPE, MOST_SOURCE, draw_th
 from baobab.storage.objects.store import ObjectStore
 from baobab.tools.core.call import Call
 from baobab.tools.core.stream import Stream
+from baobab.tools.files.conditions import Version
 from baobab.tools.files.errors import FileNotFound, NoThumbnail
-from baobab.tools.files.serving import read_bytes, translate_errors
+from baobab.tools.files.schemas import Conditions
+from baobab.tools.files.serving import (
+    add_headers,
+    build_cache_control,
+    build_unchanged,
+    read_bytes,
+    translate_errors,
+)
 from baobab.tools.files.storing import find_row
 from baobab.tools.files.tables import THUMBNAIL, build_folder
 
@@ -27,8 +36,8 @@ def may_have_thumbnail(row: Any) -> bool:
     return row.content_type.partition(";")[0] in _PICTURES and 0 < row.size_bytes <= MOST_SOURCE
 
 
-async def serve_thumbnail(call: Call, row: Any, *, lifetime: int) -> Stream:
-    """Returns the thumbnail of a file that is stored. lifetime: seconds for which a browser may keep it.
+async def serve_thumbnail(call: Call, row: Any, conditions: Conditions, *, lifetime: int) -> Stream:
+    """Returns the thumbnail of a file that is stored, unless the reader has it. lifetime: as of `serve`.
 
     Raises NoThumbnail, FileNotFound where the file is deleted meanwhile, StoreFailed, Damaged, Unavailable.
     """
@@ -39,12 +48,11 @@ async def serve_thumbnail(call: Call, row: Any, *, lifetime: int) -> Stream:
         picture = await _draw(call, row)
     if not picture:
         raise NoThumbnail("No thumbnail can be drawn of this picture: it is damaged or too large.")
-    headers = [
-        ("content-length", str(len(picture))),
-        ("content-disposition", "inline"),
-        ("cache-control", f"private, max-age={max(lifetime, 0)}, immutable"),
-    ]
-    call.headers = [*(call.headers or ()), *((name.encode(), value.encode()) for name, value in headers)]
+    version = Version(f'"{hashlib.sha256(picture).hexdigest()}"', row.stored_at)
+    add_headers(call, **version.headers, cache_control=build_cache_control(row, lifetime))
+    if version.is_known(conditions):
+        return build_unchanged(MEDIA_TYPE)
+    add_headers(call, content_length=str(len(picture)), content_disposition="inline")
     return Stream(_iterate(picture if call.context.method != "HEAD" else b""), MEDIA_TYPE)
 
 

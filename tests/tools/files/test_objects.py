@@ -21,6 +21,7 @@ async def test_a_file_is_announced_sent_and_downloaded(app: FilesApp) -> None:
     assert announced["expiresIn"] == 300
     assert announced["_meta"]["resource_info"] == {
         "storage_used_bytes": 0,
+        "storage_reserved_bytes": 5,
         "storage_limit_bytes": 2**30,
         "storage_used_percent": 0.0,
         "files_count": 0,

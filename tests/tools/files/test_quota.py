@@ -43,10 +43,19 @@ async def test_a_file_that_is_too_large_or_of_a_refused_type_is_not_announced(ap
 
 async def test_an_upload_that_never_comes_holds_its_room_as_long_as_its_address_lives(app: FilesApp) -> None:
     await app.set_storage(storageLimitBytes=10)
-    assert (await app.announce(10)).status_code == 200
+    assert (await app.announce(7)).status_code == 200
+    assert (await app.announce(3)).json()["_meta"]["resource_info"]["storage_reserved_bytes"] == 10
     assert (await app.announce(1)).status_code == 402
+
+    async def read_reserved() -> tuple[int, int]:
+        usage = (await app.request("GET", "/usage")).json()
+        return usage["storage_used_bytes"], usage["storage_reserved_bytes"]
+
+    assert await read_reserved() == (0, 10)
     app.clock.advance(300)
-    assert (await app.announce(10)).status_code == 200
+    assert await read_reserved() == (0, 0)
+    await app.store(b"x" * 10)
+    assert await read_reserved() == (10, 0)
 
 
 async def test_an_upload_that_outlasts_its_room_is_stored_only_if_there_is_room_still(app: FilesApp) -> None:

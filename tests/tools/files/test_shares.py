@@ -73,3 +73,27 @@ async def test_the_apps_of_an_organisation_fill_no_more_than_its_plan_gives(
     finally:
         monkeypatch.undo()
         app.clock.advance(_PLAN_REMEMBERED)
+
+
+async def test_no_storage_setting_goes_beyond_the_plan(app: FilesApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"/v1/{app.id}/config/storage"
+    # Set under a larger plan, it stays: what holds is the plan's.
+    await app.set_storage(storageLimitBytes=5 * 2**20)
+    monkeypatch.setitem(PLANS, "enterprise", replace(PLANS["enterprise"], file_bytes=3 * 2**20))
+    app.clock.advance(_PLAN_REMEMBERED)
+    try:
+        for name, most, more in (
+            ("storageLimitBytes", 3 * 2**20, 3 * 2**20 + 1),
+            ("userLimitBytes", 3 * 2**20, 3 * 2**20 + 1),
+            ("maxFileSizeMb", 3, 4),
+        ):
+            refused = await app.baobab.client.patch(path, json={name: more}, headers=app.baobab.owner)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"]) == (400, "VALIDATION_INVALID_INPUT")
+            assert error["details"] == {"plan": "enterprise", "limit_bytes": 3 * 2**20, "settings": [name]}
+            usage = (await app.request("GET", "/usage")).json()
+            assert usage["storage_limit_bytes"] == 3 * 2**20
+            await app.set_storage(**{name: most})
+    finally:
+        monkeypatch.undo()
+        app.clock.advance(_PLAN_REMEMBERED)

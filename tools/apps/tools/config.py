@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from sqlalchemy import update
 
-from baobab.tools.apps.errors import FunctionNotDeployed, ToolNotForUsers
+from baobab.tools.apps.errors import FunctionNotDeployed, StorageBeyondPlan, ToolNotForUsers
 from baobab.tools.apps.rows import get_app_row
 from baobab.tools.apps.schemas import (
     AccessMode,
@@ -31,6 +31,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.changes import NOTHING, Change, describe_change
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, MissingField, NotFound
+from baobab.tools.core.plans import MB, Plan
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of, whatever_is_given
@@ -277,6 +278,7 @@ async def config_visibility(
     "PATCH /config/storage",
     access=_ADMIN,
     effect="write",
+    raises=(StorageBeyondPlan,),
     audit=Audit("app.config.storage", resource="app"),
     rest=Rest(examples={"publicReadEnabled": True}),
     mcp=Mcp(
@@ -303,7 +305,7 @@ async def config_storage(
 
     publicReadEnabled: whether every signed-in user may download every file.
     maxFileSizeMb: the largest file, in MB of 2^20 bytes.
-    storageLimitBytes: the sum of all files.
+    storageLimitBytes: the sum of all files, at most what the plan allows.
     userLimitBytes: the sum of the files of each user; by default a tenth of storageLimitBytes, or one file if larger.
     allowedContentTypes: MIME types that uploads may have, `image/*` included; an empty list allows all.
     """
@@ -314,6 +316,12 @@ async def config_storage(
         "userLimitBytes": userLimitBytes,
         "allowedContentTypes": allowedContentTypes,
     }
+    _require_in_plan(
+        call.require_app().plan,
+        maxFileSizeMb=None if maxFileSizeMb is None else maxFileSizeMb * MB,
+        storageLimitBytes=storageLimitBytes,
+        userLimitBytes=userLimitBytes,
+    )
     merged = await _merge(call, "storage_config", changes)
     return {"message": "The storage settings were saved.", "app_id": app_id, "storage_config": merged}
 
@@ -459,6 +467,18 @@ async def _set(call: Call, **values: Any) -> None:
         raise AppNotFound
     await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = app_id
+
+
+def _require_in_plan(plan: Plan, **given: int | None) -> None:
+    """Raises StorageBeyondPlan for bytes that no upload could ever use. What was set under a larger plan may stay."""
+    limit = plan.file_bytes
+    beyond = [name for name, size in given.items() if size is not None and limit is not None and size > limit]
+    if beyond:
+        names = " and ".join(f"`{name}`" for name in beyond)
+        raise StorageBeyondPlan(
+            f"The plan {plan.name} allows {limit} bytes of files in all apps of the organisation; {names} is more.",
+            details={"plan": plan.name, "limit_bytes": limit, "settings": beyond},
+        )
 
 
 async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:

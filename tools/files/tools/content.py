@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import Unpack
 
 from baobab.runtime.documents.thumbnails import MEDIA_TYPE
 from baobab.tools.core.binding import Audit
@@ -10,10 +11,11 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AlreadyExists, Damaged
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.signed_urls import Expires, Signature
-from baobab.tools.core.stream import Body
+from baobab.tools.core.stream import Body, Stream
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.files.access import BY_DOWNLOAD_URL, BY_THUMBNAIL_URL, BY_UPLOAD_URL
+from baobab.tools.files.conditions import HEADERS as CONDITIONS
 from baobab.tools.files.errors import (
     AlreadyStored,
     ContentTypeDiffers,
@@ -25,7 +27,7 @@ from baobab.tools.files.errors import (
     StoreFailed,
     UploadRunning,
 )
-from baobab.tools.files.schemas import Bytes, FileId, SizeBytes, StoredFile, normalise_type
+from baobab.tools.files.schemas import Bytes, Conditions, FileId, SizeBytes, StoredFile, normalise_type
 from baobab.tools.files.serving import HEADERS, serve
 from baobab.tools.files.storing import describe, find_row, receive
 from baobab.tools.files.tables import PENDING
@@ -33,7 +35,6 @@ from baobab.tools.files.thumbnails import serve_thumbnail
 from baobab.tools.files.toolset import files
 
 RangeHeader = Annotated[str, Text(200), Field(description="One range of bytes, such as `bytes=0-1023`.")]
-EntityTags = Annotated[str, Text(500), Field(description="Entity tags, as an earlier answer gave them in ETag.")]
 
 # An address counts by itself, so that nobody spends what the app's other calls need.
 _UPLOADS, _DOWNLOADS = PerAddress(600, 60, per_app=True), PerAddress(3000, 60, per_app=True)
@@ -88,6 +89,12 @@ async def files_store(
     return describe(row)
 
 
+def _choose_status(stream: Stream) -> int:
+    if stream.is_unchanged:
+        return 304
+    return 206 if stream.is_part else 200
+
+
 @files.tool(
     "GET /content/{object_id}",
     access=BY_DOWNLOAD_URL,
@@ -95,11 +102,11 @@ async def files_store(
     raises=(FileNotFound, RangeNotSatisfiable, StoreFailed, Damaged),
     limit=_DOWNLOADS,
     rest=Rest(
-        status=lambda stream: 206 if stream.is_part else 200,
-        statuses=(200, 206),
+        status=_choose_status,
+        statuses=(200, 206, 304),
         media_type="application/octet-stream",
         headers=HEADERS,
-        from_headers={"range": "range", "if_range": "if-range"},
+        from_headers={"range": "range", **CONDITIONS},
         apart=True,
     ),
     mcp=Mcp(offered=False),
@@ -111,7 +118,7 @@ async def files_content(
     expires: Expires = 0,
     signature: Signature = "",
     range: RangeHeader = "",
-    if_range: EntityTags = "",
+    **conditions: Unpack[Conditions],
 ) -> Bytes:
     """Read the bytes of a file at the address that op:files_download answered, whole or one range of them.
 
@@ -121,7 +128,7 @@ async def files_content(
         row = await find_row(execute, app_id, object_id, ~PENDING)
     if row is None:
         raise FileNotFound
-    return await serve(call, row, range, if_range, lifetime=expires - int(call.services.clock.time()))
+    return await serve(call, row, range, conditions, lifetime=expires - int(call.services.clock.time()))
 
 
 @files.tool(
@@ -130,15 +137,27 @@ async def files_content(
     effect="read",
     raises=(FileNotFound, NoThumbnail, StoreFailed, Damaged),
     limit=_THUMBNAILS,
-    rest=Rest(media_type=MEDIA_TYPE, headers=HEADERS, apart=True),
+    rest=Rest(
+        status=_choose_status,
+        statuses=(200, 304),
+        media_type=MEDIA_TYPE,
+        headers=HEADERS,
+        from_headers=CONDITIONS,
+        apart=True,
+    ),
     mcp=Mcp(offered=False),
 )
 async def files_thumbnail(
-    call: Call, app_id: AppId, object_id: FileId, expires: Expires = 0, signature: Signature = ""
+    call: Call,
+    app_id: AppId,
+    object_id: FileId,
+    expires: Expires = 0,
+    signature: Signature = "",
+    **conditions: Unpack[Conditions],
 ) -> Bytes:
     """Read a small copy of a picture, in WebP, at the thumbnailUrl that op:files_download answered."""
     async with call.reading() as execute:
         row = await find_row(execute, app_id, object_id, ~PENDING)
     if row is None:
         raise FileNotFound
-    return await serve_thumbnail(call, row, lifetime=expires - int(call.services.clock.time()))
+    return await serve_thumbnail(call, row, conditions, lifetime=expires - int(call.services.clock.time()))

@@ -27,6 +27,7 @@ from baobab.tools.files.errors import (
 )
 from baobab.tools.files.parts import BEGUN_SECONDS, append, complete, read_offset
 from baobab.tools.files.schemas import ContentType, FileId, Filename, Progress, SizeBytes
+from baobab.tools.files.serving import add_headers
 from baobab.tools.files.storing import find_row, reserve
 from baobab.tools.files.tables import FREEZES
 from baobab.tools.files.tools.objects import RESERVING
@@ -107,7 +108,7 @@ async def files_upload_begin(
     call.audit.resource_id = row.id
     call.audit.data |= {"filename": filename, "size_bytes": size, "public": public}
     # Relative to the address of this request, which may be one on the app's own host.
-    _add_headers(
+    add_headers(
         call,
         location=f"uploads/{row.id}",
         upload_offset=str(arrived),
@@ -133,7 +134,7 @@ async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_
         if row is None:
             raise FileNotFound
         arrived = await read_offset(execute, row)
-    _add_headers(
+    add_headers(
         call,
         upload_offset=str(arrived),
         upload_length=str(row.size_bytes),
@@ -190,7 +191,7 @@ async def files_upload_append(
     if row.stored_at is None:
         arrived = await append(call, row, arrived, content.chunks)
     call.audit.resource_id = object_id
-    _add_headers(call, upload_offset=str(arrived))
+    add_headers(call, upload_offset=str(arrived))
 
 
 def _require_version(version: str) -> None:
@@ -214,11 +215,6 @@ def _read_metadata(text: str) -> tuple[str, str, bool]:
     except ValidationError as exc:
         raise MetadataInvalid(f"Upload-Metadata: {exc.errors()[0]['msg']}.") from exc
     return filename, content_type, values.get("public") == "true"
-
-
-def _add_headers(call: Call, **headers: str) -> None:
-    added = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    call.headers = [*(call.headers or ()), *added]
 
 
 def _write_time(moment: datetime) -> str:

@@ -1,0 +1,49 @@
+"""Conditional requests (RFC 9110, 13): what a reader says of the version of a file that it has already."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+
+from baobab.tools.files.schemas import Conditions
+
+HEADERS = {"if_range": "if-range", "if_none_match": "if-none-match", "if_modified_since": "if-modified-since"}
+"""From which headers a tool reads the arguments of `Conditions`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The version of a file that is there. tag: its ETag, a strong one. modified: since when it is as it is."""
+
+    tag: str
+    modified: datetime
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"etag": self.tag, "last_modified": format_datetime(self._second, usegmt=True)}
+
+    def is_known(self, conditions: Conditions) -> bool:
+        """Whether the reader has this version. Where it sends a tag, the time does not matter."""
+        if tags := conditions.get("if_none_match", ""):
+            # Compared weakly: a proxy that compresses makes a weak tag of ours.
+            known = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
+            return self.tag in known or known == ["*"]
+        since = _parse_date(conditions.get("if_modified_since", ""))
+        return since is not None and self._second <= since
+
+    def continues(self, conditions: Conditions) -> bool:
+        """Whether a part of this version fits to what the reader has of it."""
+        validator = conditions.get("if_range", "")
+        return validator in ("", self.tag) or _parse_date(validator) == self._second
+
+    @property
+    def _second(self) -> datetime:
+        return self.modified.astimezone(UTC).replace(microsecond=0)
+
+
+def _parse_date(text: str) -> datetime | None:
+    """Returns the time of a header; None for what is none, which RFC 9110 has servers ignore."""
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
