@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, select, tuple_
@@ -52,7 +51,7 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
     search_vectors = call.services.of(VectorSearch)
     count = max(_FEWEST_CANDIDATES, wanted.top_k * _CANDIDATES_OF_EACH)
     queries: dict[str, bytes] = {}
-    for _ in range(_ATTEMPTS):
+    for attempt in range(1, _ATTEMPTS + 1):
         scope = await _choose_documents(call, collection, wanted.filter)
         if scope.ids == ():
             return []
@@ -70,7 +69,10 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
                     await search_vectors.find_nearest(call, scope, model, queries[model], count) for model in models
                 ]
             by_words = await searching_words
-        places = list(dict.fromkeys(chain(*by_meaning, by_words)))
+        weights = _weigh_words(scope, wanted.query, by_words) if by_meaning else dict.fromkeys(by_words, 1.0)
+        ranked = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])
+        # At the last attempt, others take the places of those that are gone.
+        places = list(ranked)[: None if attempt == _ATTEMPTS else _count_needed(wanted)]
         async with call.reading() as execute:
             rows = await _load_chunks(execute, call.stores.database.dialect, scope, places)
             if len(rows) == len(places):
@@ -82,12 +84,10 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
         if collection is None:
             break
     vectors_of = {place: row.vector for place, row in rows.items() if row.vector is not None}
-    weights = _weigh_words(scope, wanted.query, by_words, rows) if by_meaning else dict.fromkeys(by_words, 1.0)
-    ranked = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])
     scores = await _compute_scores(queries, rows, vectors_of)
-    found = [place for place in ranked if place in rows and scores[place] >= wanted.threshold]
-    if not wanted.threshold:
-        found = [place for place in ranked if place in rows]
+    found = [place for place in places if place in rows]
+    if wanted.threshold:
+        found = [place for place in found if scores[place] >= wanted.threshold]
     if wanted.rerank and len(found) > 1:
         found = found[: max(MOST_CANDIDATES, wanted.top_k)]
         order = await rerank(call, wanted.query, [rows[place].text for place in found], wanted.model)
@@ -98,22 +98,30 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
     return [_describe(rows[place], place, scores[place]) for place in found[: wanted.top_k]]
 
 
+def _count_needed(wanted: Wanted) -> int | None:
+    """How many of the best chunks are read; None for all that were found."""
+    if wanted.threshold or wanted.diversity:
+        return None
+    return max(MOST_CANDIDATES, wanted.top_k) if wanted.rerank else wanted.top_k
+
+
 async def _choose_documents(call: Call, collection: Row, given: dict[str, Any] | None) -> Scope:
     revision = (collection.revision, collection.size_bytes)
     scope = Scope(collection.app_id, collection.id, revision, limit_to_owner(call.caller, collection))
     if not given:
         return scope
     matches = compile_filter(given)
-    query = select(documents.c.id, documents.c.metadata).where(*scope.list_conditions(call.stores.database.dialect))
+    dialect = call.stores.database.dialect
+    query = select(documents.c.id, documents.c.metadata).where(*scope.list_conditions(dialect))
     async with call.reading() as execute:
-        rows = (await execute(query)).all()
+        rows = (await execute(query, scope.list_parameters())).all()
     ids = await asyncio.to_thread(lambda: tuple(row.id for row in rows if matches(row.metadata)))
     return replace(scope, ids=ids)
 
 
-async def _find_by_words(call: Call, scope: Scope, wanted: Wanted, count: int) -> list[Place]:
+async def _find_by_words(call: Call, scope: Scope, wanted: Wanted, count: int) -> dict[Place, str]:
     if wanted.mode == "vector":
-        return []
+        return {}
     async with call.reading() as execute:
         return await find_by_words(execute, call.stores.database.dialect, scope, wanted.query, count)
 
@@ -144,16 +152,16 @@ def _build_load(dialect: str, is_owned: bool) -> Select[Any]:
     )
     of_chunk = and_(*(vectors.c[name] == chunks.c[name] for name in ("app_id", "document_id", "version", "position")))
     place = tuple_(chunks.c.document_id, chunks.c.version, chunks.c.position)
-    query = select(chunks, documents.c.filename, documents.c.metadata, documents.c.embedding_model, vectors.c.vector)
+    columns = [column for column in chunks.c if column is not chunks.c.words]
+    query = select(*columns, documents.c.filename, documents.c.metadata, documents.c.embedding_model, vectors.c.vector)
     query = query.select_from(chunks.join(documents, has_version).outerjoin(vectors, of_chunk))
     query = query.where(chunks.c.app_id == bindparam("app_id"), place.in_(select_places(dialect)))
     return query.where(documents.c.user_id == bindparam("owner")) if is_owned else query
 
 
-def _weigh_words(scope: Scope, query: str, found: Sequence[Place], rows: dict[Place, Any]) -> dict[Place, float]:
+def _weigh_words(scope: Scope, query: str, found: dict[Place, str]) -> dict[Place, float]:
     """How much a search by words counts beside one by meaning."""
-    asked = frozenset(tag_words(scope.collection_id, choose_words(query)))
-    return weigh_words(asked, {place: rows[place].words for place in found if place in rows}, _POWER_OF_WORDS)
+    return weigh_words(frozenset(tag_words(scope.collection_id, choose_words(query))), found, _POWER_OF_WORDS)
 
 
 async def _compute_scores(

@@ -1,15 +1,17 @@
 """Search by words, in both databases alike: both index the words that `full_text.split_words` makes."""
 
 from collections.abc import Sequence
+from functools import cache
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import Float, Integer, and_, column, func, literal_column, select, table, text
+from sqlalchemy import Float, Integer, Select, Text, and_, bindparam, column, func, literal_column, select, table, text
 
-from baobab.storage.database import Execute
+from baobab.storage.database import Execute, mark_long
 from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.rare_words import part_words
 from baobab.tools.rag.tables import chunks, documents
-from baobab.tools.rag.vector_search import Place, Scope
+from baobab.tools.rag.vector_search import Place, Scope, build_conditions
 
 _MOST_WORDS = 24
 _MOST_RANKED = 2000
@@ -35,23 +37,25 @@ def choose_words(query: str) -> list[str]:
     return ([word for word in words if word not in _COMMON] or words)[:_MOST_WORDS]
 
 
-async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str, limit: int) -> list[Place]:
-    """Returns the chunks that have any of the words, the best first: those that have more of them, and rarer ones.
+async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str, limit: int) -> dict[Place, str]:
+    """Returns the chunks that have any of the words, with the words of each, as the index has them.
 
-    Of a question with everyday words in a large collection, the rarer words choose which chunks are ranked. What has
-    none of them comes after those that have.
+    The best come first: those that have more of the words, and rarer ones. Of a question with everyday words in a large
+    collection, the rarer words choose which chunks are ranked. What has none of them comes after those that have.
     """
     words = tag_words(scope.collection_id, choose_words(query))
     if not words:
-        return []
+        return {}
     rarer, everyday = await part_words(execute, dialect, "rag_chunks", words, _MOST_RANKED)
     found = await _find_best(execute, dialect, scope, rarer, limit)
     if everyday and len(found) < limit:
-        found += await _find_best(execute, dialect, scope, words, limit)
-    return list(dict.fromkeys(found))[:limit]
+        found |= await _find_best(execute, dialect, scope, words, limit)
+    return dict(islice(found.items(), limit))
 
 
-async def _find_best(execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int) -> list[Place]:
+async def _find_best(
+    execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int
+) -> dict[Place, str]:
     if dialect == "sqlite" and scope.owner is None and scope.ids is None:
         # FTS5 ranks in a fifth of the time that it takes to read the document of each chunk that has the words.
         found = await _rank(execute, dialect, scope, words, limit, first=limit * _BEST_FOR_EACH)
@@ -62,33 +66,52 @@ async def _find_best(execute: Execute, dialect: str, scope: Scope, words: Sequen
 
 async def _rank(
     execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int, *, first: int | None = None
-) -> list[Place]:
+) -> dict[Place, str]:
     """Ranks the chunks that have the words. first: of how many of the best, whoever may see them; None for all."""
-    place = (chunks.c.document_id, chunks.c.version, chunks.c.position)
+    if dialect == "postgresql":
+        expression = " | ".join(f"'{word}'" for word in words)
+    else:
+        # Words are letters and digits only, so that nothing in them means anything to FTS5.
+        expression = " OR ".join(f'"{word}"' for word in words)
+    given = {"expression": expression, "most": limit, **scope.list_parameters()}
+    if first is not None:
+        given["first"] = first
+    query = _build_ranking(
+        dialect, is_owned=scope.owner is not None, has_ids=scope.ids is not None, is_bounded=first is not None
+    )
+    return {Place(row[0], row[1], row[2]): row[3] for row in await execute(query, given)}
+
+
+@cache
+def _build_ranking(dialect: str, *, is_owned: bool, has_ids: bool, is_bounded: bool) -> Select[Any]:
+    """Built once, since that takes longer than to compile it again."""
+    places = (chunks.c.document_id, chunks.c.version, chunks.c.position)
     has_version = and_(
         documents.c.app_id == chunks.c.app_id,
         documents.c.id == chunks.c.document_id,
         documents.c.version == chunks.c.version,
     )
     ranked: Any
-    order: Any
+    rank: Any
     if dialect == "postgresql":
         vector: Any = literal_column("rag_chunks.words_vector")
-        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), " | ".join(f"'{word}'" for word in words))
-        ranked = select(*place).select_from(chunks.join(documents, has_version))
-        ranked = ranked.where(chunks.c.app_id == scope.app_id, vector.op("@@")(wanted))
+        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("expression", type_=Text))
         # 1: longer chunks count less, as they do in BM25.
-        order = func.ts_rank(vector, wanted, 1).desc()
+        rank = func.ts_rank(vector, wanted, 1, type_=Float)
+        ranked = select(*places, chunks.c.number, (-rank).label("rank")).select_from(
+            chunks.join(documents, has_version)
+        )
+        ranked = ranked.where(chunks.c.app_id == bindparam("of_app"), vector.op("@@")(wanted))
     else:
-        # Words are letters and digits only, so that nothing in them means anything to FTS5.
-        expression = " OR ".join(f'"{word}"' for word in words)
-        held: Any = select(_fts.c.rowid, _fts.c.rank)
-        held = held.where(text("rag_chunks_fts MATCH :expression").bindparams(expression=expression))
-        if first is not None:
-            held = held.order_by(_fts.c.rank).limit(first)
+        held: Any = select(_fts.c.rowid, _fts.c.rank).where(text("rag_chunks_fts MATCH :expression"))
+        if is_bounded:
+            held = held.order_by(_fts.c.rank).limit(bindparam("first"))
         held = held.subquery()
         source = held.join(chunks, chunks.c.number == held.c.rowid).join(documents, has_version)
-        ranked = select(*place).select_from(source)
-        order = held.c.rank
-    ranked = ranked.where(*scope.list_conditions(dialect)).order_by(order, *place).limit(limit)
-    return [Place(row.document_id, row.version, row.position) for row in await execute(ranked)]
+        ranked = select(*places, chunks.c.number, held.c.rank.label("rank")).select_from(source)
+    ranked = ranked.where(*build_conditions(dialect, is_owned=is_owned, has_ids=has_ids))
+    best = ranked.order_by(text("rank"), *places).limit(bindparam("most")).subquery()
+    # Only of the best are the words read, which are longer than the text.
+    found = select(best.c.document_id, best.c.version, best.c.position, chunks.c.words)
+    found = found.join(chunks, chunks.c.number == best.c.number)
+    return mark_long(found.order_by(best.c.rank, best.c.document_id, best.c.version, best.c.position))

@@ -5,6 +5,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +17,10 @@ from sqlalchemy import (
     String,
     Text,
     and_,
-    any_,
     bindparam,
     cast,
     column,
     func,
-    literal,
     literal_column,
     select,
     text,
@@ -30,6 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 
 from baobab.storage.database import Execute
+from baobab.storage.tables import is_listed
 from baobab.storage.vectors.folders import name_folder
 from baobab.storage.vectors.halves import write_halfvec
 from baobab.tools.core.call import Call
@@ -66,32 +66,34 @@ class Scope:
     owner: str | None
     ids: tuple[str, ...] | None = None
 
-    @property
-    def conditions(self) -> tuple[ColumnElement[bool], ...]:
-        """The conditions for who may see a row of `documents`."""
-        return () if self.owner is None else (documents.c.user_id == self.owner,)
+    def list_conditions(self, dialect: str) -> tuple[ColumnElement[bool], ...]:
+        """The conditions for rows of `documents`, whose values are `list_parameters`."""
+        return build_conditions(dialect, is_owned=self.owner is not None, has_ids=self.ids is not None)
 
-    def list_conditions(self, dialect: str) -> list[ColumnElement[bool]]:
-        """The conditions for rows of `documents`."""
-        found = [
-            documents.c.app_id == self.app_id,
-            documents.c.collection_id == self.collection_id,
-            documents.c.version.is_not(None),
-            *self.conditions,
-        ]
+    def list_parameters(self) -> dict[str, Any]:
+        """The values of `list_conditions`."""
+        values: dict[str, Any] = {"of_app": self.app_id, "of_collection": self.collection_id}
+        if self.owner is not None:
+            values["of_owner"] = self.owner
         if self.ids is not None:
-            found.append(is_one_of(dialect, documents.c.id, self.ids))
-        return found
+            values["of_ids"] = list(self.ids)
+        return values
 
 
-def is_one_of(dialect: str, value: Any, ids: Sequence[str]) -> ColumnElement[bool]:
-    """Whether a column has one of these values, however many they are, in one parameter of the statement."""
-    if dialect == "postgresql":
-        found: ColumnElement[bool] = value == any_(literal(list(ids), postgresql.ARRAY(postgresql.TEXT)))
-        return found
-    listed = func.json_each(json.dumps(list(ids))).table_valued("value")
-    within: ColumnElement[bool] = value.in_(select(listed.c.value))
-    return within
+@cache
+def build_conditions(dialect: str, *, is_owned: bool, has_ids: bool) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of a scope, by which the statements are built once. The ids are one parameter, however many."""
+    columns = documents.c
+    found: list[ColumnElement[bool]] = [
+        columns.app_id == bindparam("of_app"),
+        columns.collection_id == bindparam("of_collection"),
+        columns.version.is_not(None),
+    ]
+    if is_owned:
+        found.append(columns.user_id == bindparam("of_owner"))
+    if has_ids:
+        found.append(is_listed(dialect, columns.id, "of_ids"))
+    return tuple(found)
 
 
 def select_places(dialect: str) -> Any:
@@ -128,14 +130,15 @@ class VectorSearch:
 
     async def list_models(self, call: Call, scope: Scope) -> list[str]:
         """The models that made the vectors in the scope: one, except while they are made anew with another."""
-        query = select(documents.c.embedding_model).where(*scope.list_conditions(call.stores.database.dialect))
         name = (scope.app_id, scope.collection_id, scope.owner)
         if scope.ids is None and name in self._models:
             revision, models = self._models[name]
             if revision == scope.revision:
                 return models
+        conditions = scope.list_conditions(call.stores.database.dialect)
+        query = select(documents.c.embedding_model).where(*conditions).distinct()
         async with call.reading() as execute:
-            models = [row.embedding_model for row in await execute(query.distinct())]
+            models = [row.embedding_model for row in await execute(query, scope.list_parameters())]
         if scope.ids is None:
             _keep(self._models, name, (scope.revision, models), _MOST_KNOWN)
         return models
@@ -214,7 +217,7 @@ class _OpenFile:
         live = select(documents.c.id, documents.c.version)
         which = (*scope.list_conditions("sqlite"), documents.c.dimensions == self._dimensions, *conditions)
         async with call.reading() as execute:
-            return [(row[0], row[1]) for row in await execute(live.where(*which))]
+            return [(row[0], row[1]) for row in await execute(live.where(*which), scope.list_parameters())]
 
 
 def _keep(kept: OrderedDict[Any, Any], name: Any, value: Any, most: int) -> None:
@@ -238,7 +241,8 @@ async def _read_vectors(call: Call, app_id: str, keys: Sequence[tuple[str, int]]
 
 async def _find_in_postgres(execute: Execute, scope: Scope, model: str, query: bytes, limit: int) -> list[Place]:
     which = (*scope.list_conditions("postgresql"), documents.c.embedding_model == model)
-    count = (await execute(select(func.coalesce(func.sum(documents.c.chunk_count), 0)).where(*which))).scalar_one()
+    chunk_count = select(func.coalesce(func.sum(documents.c.chunk_count), 0)).where(*which)
+    count = (await execute(chunk_count, scope.list_parameters())).scalar_one()
     is_exact = int(count) <= _MOST_COMPARED
     if not is_exact:
         # The index goes on until enough rows have passed the conditions.
@@ -271,5 +275,5 @@ async def _rank_in_postgres(
         .order_by(text("distance"))
         .limit(limit)
     )
-    rows = (await execute(ranked)).all()
+    rows = (await execute(ranked, scope.list_parameters())).all()
     return [Place(row.document_id, row.version, row.position) for row in sorted(rows, key=lambda row: row.distance)]
