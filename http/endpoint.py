@@ -203,8 +203,8 @@ class Endpoint:
 
     def _build_misplaced_error(self) -> UnknownField:
         """Builds the error for a body that holds a parameter of the path or the query string."""
-        known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
+        body_names = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
         return UnknownField(
             "The body holds a parameter that belongs in the path or the query string.",
-            remediation=f"Leave it out; the fields of the body are {known}.",
+            remediation=f"Leave it out; the fields of the body are {body_names}.",
         )

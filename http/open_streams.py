@@ -46,10 +46,12 @@ class OpenStreams:
         notices.subscribe("app", lambda app_id: self._note_change(_app_subject(app_id)))
 
     @contextlib.contextmanager
-    def hold_place(self, caller: Caller, address: str, subject: str, given: Places | None = None) -> Iterator[None]:
+    def hold_place(
+        self, caller: Caller, address: str, subject: str, own_places: Places | None = None
+    ) -> Iterator[None]:
         """Counts a stream while it is open. Raises TooManyStreams, or the refusal of the given places."""
-        limits = given or self._limits
-        refusal = TooManyStreams if given is None else given.refusal
+        limits = own_places or self._limits
+        refusal = TooManyStreams if own_places is None else own_places.refusal
         owner = network(address) if isinstance(caller, Anonymous) else caller.actor_id or ""
         tenant = current_tenant()
         is_crowded = self._open["all", ""] >= self._limits.in_all // 2

@@ -25,7 +25,7 @@ def build_readers(tool: Tool) -> Mapping[str, Reader]:
 
 
 def read_query(
-    query: bytes, known: Mapping[str, Reader], *, ignores_unknown: bool = False, further: str | None = None
+    query: bytes, readers: Mapping[str, Reader], *, ignores_unknown: bool = False, further: str | None = None
 ) -> dict[str, Any]:
     """Returns the arguments of a query string. Raises BadRequest, and UnknownField unless unknown fields are ignored.
 
@@ -42,14 +42,14 @@ def read_query(
             continue
         raw_name, _, raw_value = pair.partition(b"=")
         name = _decode_text(raw_name)
-        reader = known.get(name)
+        reader = readers.get(name)
         if reader is None:
             if further is not None:
                 _add_text(values.setdefault(further, {}), name, _decode_text(raw_value))
                 continue
             if ignores_unknown:
                 continue
-            names = ", ".join(f"`{one}`" for one in known) or "none"
+            names = ", ".join(f"`{one}`" for one in readers) or "none"
             raise UnknownField(
                 f"`{name[:60]}` is not a query parameter of this operation.",
                 remediation=f"Remove it or correct its name; the query parameters are {names}.",

@@ -23,12 +23,14 @@ class RefusalLog:
             return
         unsaid, self._unsaid, self._next = self._unsaid, 0, now + _EVERY_SECONDS
         others = f", and {unsaid} others since the last that was logged" if unsaid else ""
-        shown = path[:_LONGEST].decode("latin-1").partition("?")[0].encode("ascii", "backslashreplace").decode()
+        printable_path = (
+            path[:_LONGEST].decode("latin-1").partition("?")[0].encode("ascii", "backslashreplace").decode()
+        )
         _log.warning(
             "Refused a request from %s: %d %s%s",
             client,
             status,
             code,
             others,
-            extra={"request_id": request_id, "path": "".join(c if c.isprintable() else "?" for c in shown)},
+            extra={"request_id": request_id, "path": "".join(c if c.isprintable() else "?" for c in printable_path)},
         )

@@ -173,21 +173,21 @@ class RestApp:
 
     async def _forward(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Passes the request to the fallback, and adds our headers to its answer."""
-        sent = 0
+        sent_status = 0
 
-        def merge_headers(status: int, given: Headers) -> Headers:
-            nonlocal sent
-            sent = status
-            known = {name for name, _ in given}
-            return [*given, *(pair for pair in request.headers if pair[0] not in known)]
+        def merge_headers(status: int, headers: Headers) -> Headers:
+            nonlocal sent_status
+            sent_status = status
+            names = {name for name, _ in headers}
+            return [*headers, *(pair for pair in request.headers if pair[0] not in names)]
 
         async def send_on(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = merge_headers(message["status"], message["headers"])
             await respond(message)
 
-        async def reply_on(status: int, given: Headers, body: bytes) -> None:
-            await request.reply(status, merge_headers(status, given), body)
+        async def reply_on(status: int, headers: Headers, body: bytes) -> None:
+            await request.reply(status, merge_headers(status, headers), body)
 
         # The fallback must use the request id that the answer gives, because audit rows name it.
         identified = (b"x-request-id", request.id.encode())
@@ -198,7 +198,7 @@ class RestApp:
         finally:
             # As in reply_to: left in the scope, it would form a reference cycle with it.
             scope.pop(WHOLE, None)
-        return sent
+        return sent_status
 
     async def _refuse(self, request: Request, error: BaobabError) -> int:
         tool = request.tool
@@ -232,8 +232,8 @@ def _is_file_of(app_id: str, methods: Methods, path_values: Sequence[str]) -> bo
     tool = methods.get("GET")
     if tool is None or tool.rest is None or not tool.rest.apart:
         return False
-    given = dict(zip(tool.rest.path_parameters, path_values, strict=False)).get(tool.app_parameter or "", "")
-    return decode_parameter(given) == app_id
+    path_app_id = dict(zip(tool.rest.path_parameters, path_values, strict=False)).get(tool.app_parameter or "", "")
+    return decode_parameter(path_app_id) == app_id
 
 
 async def _redirect(request: Request, base_url: str) -> int:

@@ -66,9 +66,9 @@ class Offer:
         """The descriptions of the tools on the list, sorted by name."""
         first = [tool for tool in self.tools.values() if tool.start is True]
         starting = [tool for tool in self.tools.values() if tool.start] if len(first) < _FEW_AT_START else first
-        shown = starting if self.has_search else list(self.tools.values())
+        listed = starting if self.has_search else list(self.tools.values())
         descriptions = meta_tools.DESCRIBED if self.has_search else []
-        descriptions = descriptions + [self.describe(tool, text=self._view.results == "text") for tool in shown]
+        descriptions = descriptions + [self.describe(tool, text=self._view.results == "text") for tool in listed]
         descriptions += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
         return sorted(descriptions, key=lambda tool: str(tool["name"]))
 
@@ -93,14 +93,14 @@ class Offer:
         at = 0 if cursor is None else int(decode_cursor(self._vault, self._cursor_context, cursor)[0])
         page = self._pages.get(at)
         if page is None:
-            shown, following = self.listed_tools[at : at + PAGE], at + PAGE
+            descriptions, following = self.listed_tools[at : at + PAGE], at + PAGE
             next_cursor = (
                 encode_cursor(self._vault, self._cursor_context, str(following))
                 if following < len(self.listed_tools)
                 else None
             )
             # By its position and not by its cursor, since one cursor has many spellings in base64.
-            page = self._pages[at] = Page(to_json(shown), next_cursor)
+            page = self._pages[at] = Page(to_json(descriptions), next_cursor)
         return page
 
     @cached_property

@@ -79,10 +79,10 @@ def parse_search(arguments: dict[str, Any]) -> tuple[str, int]:
     return query, limit
 
 
-def _check_known(arguments: dict[str, Any], *known: str) -> None:
-    unknown = [name for name in arguments if name not in known]
+def _check_known(arguments: dict[str, Any], *names: str) -> None:
+    unknown = [name for name in arguments if name not in names]
     if unknown:
-        raise UnknownField(f"`{unknown[0][:60]}` is not an argument; the arguments are {' and '.join(known)}.")
+        raise UnknownField(f"`{unknown[0][:60]}` is not an argument; the arguments are {' and '.join(names)}.")
 
 
 def bind_app(arguments: dict[str, Any], client: McpClient, parameter: str | None) -> dict[str, Any]:

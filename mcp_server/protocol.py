@@ -179,7 +179,7 @@ class Protocol:
         return types.CompleteResult(completion=types.Completion(values=[]))
 
     async def _ask_extensions(
-        self, ask: Callable[[Extension], Awaitable[T | None]], missing: BaobabError, **asked: str
+        self, ask: Callable[[Extension], Awaitable[T | None]], missing: BaobabError, **data: str
     ) -> T:
         """Returns the first extension's answer that is not None. asked: added to the data of an error."""
         try:
@@ -188,8 +188,8 @@ class Protocol:
                 if result is not None:
                     return result
         except BaobabError as error:
-            raise _build_invalid_params(error, asked) from None
-        raise _build_invalid_params(missing, asked)
+            raise _build_invalid_params(error, data) from None
+        raise _build_invalid_params(missing, data)
 
     async def _list_page(
         self,
@@ -218,8 +218,8 @@ class _ChangingServer(Server[Any]):
         changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
         return super().create_initialization_options(changing)
 
-    def get_capabilities(self, *args: Any, **named: Any) -> types.ServerCapabilities:
-        capabilities = super().get_capabilities(*args, **named)
+    def get_capabilities(self, *args: Any, **keywords: Any) -> types.ServerCapabilities:
+        capabilities = super().get_capabilities(*args, **keywords)
         if capabilities.resources is not None:
             # Clients are told about changed lists, but not about changes of single resources.
             capabilities.resources.subscribe = False
@@ -230,8 +230,8 @@ def _principal_name(ctx: Any) -> str:
     return proposers.proposer_name(get_client(ctx).caller)
 
 
-def _build_invalid_params(error: BaobabError, asked: Mapping[str, str] | None = None) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, error.message, {**(asked or {}), **render_error_data(error)})
+def _build_invalid_params(error: BaobabError, data: Mapping[str, str] | None = None) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, error.message, {**(data or {}), **render_error_data(error)})
 
 
 async def _add_remedies(ctx: Any, call_next: CallNext) -> HandlerResult:

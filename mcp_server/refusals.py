@@ -60,13 +60,13 @@ class JsonRpcEnvelope(Envelope):
         return _render_refusal(error, None)
 
 
-async def refuse_version(respond: Any, request_id: Any, asked: str, supported: Sequence[str]) -> None:
+async def refuse_version(respond: Any, request_id: Any, requested: str, supported: Sequence[str]) -> None:
     """Answers a message with an unsupported protocol version, before anything else is read."""
     code = types.UNSUPPORTED_PROTOCOL_VERSION
-    data = add_remedy(code, {"supported": list(supported), "requested": asked})
+    data = add_remedy(code, {"supported": list(supported), "requested": requested})
     payload = {
         "code": code,
-        "message": f"This server does not support the protocol version {to_json(asked).decode()}.",
+        "message": f"This server does not support the protocol version {to_json(requested).decode()}.",
         "data": data,
     }
     await _send(respond, 400, {"jsonrpc": "2.0", "id": request_id, "error": payload}, [])
@@ -117,8 +117,8 @@ def _explain_refusal(status: int, body: bytes) -> dict[str, Any]:
     return answer
 
 
-async def _send(respond: Any, status: int, said: dict[str, Any], headers: Headers) -> None:
-    body = to_json(said)
+async def _send(respond: Any, status: int, payload: dict[str, Any], headers: Headers) -> None:
+    body = to_json(payload)
     headers = [*headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await respond({"type": "http.response.start", "status": status, "headers": headers})
     await respond({"type": "http.response.body", "body": body})

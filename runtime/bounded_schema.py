@@ -155,8 +155,8 @@ def _build_validator() -> Any:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
 
-    known = {name: rule for name, rule in Draft202012Validator.VALIDATORS.items() if name not in LEFT_OUT}
-    rules = {**known, "$ref": _follow_reference, "$dynamicRef": _refuse_reference}
+    checked_rules = {name: rule for name, rule in Draft202012Validator.VALIDATORS.items() if name not in LEFT_OUT}
+    rules = {**checked_rules, "$ref": _follow_reference, "$dynamicRef": _refuse_reference}
     kind = create(
         Draft202012Validator.META_SCHEMA,
         {name: _bound_rule(name, rule) for name, rule in rules.items()},

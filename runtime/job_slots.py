@@ -28,8 +28,8 @@ class SlotPool:
 
     def __init__(self, slots: int, inside: int | None = None, *, shared: bool = False) -> None:
         self._free = slots
-        left = slots // 4 or int(shared and slots > 1)
-        self._share = slots - left
+        slots_left = slots // 4 or int(shared and slots > 1)
+        self._share = slots - slots_left
         self._places = slots * _INSIDE_FOR_EACH_SLOT if inside is None else inside
         self._jobs_inside: Counter[str] = Counter()
         self._jobs_working: Counter[str] = Counter()

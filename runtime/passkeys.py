@@ -185,18 +185,18 @@ class Ceremonies:
                 require_user_verification=True,
             )
 
-        made = await _verify(run)
+        registration = await _verify(run)
         transports = credential.get("response", {}).get("transports") or []
         named = (
             [each for each in transports if isinstance(each, str) and len(each) <= 20] if _is_list(transports) else []
         )
         encode = webauthn.helpers.bytes_to_base64url
         return NewPasskey(
-            credential_id=encode(made.credential_id),
-            public_key=encode(made.credential_public_key),
-            sign_count=made.sign_count,
+            credential_id=encode(registration.credential_id),
+            public_key=encode(registration.credential_public_key),
+            sign_count=registration.sign_count,
             transports=named[:10],
-            backed_up=made.credential_backed_up,
+            backed_up=registration.credential_backed_up,
             rp_id=opened["rp_id"],
         )
 

@@ -61,8 +61,8 @@ def find_hash_problem(encoded: str) -> str | None:
             parameters = extract_parameters(encoded)
         except (InvalidHashError, ValueError):
             return "it is no argon2 hash"
-        asked = (parameters.memory_cost, parameters.time_cost, parameters.parallelism)
-        too_costly = any(value > most for value, most in zip(asked, (_MOST_ARGON2_KIB, 10, 16), strict=True))
+        costs = (parameters.memory_cost, parameters.time_cost, parameters.parallelism)
+        too_costly = any(value > most for value, most in zip(costs, (_MOST_ARGON2_KIB, 10, 16), strict=True))
         return f"argon2 may take at most {_MOST_ARGON2_KIB} KiB, 10 passes and 16 lanes" if too_costly else None
     if encoded.startswith("$2"):
         matched = _BCRYPT.fullmatch(encoded)

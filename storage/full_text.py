@@ -27,8 +27,8 @@ def split_words(text: str) -> list[str]:
 
 def find_words(text: str) -> Iterator[tuple[int, int, str]]:
     """Yields each word of a text: its start and end, in characters, and the form that searches compare."""
-    for found in _WORD.finditer(text):
-        yield found.start(), found.end(), normalise(found[0])[:_WORD_LENGTH]
+    for match in _WORD.finditer(text):
+        yield match.start(), match.end(), normalise(match[0])[:_WORD_LENGTH]
 
 
 def tag_words(owner_id: str, words: list[str]) -> list[str]:

@@ -42,14 +42,16 @@ async def migrate(database: Database) -> list[str]:
 
 async def _migrate(database: Database) -> list[str]:
     before = await read_revision(database)
-    known = list_revisions()
-    if before == known[-1]:
+    revisions = list_revisions()
+    if before == revisions[-1]:
         return []
-    if before is not None and before not in known:
-        raise SchemaTooNew(f"the database is at revision {before}; this version knows {known[0]} to {known[-1]}")
+    if before is not None and before not in revisions:
+        raise SchemaTooNew(
+            f"the database is at revision {before}; this version knows {revisions[0]} to {revisions[-1]}"
+        )
     async with database.writing(lock=INSTALLATION, bulk=True) as connection:
         await connection.run_sync(_upgrade)
-    return known[known.index(before) + 1 if before else 0 :]
+    return revisions[revisions.index(before) + 1 if before else 0 :]
 
 
 def _upgrade(connection: Connection) -> None:

@@ -293,10 +293,10 @@ class PostgresConnection:
         if session is not None:
             await session.close()
 
-    async def _call(self, work: Callable[..., T], *given: Any) -> T:
-        return await greenlet_spawn(self._run_in_greenlet, work, *given)
+    async def _call(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await greenlet_spawn(self._run_in_greenlet, work, *arguments)
 
-    def _run_in_greenlet(self, work: Callable[..., T], *given: Any) -> T:
+    def _run_in_greenlet(self, work: Callable[..., T], *arguments: Any) -> T:
         if self._sync is None or self._sync.invalidated:
             # The engine asks for the connection that it is to use. The first one asks the server for its version.
             token = _connecting.set(_Driver(self))
@@ -304,7 +304,7 @@ class PostgresConnection:
             _connecting.reset(token)
             # Always in one, so that nobody who asks begins and commits another (Alembic does).
             self._sync.begin()
-        return work(self._sync, *given)
+        return work(self._sync, *arguments)
 
     def _change_identity(self) -> None:
         if self._identity != self._wanted_identity:

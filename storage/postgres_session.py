@@ -291,14 +291,14 @@ class PostgresSession:
     async def _send_all(self, outgoing: Sequence[_Outgoing], begin: Sequence[bytes]) -> list[PGresult]:
         """Sends several statements together, and returns their results."""
         self._pgconn.enter_pipeline_mode()
-        sent = self._send_begin(begin)
+        sent_count = self._send_begin(begin)
         places = []
         for statement in outgoing:
             if statement.prepared is not None and statement.is_new:
-                sent += self._send_preparation(statement.key, statement.prepared)
+                sent_count += self._send_preparation(statement.key, statement.prepared)
             self._send(statement)
-            places.append(sent)
-            sent += 1
+            places.append(sent_count)
+            sent_count += 1
         self._pgconn.pipeline_sync()
         results = await self._receive_results()
         for statement in outgoing:
@@ -347,13 +347,13 @@ class PostgresSession:
 
     def _send_preparation(self, key: _Key, prepared: _Prepared) -> int:
         """Returns how many statements were sent."""
-        sent = 1
+        sent_count = 1
         if len(self._prepared) >= _MOST_PREPARED:
             _, oldest = self._prepared.popitem(last=False)
             self._pgconn.send_query_params(b"DEALLOCATE " + oldest.name, None)
-            sent += 1
+            sent_count += 1
         self._pgconn.send_prepare(prepared.name, *key)
-        return sent
+        return sent_count
 
     def _send(self, statement: _Outgoing) -> None:
         if statement.prepared is None:

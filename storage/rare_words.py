@@ -20,8 +20,8 @@ async def part_words(
     if len(words) <= 1:
         return list(words), []
     quote = "'{}'" if dialect == "postgresql" else '"{}"'
-    wanted = {f"word{number}": quote.format(word) for number, word in enumerate(words)}
-    counts = (await execute(_build_count(dialect, table, len(words), most), wanted)).one()
+    parameters = {f"word{number}": quote.format(word) for number, word in enumerate(words)}
+    counts = (await execute(_build_count(dialect, table, len(words), most), parameters)).one()
     rarer, everyday, together = list[str](), list[str](), 0
     for count, word in sorted(zip(counts, words, strict=True)):
         together += count

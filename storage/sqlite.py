@@ -243,10 +243,10 @@ class SqliteDatabase(Database):
         seen at the next poll.
         """
         until = asyncio.get_running_loop().time() + seconds
-        while (left := until - asyncio.get_running_loop().time()) > 0:
+        while (seconds_left := until - asyncio.get_running_loop().time()) > 0:
             if self._read_bell() != self._seen_bell:
                 break
-            await asyncio.sleep(min(_LOOK_SECONDS, left))
+            await asyncio.sleep(min(_LOOK_SECONDS, seconds_left))
         self._seen_bell = self._read_bell()
 
     def ring_bell(self) -> None:

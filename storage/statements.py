@@ -52,8 +52,8 @@ class RowsTooLarge(Exception):
 class ByteBudget:
     """The number of bytes, of texts and binary values, that may still be read."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, bytes_left: int) -> None:
+        self.left = bytes_left
 
     def take(self, row: tuple[Any, ...]) -> None:
         """Subtracts the size of a row. Raises RowsTooLarge if less is left."""

@@ -11,8 +11,8 @@ async def read_app(visit: Visit) -> dict[str, Any]:
     """Returns the settings of the app that the path names. Raises Forbidden or NotFound for those who may not see
     it.
     """
-    found: dict[str, Any] = await visit.call("config_get", app_id=visit.parts["app"])
-    return found
+    app: dict[str, Any] = await visit.call("config_get", app_id=visit.parts["app"])
+    return app
 
 
 def parse_object(text: str, name: str) -> dict[str, Any] | None:

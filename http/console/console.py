@@ -60,8 +60,8 @@ class Cookies:
         answer.delete_cookie(self._name, path=self._path, secure=self._secure, httponly=True, samesite="lax")
 
 
-def require_csrf(given: str, expected: str) -> None:
-    if not hmac.compare_digest(given.encode(), expected.encode()):
+def require_csrf(token: str, expected: str) -> None:
+    if not hmac.compare_digest(token.encode(), expected.encode()):
         raise ForeignForm
 
 
@@ -106,10 +106,10 @@ class Console:
         self._streams = OpenStreams(self._services.notices, StreamLimits(in_all=1000, of_subject=64, of_caller=16))
         self._assets = {name: (_ASSETS / name).read_bytes() for name in _TYPES}
         self._stamps = {name: sha256(content).hexdigest()[:12] for name, content in self._assets.items()}
-        found = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]
-        self._pages: list[Page] = [page for module in found for page in getattr(module, "PAGES", ())]
-        self._forms: list[Form] = [form for module in found for form in getattr(module, "FORMS", ())]
-        self._feeds: list[Feed] = [feed for module in found for feed in getattr(module, "FEEDS", ())]
+        modules = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]
+        self._pages: list[Page] = [page for module in modules for page in getattr(module, "PAGES", ())]
+        self._forms: list[Form] = [form for module in modules for form in getattr(module, "FORMS", ())]
+        self._feeds: list[Feed] = [feed for module in modules for feed in getattr(module, "FEEDS", ())]
         self._feeds += [Feed("/events", self._open_changes), Feed("/session", self._open_session)]
         ranked = sorted(self._pages, key=lambda page: page.rank)
         self._menu = [page for page in ranked if page.menu is not None and not page.of_account]
@@ -207,19 +207,19 @@ class Console:
         require_own_page(request.headers)
         fields = await read_form(request, _LARGEST_SIGN_IN)
         names = ("email", "password", "key", "link", "state")
-        given: dict[str, Any] = {name: fields[name] for name in names if fields.get(name)}
+        credentials: dict[str, Any] = {name: fields[name] for name in names if fields.get(name)}
         back = _own_path(fields.get("back", ""))
         try:
             if fields.get("credential"):
-                given["credential"] = parse_object(fields["credential"], "passkey")
-            found = await self._registry.call("console_sign_in", given, ANONYMOUS, context)
+                credentials["credential"] = parse_object(fields["credential"], "passkey")
+            session = await self._registry.call("console_sign_in", credentials, ANONYMOUS, context)
         except BaobabError as error:
             problem = _say_problem(error)
             passkey = await begin_sign_in(self._services)
             values = {"title": "Sign in", "back": back, "link": "", "problem": problem, "passkey": passkey}
             return self._render("sign_in.html", values, status=error.status)
         answer = RedirectResponse(self._prefix + back, 303, _HEADERS)
-        self._cookies.set(answer, found["session"], found["expires_at"], self._services.clock.now())
+        self._cookies.set(answer, session["session"], session["expires_at"], self._services.clock.now())
         return answer
 
     def _ask_to_sign_in(self, request: Request, path: str) -> Response:

@@ -69,15 +69,15 @@ def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], s
     """
     order: list[str] = []
     back: set[tuple[str, str]] = set()
-    open_nodes, seen = {entry}, {entry}
+    open_nodes, visited = {entry}, {entry}
     path = [(entry, iter(following.get(entry, ())))]
     while path:
         node_id, others = path[-1]
         for other in others:
             if other in open_nodes:
                 back.add((node_id, other))
-            elif other not in seen:
-                seen.add(other)
+            elif other not in visited:
+                visited.add(other)
                 open_nodes.add(other)
                 path.append((other, iter(following.get(other, ()))))
                 break

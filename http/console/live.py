@@ -37,7 +37,7 @@ class Changes:
         for listener in tuple(self._waiting):
             listener(topic, subject)
 
-    async def follow(self, watch: "Watch", seen: str | None = None) -> AsyncGenerator[bytes, None]:
+    async def follow(self, watch: "Watch", stamp_seen: str | None = None) -> AsyncGenerator[bytes, None]:
         """Yields an event at each change, and a comment every 15 seconds, until the watch ends. It ends when any
         session of the account ends: the page then asks again, and learns whether the session was its own.
 
@@ -46,7 +46,7 @@ class Changes:
         self._waiting.add(watch.listen)
         try:
             yield b"retry: 2000\n\n"
-            if seen is not None and seen != self.stamp:
+            if stamp_seen is not None and stamp_seen != self.stamp:
                 watch.changed.set()
             while True:
                 try:

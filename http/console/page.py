@@ -76,5 +76,5 @@ class Feed:
 def match_path(pattern: str, path: str) -> dict[str, str] | None:
     """Returns the variable parts of a path by their names in the pattern; None if the path does not match."""
     expression = _PARAMETER.sub(r"(?P<\1>[A-Za-z0-9_.-]{1,100})", pattern)
-    found = re.fullmatch(expression, path)
-    return None if found is None else found.groupdict()
+    match = re.fullmatch(expression, path)
+    return None if match is None else match.groupdict()

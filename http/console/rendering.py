@@ -57,8 +57,10 @@ def render_moment(moment: datetime) -> str:
 
 def render_page(environment: Environment, template: str, values: Mapping[str, Any]) -> str:
     """Renders a page. template: the name of a file, or the template itself."""
-    found = environment.get_template(template) if template.endswith(".html") else environment.from_string(template)
-    return found.render(values)
+    loaded_template = (
+        environment.get_template(template) if template.endswith(".html") else environment.from_string(template)
+    )
+    return loaded_template.render(values)
 
 
 def say_duration(seconds: float) -> str:

@@ -39,7 +39,9 @@ REMEDIES = {
 
 
 def build_timeline(
-    events: Iterable[Mapping[str, Any]], graph: Mapping[str, Any], asked: Mapping[int, Mapping[str, Any]] | None = None
+    events: Iterable[Mapping[str, Any]],
+    graph: Mapping[str, Any],
+    model_calls: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Returns the entries of a timeline, oldest first: the steps with their calls, and the events between them.
 
@@ -69,7 +71,13 @@ def build_timeline(
                     _add(entries, steps, int(str(payload["call_id"]).partition(".")[0] or 0), call)
                 _end_call(call, payload, seq)
             case "llm_token_usage":
-                model = {"kind": "model", "at": at, "seq": seq, **payload, "asked": (asked or {}).get(payload["step"])}
+                model = {
+                    "kind": "model",
+                    "at": at,
+                    "seq": seq,
+                    **payload,
+                    "asked": (model_calls or {}).get(payload["step"]),
+                }
                 _add(entries, steps, payload["step"], model)
             case _:
                 if (call_id := payload.get("call_id")) in calls:
@@ -154,9 +162,9 @@ def say_steps(entries: Sequence[Mapping[str, Any]]) -> list[str]:
                 lines += _indent(f"error: {did['error']}", "    ") if did["error"] else []
         else:
             lines.append(entry["kind"].replace("_", " "))
-            shown = [entry[name]["text"] for name in ("input_shown", "output_shown") if name in entry]
-            shown += [entry["error"]] if entry["kind"] == "run_failed" else []
-            lines += [line for text in shown for line in _indent(text, "  ")]
+            texts = [entry[name]["text"] for name in ("input_shown", "output_shown") if name in entry]
+            texts += [entry["error"]] if entry["kind"] == "run_failed" else []
+            lines += [line for text in texts for line in _indent(text, "  ")]
     return lines
 
 

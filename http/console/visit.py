@@ -46,11 +46,11 @@ class Visit:
 
     async def follow(self, tool: str, /, **arguments: Any) -> Stream:
         """Opens a stream of a tool. It ends when the person loses access to it."""
-        found = self.registry.find(tool)
-        stream, call = await self.registry.run(found, arguments, self.session.caller, self.context)
+        followed_tool = self.registry.find(tool)
+        stream, call = await self.registry.run(followed_tool, arguments, self.session.caller, self.context)
         assert isinstance(stream, Stream)
         return replace(stream, pieces=stream_while_allowed(stream.pieces, partial(self.registry.recheck, call)))
 
     async def list_organisations(self) -> Sequence[Mapping[str, Any]]:
-        found: Sequence[Mapping[str, Any]] = (await self.call("platform_me"))["organizations"]
-        return found
+        organisations: Sequence[Mapping[str, Any]] = (await self.call("platform_me"))["organizations"]
+        return organisations

@@ -198,7 +198,7 @@ class Visit:
         headers = {**_HEADERS, "Referrer-Policy": "no-referrer"}
         return RedirectResponse(build_token_address(self.redirect_to, signed_in), 303, headers)
 
-    def render(self, view: str, error: BaobabError | None = None, **shown: Any) -> Response:
+    def render(self, view: str, error: BaobabError | None = None, **view_values: Any) -> Response:
         page = self.page or _UNKNOWN
         hidden = {view, "sign-up" if page["invite_only"] else view}
         is_choice = self.redirect_to is not None and self.link is None and view not in ("problem", *VIEWS)
@@ -213,10 +213,10 @@ class Visit:
             "link": None if view in VIEWS else self.link,
             "email": self.email,
             "wish": "passkey" if view == "add-passkey" else self.wish,
-            "passkeys": view in ("password", "register", "enrol") or "passkey" in shown.get("methods", ()),
+            "passkeys": view in ("password", "register", "enrol") or "passkey" in view_values.get("methods", ()),
             "providers_root": f"{self.registry.services.options.base_url}/auth/{self.app_id}/oauth",
         }
-        values |= dict.fromkeys(SHOWN) | shown
+        values |= dict.fromkeys(SHOWN) | view_values
         return self.owner.render(values, 200 if error is None else error.status, self.redirect_to)
 
     async def call(self, tool: str, **arguments: Any) -> Any:

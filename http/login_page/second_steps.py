@@ -31,7 +31,7 @@ class Visit(Protocol):
     origin: str | None
     wish: str
 
-    def render(self, view: str, error: BaobabError | None = None, **shown: Any) -> Response: ...
+    def render(self, view: str, error: BaobabError | None = None, **view_values: Any) -> Response: ...
 
     def leave(self, signed_in: Mapping[str, Any]) -> Response: ...
 
@@ -70,8 +70,8 @@ async def _ask_again(visit: Visit, step: str, fields: Fields, error: BaobabError
     if step in ("enrol", "enrol-passkey") and fields.get("uri", "").startswith("otpauth:"):
         return visit.render("enrol", error, challenge=challenge, **_describe_secret(fields["uri"]))
     if step in ("second-factor", "passkey") and challenge:
-        asked = await visit.call("auth_second_factor_methods", challenge=challenge)
-        return visit.render("second-factor", error, challenge=challenge, methods=asked["methods"])
+        methods = await visit.call("auth_second_factor_methods", challenge=challenge)
+        return visit.render("second-factor", error, challenge=challenge, methods=methods["methods"])
     if step == "register":
         return await _offer_passkey(visit, _open(visit, fields), error)
     return visit.render("password" if step == "passkey" else "problem", error)
@@ -83,13 +83,13 @@ async def _enrol(visit: Visit, challenge: str) -> Response:
 
 
 async def _take_code(visit: Visit, fields: Fields) -> Response:
-    given = {"challenge": fields.get("challenge", ""), "code": fields.get("code", "").strip()}
-    return await go_on(visit, await visit.call("auth_second_factor", **given))
+    answer = {"challenge": fields.get("challenge", ""), "code": fields.get("code", "").strip()}
+    return await go_on(visit, await visit.call("auth_second_factor", **answer))
 
 
 async def _take_first_code(visit: Visit, fields: Fields) -> Response:
-    given = {"challenge": fields.get("challenge", ""), "code": fields.get("code", "").strip()}
-    confirmed = await visit.call("auth_totp_confirm", **given)
+    answer = {"challenge": fields.get("challenge", ""), "code": fields.get("code", "").strip()}
+    confirmed = await visit.call("auth_totp_confirm", **answer)
     signed_in, onward, ticket = confirmed["signed_in"], None, None
     if visit.wish == "passkey":
         ticket = _seal(visit, signed_in)
@@ -99,14 +99,14 @@ async def _take_first_code(visit: Visit, fields: Fields) -> Response:
 
 
 async def _make_second_factor(visit: Visit, fields: Fields) -> Response:
-    made = {"state": fields.get("state", ""), "credential": _read_credential(fields)}
-    added = await visit.call("auth_passkey_add", challenge=fields.get("challenge", ""), **made)
+    passkey = {"state": fields.get("state", ""), "credential": _read_credential(fields)}
+    added = await visit.call("auth_passkey_add", challenge=fields.get("challenge", ""), **passkey)
     return visit.leave(added["signed_in"])
 
 
 async def _sign_in_by_passkey(visit: Visit, fields: Fields) -> Response:
-    given = {"state": fields.get("state", ""), "credential": _read_credential(fields)}
-    return await go_on(visit, await visit.call("auth_passkey_sign_in", **given))
+    passkey = {"state": fields.get("state", ""), "credential": _read_credential(fields)}
+    return await go_on(visit, await visit.call("auth_passkey_sign_in", **passkey))
 
 
 async def _offer(visit: Visit, fields: Fields) -> Response:

@@ -34,10 +34,10 @@ async def consent(provider: Provider, request: Request) -> Response:
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
     sealed = fields.get("request") or request.query_params.get("request", "")
     try:
-        asked = await provider.call("auth_mcp_request", request=sealed)
+        authorization = await provider.call("auth_mcp_request", request=sealed)
     except BaobabError as error:
         return _render_end(error)
-    page = _ConsentPage(provider, sealed, asked)
+    page = _ConsentPage(provider, sealed, authorization)
     try:
         if request.method == "POST":
             require_own_page(request.headers)
@@ -48,10 +48,10 @@ async def consent(provider: Provider, request: Request) -> Response:
 
 
 class _ConsentPage:
-    def __init__(self, provider: UserProvider, sealed: str, asked: Mapping[str, Any]) -> None:
+    def __init__(self, provider: UserProvider, sealed: str, authorization: Mapping[str, Any]) -> None:
         self._provider = provider
         self._sealed = sealed
-        self._asked = asked
+        self._asked = authorization
         self._vault = provider.vault
         # A ticket is good for the request and the app for which somebody has signed in.
         self._context = f"{_CONTEXT}{provider.app_id}:{digest_token(sealed)}"
@@ -59,8 +59,8 @@ class _ConsentPage:
     async def act(self, fields: Mapping[str, str]) -> Response:
         match fields.get("step"):
             case "password":
-                given = {name: fields.get(name, "") for name in ("email", "password")}
-                return self._go_on(await self._provider.call("auth_login", **given))
+                credentials = {name: fields.get(name, "") for name in ("email", "password")}
+                return self._go_on(await self._provider.call("auth_login", **credentials))
             case "mail":
                 await self._provider.call("auth_magic_link", email=fields.get("email", ""))
                 return self._render_code(fields)
@@ -73,9 +73,9 @@ class _ConsentPage:
         return self.render_sign_in({})
 
     async def _take_code(self, fields: Mapping[str, str]) -> Response:
-        given = {"email": fields.get("email", ""), "code": fields.get("code", "").strip()}
+        answer = {"email": fields.get("email", ""), "code": fields.get("code", "").strip()}
         try:
-            signed_in = await self._provider.call("auth_magic_link_verify", **given)
+            signed_in = await self._provider.call("auth_magic_link_verify", **answer)
         except BaobabError as error:
             return self._render_code(fields, error)
         return self._go_on(signed_in)

@@ -31,7 +31,7 @@ class UserProvider(Provider):
         self.consent_url = f"{self.issuer}/mcp/consent"
 
     def _seal(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
-        asked = AuthorizationRequest(
+        request = AuthorizationRequest(
             client_id=client.client_id or "",
             client_name=client.client_name or client.client_id or "",
             redirect_uri=str(params.redirect_uri),
@@ -41,7 +41,7 @@ class UserProvider(Provider):
             issuer=self.issuer,
             resource=params.resource,
         )
-        return seal_request(self._registry.services, self.app_id, self._context.base_url, asked)
+        return seal_request(self._registry.services, self.app_id, self._context.base_url, request)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken:
         """Returns the token unchecked. The exchange checks whether it is valid and belongs to this client."""

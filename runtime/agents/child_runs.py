@@ -37,7 +37,9 @@ class ChildRuns:
         self._event_log = event_log
         self._run = run
 
-    async def get_result(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
+    async def get_result(
+        self, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
+    ) -> RunResult:
         """Returns the output of the child run of a node, and starts that run if needed.
 
         Raises ChildRunPending while it has not ended, and RunFailed where it did not complete.
@@ -46,7 +48,7 @@ class ChildRuns:
         async with self._database.reading() as connection:
             child = (await connection.execute(select(runs).where(runs.c.id == child_id))).first()
         if child is None:
-            await self._start_run(child_id, node, given, tainted=tainted)
+            await self._start_run(child_id, node, input_values, tainted=tainted)
         if child is None or child.status not in ENDED:
             raise ChildRunPending(child_id)
         if child.status == "completed":
@@ -54,10 +56,12 @@ class ChildRuns:
         error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
         raise RunFailed(error["type"], f"{node.agent}: {error['message']}", quotes="quotes" in error)
 
-    async def _start_run(self, child_id: str, node: AgentNode, given: Mapping[str, Any], *, tainted: bool) -> None:
+    async def _start_run(
+        self, child_id: str, node: AgentNode, input_values: Mapping[str, Any], *, tainted: bool
+    ) -> None:
         run, now = self._run, self._services.clock.now()
         agent = await self._load_agent(node.agent)
-        row = build_run_row(agent, child_id, given, now) | copy_caller(run)
+        row = build_run_row(agent, child_id, input_values, now) | copy_caller(run)
         row |= {
             # A check that the parent run makes is made in its child runs too.
             "taint_checks": agent.taint_checks or run.taint_checks,

@@ -18,7 +18,7 @@ from baobab.tools.core.wording import redact_arguments, restore_hidden
 _QUESTION = "interrupt"
 
 
-async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, Any]) -> Edit:
+async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Mapping[str, Any]) -> Edit:
     """Returns the arguments of a waiting call, with those that its decider gave in place of the run's.
 
     They are checked against the tool's schema and the decider's rights here, and against the rights of whoever started
@@ -33,16 +33,16 @@ async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, 
         raise Forbidden("Only those who run the app and whoever started the run can change the arguments of a call.")
     if row.tool == REMOTE:
         # The tool and its server cannot be changed.
-        arguments = {**proposed, "arguments": dict(given)}
+        arguments = {**proposed, "arguments": dict(edited_arguments)}
     else:
-        if given.get(BOUND, proposed[BOUND]) != proposed[BOUND]:
+        if edited_arguments.get(BOUND, proposed[BOUND]) != proposed[BOUND]:
             raise BadRequest(
                 f"`{BOUND}` is bound to the run's own app.", remediation=f"Leave `{BOUND}` out: it cannot be changed."
             )
-        given = {name: value for name, value in given.items() if name != BOUND}
+        edited_arguments = {name: value for name, value in edited_arguments.items() if name != BOUND}
         # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
-        arguments = restore_hidden(tool, proposed, {**given, BOUND: proposed[BOUND]})
-        given = redact_arguments(tool, given)
+        arguments = restore_hidden(tool, proposed, {**edited_arguments, BOUND: proposed[BOUND]})
+        edited_arguments = redact_arguments(tool, edited_arguments)
     if row.tool == _QUESTION:
         arguments |= _require_answer(proposed, arguments)
     try:
@@ -52,7 +52,7 @@ async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, 
     decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
     decider_call.app = await call.services.directory.app(proposed[BOUND])
     await tool.access.authorise(decider_call, arguments)
-    return Edit(dict(given), arguments)
+    return Edit(dict(edited_arguments), arguments)
 
 
 def _require_answer(proposed: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:

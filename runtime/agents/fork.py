@@ -38,25 +38,29 @@ class ForkPoint:
         return bool(self.checkpoint["channel_values"]["tainted"]) or any(tainted_values)
 
     def apply_changes(
-        self, graph: Mapping[str, Any], given: Mapping[str, Any] | None, state: Mapping[str, Any] | None
+        self, graph: Mapping[str, Any], run_input: Mapping[str, Any] | None, state: Mapping[str, Any] | None
     ) -> None:
         """Replaces the input, and keys of the state. The next node is chosen again by the new values.
 
         graph: that of the run. Raises RunFailed where no edge's condition holds.
         """
         values = self.checkpoint["channel_values"]
-        if given is not None:
-            values["input"] = dict(given)
+        if run_input is not None:
+            values["input"] = dict(run_input)
         if state is not None:
             values["state"] = {**values["state"], **state}
-        if given is not None or state is not None:
+        if run_input is not None or state is not None:
             self._decide_next_node(Edges(GraphSpec.model_validate_json(json.dumps(graph))))
 
     def _decide_next_node(self, edges: Edges) -> None:
         """Follows the edges of the node that ended last, unless it is still in the middle of its work."""
         values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
         pending = [channel for channel in values if channel.startswith(_BRANCH)]
-        latest = max((max(seen.values()), name) for name, seen in self.checkpoint["versions_seen"].items() if seen)[1]
+        latest = max(
+            (max(seen_versions.values()), name)
+            for name, seen_versions in self.checkpoint["versions_seen"].items()
+            if seen_versions
+        )[1]
         ended_node = next((node_id for node_id, name in edges.names.items() if latest in (name, f"{name}_all")), None)
         if ended_node is None or values["talks"].get(ended_node):
             return

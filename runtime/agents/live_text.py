@@ -186,13 +186,13 @@ class LiveTexts:
         async with database.reading() as connection:
             rows = (await connection.execute(states.where(live_texts.c.run_id.in_(run_ids)))).all()
             for row in rows:
-                held = self._texts.get(row.run_id)
+                known_text = self._texts.get(row.run_id)
                 if self._watcher.is_executing(row.run_id):
                     continue
-                is_same = held is not None and (held.step, held.attempt) == (row.step, row.attempt)
-                if held is None or not is_same or held.length > row.length:
-                    held = self._texts[row.run_id] = LiveText(row.node_id, row.step, row.is_output, row.attempt)
-                if held.length < row.length:
+                is_same = known_text is not None and (known_text.step, known_text.attempt) == (row.step, row.attempt)
+                if known_text is None or not is_same or known_text.length > row.length:
+                    known_text = self._texts[row.run_id] = LiveText(row.node_id, row.step, row.is_output, row.attempt)
+                if known_text.length < row.length:
                     # The text may be longer than its row was a moment ago.
                     whole = select(live_texts.c.text).where(
                         live_texts.c.run_id == row.run_id,
@@ -200,8 +200,8 @@ class LiveTexts:
                         live_texts.c.attempt == row.attempt,
                     )
                     text: str = (await connection.execute(whole)).scalar() or ""
-                    held.append(text[held.length :])
-                held.has_ended = row.has_ended
+                    known_text.append(text[known_text.length :])
+                known_text.has_ended = row.has_ended
                 self._watcher.notify_of_text(row.run_id)
 
     def _forget(self, run_id: str, text: LiveText) -> None:

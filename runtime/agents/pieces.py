@@ -130,7 +130,7 @@ class CheckpointPacker:
 
 def find_digests(texts: Iterable[str]) -> set[str]:
     """Returns the digests of all pieces that texts may refer to."""
-    return {named[:_DIGEST_LENGTH] for text in texts for named in text.split(_REFERENCE_START)[1:]}
+    return {part[:_DIGEST_LENGTH] for text in texts for part in text.split(_REFERENCE_START)[1:]}
 
 
 def _join_object(texts: Mapping[str, str]) -> str:

@@ -117,7 +117,9 @@ class _Replayer:
             raise ToolFailed(recorded["error"], recorded.get("args"))
         return CallResult(recorded["result"], recorded.get("args"))
 
-    async def run_agent(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
+    async def run_agent(
+        self, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
+    ) -> RunResult:
         recorded = self._get_recorded(node.agent, call_id)
         if recorded["status"] == "error":
             raise RunFailed(recorded["error"]["code"], recorded["error"]["message"])

@@ -78,7 +78,9 @@ class Toolbox(Protocol):
         """Returns the name of the tool server that a call goes to; None for a built-in tool."""
         ...
 
-    async def run_agent(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
+    async def run_agent(
+        self, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
+    ) -> RunResult:
         """Returns the result of a child run. Raises ChildRunPending and RunFailed."""
         ...
 

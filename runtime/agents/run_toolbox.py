@@ -167,8 +167,10 @@ class RunToolbox:
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
         return self.offers.get_server_name(ref)
 
-    async def run_agent(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
-        return await self.child_runs.get_result(node, given, call_id, tainted=tainted)
+    async def run_agent(
+        self, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
+    ) -> RunResult:
+        return await self.child_runs.get_result(node, input_values, call_id, tainted=tainted)
 
     def get_child_id(self, call_id: str) -> str:
         return derive_child_id(self.run.id, call_id)

@@ -99,9 +99,9 @@ def read_shape(value: Any) -> Shape:
     return Shape(None, issues)
 
 
-def suggest_name(name: str, known: Sequence[str]) -> str:
+def suggest_name(name: str, known_names: Sequence[str]) -> str:
     """Suggests the most similar of the known names, as the end of a message; empty where none is similar."""
-    matches = difflib.get_close_matches(name, known, 1, 0.7)
+    matches = difflib.get_close_matches(name, known_names, 1, 0.7)
     return f"; did you mean {quote_name(matches[0])}?" if matches else ""
 
 
@@ -111,7 +111,7 @@ def _remove_field(graph: Any, fault: ErrorDetails) -> bool:
     while path:
         model, name = _model_at(path[:-1], graph), path[-1]
         if model is not None and isinstance(name, str):
-            field = next((f for known, f in model.model_fields.items() if (f.alias or known) == name), None)
+            field = next((f for field_name, f in model.model_fields.items() if (f.alias or field_name) == name), None)
             holder = _value_at(graph, path[:-1])
             if (field is not None and field.is_required()) or holder is None:
                 return False
@@ -131,8 +131,8 @@ def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
             graph["nodes"][node_id] = _build_substitute(graph, node_id)
             return ("nodes", node_id)
         case ("edges", int() as index, *_) if fault["type"] != "extra_forbidden":
-            given = graph["edges"][index]
-            ends = given if isinstance(given, dict) else {}
+            edge = graph["edges"][index]
+            ends = edge if isinstance(edge, dict) else {}
             nowhere = _find_free_name(graph)
             ends = {end: ends[end] if _is_id(ends.get(end)) else nowhere for end in ("from", "to")}
             # With a condition, because the edges after one without would never be taken.
@@ -160,8 +160,8 @@ def _build_substitute(graph: Any, node_id: str) -> dict[str, str]:
     key = node.get("output_key") if isinstance(node, dict) else None
     written = key if isinstance(key, str) and re.fullmatch(OUTPUT_KEY, key) and len(key) <= 64 else "unknown"
     edges = graph.get("edges")
-    left = [e.get("from") for e in edges if isinstance(e, dict)] if isinstance(edges, list) else []
-    return {"type": "llm", "output_key": written} if node_id in left else {"type": "end"}
+    sources = [e.get("from") for e in edges if isinstance(e, dict)] if isinstance(edges, list) else []
+    return {"type": "llm", "output_key": written} if node_id in sources else {"type": "end"}
 
 
 def _find_free_name(graph: Any) -> str:
@@ -181,9 +181,9 @@ def _build_issue(fault: ErrorDetails, graph: Any) -> Issue:
     context = fault.get("ctx", {})
     match fault["type"]:
         case "extra_forbidden":
-            known = list(_field_names(_model_at(path[:-1], graph)))
-            message = f"is not a field here{suggest_name(str(path[-1]), known)}"
-            message += f"; the fields are {', '.join(known)}" if known else ""
+            field_names = list(_field_names(_model_at(path[:-1], graph)))
+            message = f"is not a field here{suggest_name(str(path[-1]), field_names)}"
+            message += f"; the fields are {', '.join(field_names)}" if field_names else ""
         case "string_pattern_mismatch":
             message = _PATTERN_MESSAGES[context["pattern"]]
         case "too_long":

@@ -61,13 +61,13 @@ class _Part(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _leave_out_null(cls, given: Any) -> Any:
+    def _leave_out_null(cls, raw: Any) -> Any:
         """Drops null values of optional fields, except where null is a value like any other."""
-        if not isinstance(given, dict) or None not in given.values():
-            return given
+        if not isinstance(raw, dict) or None not in raw.values():
+            return raw
         fields = {info.alias or name: info for name, info in cls.model_fields.items()}
-        absent = {name for name, value in given.items() if value is None and _is_optional(fields.get(name))}
-        return {name: value for name, value in given.items() if name not in absent}
+        absent = {name for name, value in raw.items() if value is None and _is_optional(fields.get(name))}
+        return {name: value for name, value in raw.items() if name not in absent}
 
 
 class UserRole(_Part):

@@ -87,15 +87,15 @@ async def make_call(
 
 
 async def delegate_run(
-    session: RunSession, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool
+    session: RunSession, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
 ) -> RunResult:
     """Runs another agent and emits the events of a call. Returns the result of the child run."""
     payload_base: dict[str, Any] = {"tool_source": "agent", "tool_name": node.agent, "call_id": call_id}
     payload_base["run_id"] = session.toolbox.get_child_id(call_id)
-    session.event_log.emit_event("tool_call_start", {**payload_base, "args": given}, f"call {call_id}")
+    session.event_log.emit_event("tool_call_start", {**payload_base, "args": input_values}, f"call {call_id}")
     end_subject, started_at = f"called {call_id}", time.monotonic()
     try:
-        result = await session.toolbox.run_agent(node, given, call_id, tainted=tainted)
+        result = await session.toolbox.run_agent(node, input_values, call_id, tainted=tainted)
     except ChildRunPending as delegated:
         interrupt({"run_id": delegated.run_id})
         raise

@@ -131,10 +131,10 @@ def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
         yield from _find_server_issues(("tools", "mcp_servers", index), server, offers)
     listed_keys = {ref.key for ref in paths_by_ref}
     for node_id, node in spec.nodes.items():
-        seen: set[ToolKey] = set()
+        seen_keys: set[ToolKey] = set()
         for path, ref in _node_refs(node):
             where: Path = ("nodes", node_id, *path)
-            if ref.key in seen:
+            if ref.key in seen_keys:
                 yield Issue(where, f"{quote_name(ref.name)} is listed twice")
             elif ref.key not in listed_keys:
                 yield Issue(where, f"{quote_name(ref.name)} is not listed in {_list_name(ref)}")
@@ -143,7 +143,7 @@ def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
                 yield from _find_widening(where, ref, narrow_offer(offer, server_override))
             elif ref.source == "function":
                 yield Issue(where, offer)
-            seen.add(ref.key)
+            seen_keys.add(ref.key)
 
 
 class _CachedOffers:
@@ -186,11 +186,11 @@ def _node_refs(node: Node) -> Iterator[tuple[Path, ToolRef]]:
 
 
 def _find_repeats(path: Path, names: Sequence[str]) -> Iterator[Issue]:
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for index, name in enumerate(names):
-        if name in seen:
+        if name in seen_names:
             yield Issue((*path, index), f"{quote_name(name)} is listed twice")
-        seen.add(name)
+        seen_names.add(name)
 
 
 def _find_server_issues(path: Path, server: ToolServer, offers: _CachedOffers) -> Iterator[Issue]:

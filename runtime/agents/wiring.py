@@ -95,7 +95,7 @@ def _find_end_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issu
 
 def _find_edge_issues(spec: GraphSpec) -> Iterator[Issue]:
     defaults: set[str] = set()
-    seen: set[str] = set()
+    seen_nodes: set[str] = set()
     for index, edge in enumerate(spec.edges):
         for end, node_id in (("from", edge.from_), ("to", edge.to)):
             if node_id not in spec.nodes:
@@ -107,9 +107,9 @@ def _find_edge_issues(spec: GraphSpec) -> Iterator[Issue]:
             yield Issue(
                 ("edges", index), f"is never taken: an edge without when leaves {quote_name(edge.from_)} before it"
             )
-        elif written in seen:
+        elif written in seen_nodes:
             yield Issue(("edges", index), "is listed twice")
-        seen.add(written)
+        seen_nodes.add(written)
         if edge.when is None:
             defaults.add(edge.from_)
 

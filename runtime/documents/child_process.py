@@ -102,13 +102,13 @@ class _Child:
 
     def _read(self, answer: int, deadline: float) -> bytes:
         pieces: list[bytes] = []
-        left = self._most + 1
+        room = self._most + 1
         with selectors.DefaultSelector() as selector:
             selector.register(answer, selectors.EVENT_READ)
             while selector.select(max(0.0, deadline - time.monotonic())):
                 piece = os.read(answer, _PIECE)
-                left -= len(piece)
-                if left < 0:
+                room -= len(piece)
+                if room < 0:
                     raise ChildFailed
                 if not piece:
                     return b"".join(pieces)

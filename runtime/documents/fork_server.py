@@ -65,8 +65,8 @@ class ForkServer:
             self._requests = self._open()
         head = len(request).to_bytes(4, "big")
         # The descriptors arrive with the first byte; the rest may have to wait for room.
-        sent = socket.send_fds(self._requests, [head, request], descriptors)
-        self._requests.sendall((head + request)[sent:])
+        sent_bytes = socket.send_fds(self._requests, [head, request], descriptors)
+        self._requests.sendall((head + request)[sent_bytes:])
 
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair()

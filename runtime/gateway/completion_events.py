@@ -89,37 +89,37 @@ class CompletionAssembler:
         usage = self._usage or _render_usage(outcome)
         return {**self._head, "object": "chat.completion", "choices": choices, **({"usage": usage} if usage else {})}
 
-    def _merge(self, held: dict[str, Any], told: Mapping[str, Any]) -> None:
-        for name, value in told.items():
+    def _merge(self, whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
+        for name, value in delta.items():
             if isinstance(value, str) and name in _GROWING:
                 self._left -= len(value)
-                if not isinstance(held.get(name), _Parts):
-                    held[name] = _Parts()
-                held[name].append(value)
+                if not isinstance(whole.get(name), _Parts):
+                    whole[name] = _Parts()
+                whole[name].append(value)
             elif isinstance(value, dict):
-                if not isinstance(held.get(name), dict):
-                    held[name] = {}
-                self._merge(held[name], value)
+                if not isinstance(whole.get(name), dict):
+                    whole[name] = {}
+                self._merge(whole[name], value)
             elif isinstance(value, list):
-                if not isinstance(held.get(name), _Items):
-                    held[name] = _Items()
-                self._extend(held[name], value)
-            elif value is not None or name not in held:
-                held[name] = value
+                if not isinstance(whole.get(name), _Items):
+                    whole[name] = _Items()
+                self._extend(whole[name], value)
+            elif value is not None or name not in whole:
+                whole[name] = value
 
-    def _extend(self, held: _Items, told: list[Any]) -> None:
+    def _extend(self, whole: _Items, delta: list[Any]) -> None:
         """Extends a list: an item with a known index continues that item; all others are appended."""
-        for item in told:
+        for item in delta:
             if not isinstance(item, dict):
-                held.append(item)
+                whole.append(item)
                 continue
             index = item.get("index")
-            target = held.by_index.get(index) if isinstance(index, int) else None
+            target = whole.by_index.get(index) if isinstance(index, int) else None
             if target is None:
                 target = {}
-                held.append(target)
+                whole.append(target)
                 if isinstance(index, int):
-                    held.by_index[index] = target
+                    whole.by_index[index] = target
             self._left -= len(item)
             self._merge(target, item)
 

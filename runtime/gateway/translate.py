@@ -133,8 +133,8 @@ async def stream_chat(upstream: Upstream, body: Mapping[str, Any], meter: UsageM
     # The library has a single limit for a connection's silence.
     silence = min(max(retry_timeouts.first, retry_timeouts.between), retry_timeouts.total)
 
-    async def open_stream(**given: Any) -> ProviderStream:
-        chunks = ProviderStream(library, await library.acompletion(**given), upstream.provider)
+    async def open_stream(**arguments: Any) -> ProviderStream:
+        chunks = ProviderStream(library, await library.acompletion(**arguments), upstream.provider)
         await chunks.open_stream()
         return chunks
 

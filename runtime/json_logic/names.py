@@ -36,15 +36,15 @@ def look_up_or(name: Name, data: EvaluationContext, default: Run) -> Any:
     return default(data) if value is _ABSENT else value
 
 
-def find_missing(wanted: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
+def find_missing(names: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
     """Returns the names whose values are null, empty or not there."""
-    return [text for text, name in wanted if look_up(name, data.values) in (None, "")]
+    return [text for text, name in names if look_up(name, data.values) in (None, "")]
 
 
-def find_missing_some(needed: Any, wanted: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
+def find_missing_some(needed: Any, names: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
     """Returns the names that are missing, or none where as many as are needed are there."""
-    missing = find_missing(wanted, data)
-    return [] if len(wanted) - len(missing) >= to_double(needed) else missing
+    missing = find_missing(names, data)
+    return [] if len(names) - len(missing) >= to_double(needed) else missing
 
 
 def _compute_name(value: Any, data: EvaluationContext) -> Name:

@@ -78,10 +78,10 @@ class _Parser:
     def _parse_operation(self, rule: dict[str, Any], path: _Path, depth: int) -> Run:
         if len(rule) != 1:
             raise RuleInvalid(path, "an operation is an object with one key")
-        ((operator, given),) = rule.items()
+        ((operator, operand),) = rule.items()
         path = (*path, operator)
         # JSON-Logic lets a single argument stand without its list.
-        arguments = given if isinstance(given, list) else [given]
+        arguments = operand if isinstance(operand, list) else [operand]
         if self._has_literal_names and operator in _WITH_LITERAL_NAMES:
             return _WITH_LITERAL_NAMES[operator](self, arguments, path, depth)
         operation = _ALL.get(operator)
@@ -89,14 +89,14 @@ class _Parser:
             raise RuleInvalid(path, f"there is no such operation; there are {', '.join(_ALL)}")
         if not operation.least <= len(arguments) <= operation.most:
             raise RuleInvalid(path, _arity_message(operation, len(arguments)))
-        if not isinstance(given, list):
-            runs = [self.parse_rule(given, path, depth + 1)]
+        if not isinstance(operand, list):
+            runs = [self.parse_rule(operand, path, depth + 1)]
         else:
             runs = [
                 self._parse_for_items(item, (*path, index), depth + 1)
                 if operation.has_items and index == 1
                 else self.parse_rule(item, (*path, index), depth + 1)
-                for index, item in enumerate(given)
+                for index, item in enumerate(operand)
             ]
         return lambda data: operation.run(runs, data)
 
@@ -130,15 +130,15 @@ class _Parser:
     def parse_literal_missing(self, arguments: list[Any], path: _Path, _depth: int) -> Run:
         if len(arguments) == 1 and isinstance(arguments[0], list):
             arguments = arguments[0]
-        wanted = [(text, self._parse_name(text, path)) for text in arguments]
-        return lambda data: names.find_missing(wanted, data)
+        parsed_names = [(text, self._parse_name(text, path)) for text in arguments]
+        return lambda data: names.find_missing(parsed_names, data)
 
     def parse_literal_missing_some(self, arguments: list[Any], path: _Path, depth: int) -> Run:
         if len(arguments) != 2 or not isinstance(arguments[1], list):
             raise RuleInvalid(path, "takes a number and a list of names")
         needed = self.parse_rule(arguments[0], (*path, 0), depth + 1)
-        wanted = [(text, self._parse_name(text, (*path, 1))) for text in arguments[1]]
-        return lambda data: names.find_missing_some(needed(data), wanted, data)
+        parsed_names = [(text, self._parse_name(text, (*path, 1))) for text in arguments[1]]
+        return lambda data: names.find_missing_some(needed(data), parsed_names, data)
 
     def _parse_name(self, text: Any, path: _Path) -> Name:
         """Parses a name, which must be literal text: a computed name could not be checked in advance."""
@@ -165,9 +165,9 @@ _WITH_LITERAL_NAMES = {
 _ALL = {**names.OPERATIONS, **OPERATIONS}
 
 
-def _arity_message(operation: Operation, given: int) -> str:
+def _arity_message(operation: Operation, count: int) -> str:
     if operation.least == operation.most:
-        return f"takes {operation.least} argument{'s' if operation.least > 1 else ''}, not {given}"
-    if given < operation.least:
+        return f"takes {operation.least} argument{'s' if operation.least > 1 else ''}, not {count}"
+    if count < operation.least:
         return f"takes at least {operation.least} argument{'s' if operation.least > 1 else ''}"
     return f"takes at most {operation.most} argument{'s' if operation.most > 1 else ''}"

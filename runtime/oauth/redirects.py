@@ -22,11 +22,11 @@ def check_redirect(uri: str) -> str:
     return uri
 
 
-def is_same_redirect(registered: str, asked: str) -> bool:
+def is_same_redirect(registered: str, requested: str) -> bool:
     """Returns whether an address is the registered one; http on loopback may have any port (RFC 8252, 7.3)."""
-    if _refusal(asked):
+    if _refusal(requested):
         return False
-    one, other = urlsplit(registered), urlsplit(asked)
+    one, other = urlsplit(registered), urlsplit(requested)
     if one.scheme == "http":
         return _apart(one, one.hostname) == _apart(other, other.hostname)
     return _apart(one, one.netloc.lower()) == _apart(other, other.netloc.lower())

@@ -40,16 +40,16 @@ def choose_diverse(
     relevance: of each candidate, in any unit. similarity: of each pair, up to 1. diversity: with 0 relevance alone
     decides; with 1 each next item is the one least similar to those chosen before.
     """
-    left = list(relevance)
+    candidates = list(relevance)
     highest = max(relevance.values(), default=1.0) or 1.0
     chosen: list[T] = []
-    while left and len(chosen) < count:
+    while candidates and len(chosen) < count:
 
         def weigh(item: T) -> float:
             likeness = max((similarity[item][other] for other in chosen), default=0.0)
             return (1 - diversity) * relevance[item] / highest - diversity * likeness
 
-        best = max(left, key=weigh)
-        left.remove(best)
+        best = max(candidates, key=weigh)
+        candidates.remove(best)
         chosen.append(best)
     return chosen

@@ -32,10 +32,10 @@ def make_empty(folder: Path) -> list[Path]:
     return new_folders
 
 
-def remove_empty(made: Iterable[Path]) -> None:
+def remove_empty(folders: Iterable[Path]) -> None:
     """Removes folders that `make_empty` has created, if they are empty."""
     with contextlib.suppress(OSError):
-        for path in made:
+        for path in folders:
             path.rmdir()
 
 

@@ -148,9 +148,9 @@ def _write_as_text(document: str | None) -> str | None:
         return None
     if document[0] not in '"[{' and not {".", "e", "E"} & set(document):
         return document
-    found = json.loads(document, parse_float=Decimal)
+    value = json.loads(document, parse_float=Decimal)
     try:
-        return found if isinstance(found, str) else _show_json(found)
+        return value if isinstance(value, str) else _show_json(value)
     except RecursionError:
         return document
 
@@ -178,7 +178,7 @@ def _contains(whole: Any, part: Any) -> bool:
     if isinstance(whole, dict) and isinstance(part, dict):
         return all(name in whole and _contains_below(whole[name], value) for name, value in part.items())
     if isinstance(whole, list) and isinstance(part, list):
-        return all(any(_contains_below(item, wanted) for item in whole) for wanted in part)
+        return all(any(_contains_below(item, element) for item in whole) for element in part)
     if isinstance(whole, list) and not isinstance(part, dict):
         return any(_same(item, part) for item in whole)
     return _same(whole, part)
@@ -205,8 +205,8 @@ def _match_english(text: str | None, query: str | None) -> bool | None:
     """
     if text is None or query is None:
         return None
-    wanted = _stems(query)
-    return bool(wanted) and wanted <= _stems(text)
+    query_stems = _stems(query)
+    return bool(query_stems) and query_stems <= _stems(text)
 
 
 def _stems(text: str) -> set[str]:

@@ -61,10 +61,10 @@ async def prepare_roles(database: Database) -> RowSecurity | None:
 async def _find_roles(database: Database) -> RowSecurity | None:
     async with database.reading() as connection:
         names = (await connection.execute(_NAMES)).one()
-        found = [(await connection.execute(_LOOK, {"name": name})).first() for name in names]
-        if any(row is None or row[1] or not row[2] for row in found):
+        rows = [(await connection.execute(_LOOK, {"name": name})).first() for name in names]
+        if any(row is None or row[1] or not row[2] for row in rows):
             return None
-        numbers = [(await connection.execute(_DATABASE)).scalar(), *(row[0] for row in found if row is not None)]
+        numbers = [(await connection.execute(_DATABASE)).scalar(), *(row[0] for row in rows if row is not None)]
         return RowSecurity(dict(zip(JOBS, names, strict=True)), ",".join(map(str, numbers)))
 
 

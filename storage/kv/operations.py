@@ -123,16 +123,16 @@ def _replace_value(
     transaction: Transaction,
     space: str,
     key: str,
-    found: tuple[Tier, Row] | None,
+    entry: tuple[Tier, Row] | None,
     value: bytes,
     ttl: int | None,
     quota: Quota,
 ) -> None:
     """Replaces the value of an entry, which keeps its tier and expiry. A new key becomes durable."""
-    if found is None:
+    if entry is None:
         put(transaction, space, key, value, ttl, Tier.DURABLE, quota)
     else:
-        tier, row = found
+        tier, row = entry
         transaction.store(space, key, tier, row._replace(value=value), quota)
 
 

@@ -157,8 +157,8 @@ class LocalStore:
         with _translate_errors():
             return list(islice(self._walk(self._folder / names.build_folder(prefix), prefix, after), limit))
 
-    def _walk(self, folder: Path, begun: str, after: str) -> Iterator[str]:
-        """Yields the keys below a folder, in order; all of them begin with `begun`."""
+    def _walk(self, folder: Path, prefix: str, after: str) -> Iterator[str]:
+        """Yields the keys below a folder, in order; all of them begin with `prefix`."""
         self._refuse_links(folder)
         pieces: list[tuple[str, str, bool]] = []
         # Another process may be deleting the folder.
@@ -167,7 +167,7 @@ class LocalStore:
                 meaning = names.parse_name(entry.name)
                 if meaning is None or entry.is_symlink():
                     continue
-                text, is_folder = begun + meaning[0], meaning[1]
+                text, is_folder = prefix + meaning[0], meaning[1]
                 if text > after or (is_folder and after.startswith(text)):
                     pieces.append((text, entry.name, is_folder))
         pieces.sort()

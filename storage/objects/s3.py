@@ -201,12 +201,12 @@ class S3Store:
 class S3Reader:
     """Reads one response of the server, as far as the caller wants."""
 
-    def __init__(self, key: str, found: GetResult, *, length: int | None = None) -> None:
-        self.info = _parse_info(key, found)
+    def __init__(self, key: str, answer: GetResult, *, length: int | None = None) -> None:
+        self.info = _parse_info(key, answer)
         self._key = key
         self._left = self.info.size if length is None else length
         # None if nothing is left to read, which releases the connection.
-        self._stream: BytesStream | None = found.stream(min_chunk_size=_CHUNK) if self._left else None
+        self._stream: BytesStream | None = answer.stream(min_chunk_size=_CHUNK) if self._left else None
 
     def __aiter__(self) -> Self:
         return self
@@ -229,11 +229,11 @@ class S3Reader:
         self._stream = None
 
 
-def _parse_info(key: str, found: GetResult) -> ObjectInfo:
-    digest, content_type = found.attributes.get(_DIGEST), found.attributes.get("Content-Type")
+def _parse_info(key: str, answer: GetResult) -> ObjectInfo:
+    digest, content_type = answer.attributes.get(_DIGEST), answer.attributes.get("Content-Type")
     if digest is None or content_type is None:
         raise ObjectDamaged(key, "it has no digest or no type")
-    return ObjectInfo(found.meta["size"], digest, content_type)
+    return ObjectInfo(answer.meta["size"], digest, content_type)
 
 
 @contextlib.contextmanager

@@ -96,9 +96,9 @@ class PostgresSource(PostgresDatabase):
         await super().close()
 
 
-def _require_revision(where: str, found: str | None) -> None:
-    known = list_revisions()
-    if found not in known:
-        raise TransferRefused(f"{where} is at revision {found or 'none'}, which this version does not know")
-    if found != known[-1]:
-        raise TransferRefused(f"{where} is at revision {found}, not {known[-1]}; run `baobab migrate` first")
+def _require_revision(where: str, revision: str | None) -> None:
+    revisions = list_revisions()
+    if revision not in revisions:
+        raise TransferRefused(f"{where} is at revision {revision or 'none'}, which this version does not know")
+    if revision != revisions[-1]:
+        raise TransferRefused(f"{where} is at revision {revision}, not {revisions[-1]}; run `baobab migrate` first")

@@ -27,12 +27,12 @@ class Signs:
 
     def follow(self, matrix: Any) -> None:
         """Adds the signs of new rows."""
-        known, plain = self._bits.shape[1], matrix.view(np.ndarray)
-        if known == len(plain):
+        known_rows, plain = self._bits.shape[1], matrix.view(np.ndarray)
+        if known_rows == len(plain):
             return
         bits = np.empty((self._words, len(plain)), np.uint64)
-        bits[:, :known] = self._bits
-        for start in range(known, len(plain), _PACKED_AT_ONCE):
+        bits[:, :known_rows] = self._bits
+        for start in range(known_rows, len(plain), _PACKED_AT_ONCE):
             part = plain[start : start + _PACKED_AT_ONCE]
             bits[:, start : start + len(part)] = self._pack(part).T
         self._bits = bits

@@ -216,10 +216,10 @@ class VectorFile:
         """Writes the rows that are still wanted to new files."""
         with lock_writers(self._folder):
             self._read_journal()
-            matrix, kept = self._matrix, [key for key in keys if key in self._ordinals]
+            matrix, kept_keys = self._matrix, [key for key in keys if key in self._ordinals]
             old, new = self._name_files(self._generation), self._name_files(self._generation + 1)
             with new.vectors.open("wb") as file:
-                for key in kept:
+                for key in kept_keys:
                     ordinal = self._ordinals[key]
                     first = int(self._firsts[ordinal])
                     file.write(matrix[first : first + int(self._counts[ordinal])].tobytes())
@@ -228,7 +228,7 @@ class VectorFile:
             draft = new.journal.with_suffix(".draft")
             lines = [
                 f"{document} {version} {self._counts[self._ordinals[document, version]]}\n"
-                for document, version in kept
+                for document, version in kept_keys
             ]
             draft.write_text("".join(lines))
             # From here on the new generation counts; who has mapped the old one keeps it.

@@ -26,8 +26,8 @@ async def show_chat(visit: Visit) -> Context:
     thread = visit.query.get("thread", "")
     if not _THREAD.fullmatch(thread):
         thread = f"console-{uuid4().hex}"
-    given = {"app_id": app["id"], "name": name, "thread_id": thread}
-    runs = (await visit.call("agents_runs_list", **given, limit=_SHOWN))["runs"][::-1]
+    names = {"app_id": app["id"], "name": name, "thread_id": thread}
+    runs = (await visit.call("agents_runs_list", **names, limit=_SHOWN))["runs"][::-1]
     field = _find_field(agent["graph_spec"])
     last = runs[-1] if runs else None
     is_live = last is not None and last["status"] not in ENDED
@@ -47,15 +47,15 @@ async def show_chat(visit: Visit) -> Context:
 
 def _find_field(graph: Mapping[str, Any]) -> str:
     """Returns the field of the input that the graph reads first."""
-    found = _FIELD.search(escape_json({"nodes": graph["nodes"]}))
-    return found[1] if found else "message"
+    match = _FIELD.search(escape_json({"nodes": graph["nodes"]}))
+    return match[1] if match else "message"
 
 
 def _describe(run: Mapping[str, Any], field: str) -> dict[str, Any]:
-    asked = run["input"].get(field) if isinstance(run["input"], dict) and len(run["input"]) == 1 else run["input"]
+    message = run["input"].get(field) if isinstance(run["input"], dict) and len(run["input"]) == 1 else run["input"]
     return {
         "run": run,
-        "asked": show_value(asked),
+        "asked": show_value(message),
         "answer": None if run["output"] is None else show_value(run["output"]),
     }
 
@@ -68,9 +68,9 @@ async def say(visit: Visit) -> str:
         raise BadRequest("Write something.")
     agent = (await visit.call("agents_get", app_id=app_id, name=name))["agent"]
     once = visit.form.get("once", "")[:64] or uuid4().hex
-    asked = {_find_field(agent["graph_spec"]): text}
-    given = {"app_id": app_id, "name": name, "thread_id": thread}
-    await visit.call("agents_run", **given, input=asked, idempotency_key=once)
+    input_values = {_find_field(agent["graph_spec"]): text}
+    names = {"app_id": app_id, "name": name, "thread_id": thread}
+    await visit.call("agents_run", **names, input=input_values, idempotency_key=once)
     return f"{_PATH.format(app=app_id, agent=name)}?thread={thread}"
 
 

@@ -47,9 +47,9 @@ async def check(visit: Visit) -> Context:
 async def save(visit: Visit) -> str | Context:
     """Saves the graph, or shows its issues if it cannot be saved."""
     name, text = visit.parts.get("agent", ""), visit.form.get("graph", "")
-    found = await _check(visit, name, text)
-    if not found["valid"]:
-        return found
+    values = await _check(visit, name, text)
+    if not values["valid"]:
+        return values
     app_id, graph = visit.parts["app"], json.loads(text)
     if name:
         await visit.call("agents_update", app_id=app_id, name=name, graph_spec=graph)
@@ -69,10 +69,10 @@ async def _check(visit: Visit, name: str, text: str) -> dict[str, Any]:
         graph = json.loads(text)
         if not isinstance(graph, dict):
             raise BadRequest("The graph must be a JSON object.")
-        found = await visit.call("agents_validate", app_id=app["id"], name=name or "_", graph_spec=graph)
-        valid = found["valid"]
-        said = [*found.get("issues", ()), *found.get("warnings", ())]
-        issues += [{"path": ".".join(map(str, one["path"])), "message": one["message"]} for one in said]
+        report = await visit.call("agents_validate", app_id=app["id"], name=name or "_", graph_spec=graph)
+        valid = report["valid"]
+        problems = [*report.get("issues", ()), *report.get("warnings", ())]
+        issues += [{"path": ".".join(map(str, one["path"])), "message": one["message"]} for one in problems]
         if valid:
             drawing = draw_graph(graph)
     except json.JSONDecodeError as exc:

@@ -14,8 +14,8 @@ _RUNS = 5
 
 async def show_agents(visit: Visit) -> Context:
     app = await read_app(visit)
-    found = await visit.call("agents_list", app_id=app["id"])
-    return {"app": app, "agents": found["agents"]}
+    page = await visit.call("agents_list", app_id=app["id"])
+    return {"app": app, "agents": page["agents"]}
 
 
 async def show_agent(visit: Visit) -> Context:

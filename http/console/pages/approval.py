@@ -28,36 +28,36 @@ _TAINT_PAGES, _TAINT_PAGE, _MOST_SOURCES = 2, 500, 5
 
 
 async def show_approval(visit: Visit) -> Context:
-    found = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    approval = found["approval"]
+    details = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    approval = details["approval"]
     is_question = approval["tool"] == _QUESTION
     waits = approval["status"] == "pending"
     of_one = not (isinstance(approval["approvers"], dict) and "persons" in approval["approvers"])
-    editable = waits and found["may_decide"] and approval["run_id"] is not None and of_one
-    fields = _build_fields(found) if is_question else None
+    editable = waits and details["may_decide"] and approval["run_id"] is not None and of_one
+    fields = _build_fields(details) if is_question else None
     # A form says all that its schema says.
-    shown = _pick_shown(approval, found["arguments"] or {})
+    main_arguments = _pick_shown(approval, details["arguments"] or {})
     if fields:
-        shown.pop("answer_schema", None)
-    changes = found["changes"] or []
+        main_arguments.pop("answer_schema", None)
+    changes = details["changes"] or []
     return {
-        **found,
+        **details,
         "title": approval["title"],
         "effect": _find_effect(visit, approval, changes),
-        "arguments_shown": _list_arguments(shown),
+        "arguments_shown": _list_arguments(main_arguments),
         "via": _VIA.get(approval["asker"]["door"]),
         "ago": say_ago((visit.now - approval["created_at"]).total_seconds()),
-        "remote": found["arguments"] if approval["tool"] == _REMOTE else None,
+        "remote": details["arguments"] if approval["tool"] == _REMOTE else None,
         **_show_changes(changes),
         "is_question": is_question,
         "waits": waits,
         "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
         "who": _say_approvers(approval["approvers"]),
-        "editable": editable and found["arguments"] is not None,
-        "edited_text": json.dumps(_editable(approval, found["arguments"] or {}), indent=2),
-        "has_alike": waits and found["may_decide"] and len(await _list_alike(visit, approval)) > 1,
+        "editable": editable and details["arguments"] is not None,
+        "edited_text": json.dumps(_editable(approval, details["arguments"] or {}), indent=2),
+        "has_alike": waits and details["may_decide"] and len(await _list_alike(visit, approval)) > 1,
         # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
-        "asks_of_key": waits and found["may_decide"] and _find_key(approval) is not None and not is_question,
+        "asks_of_key": waits and details["may_decide"] and _find_key(approval) is not None and not is_question,
         "was_decided": "decided" in visit.query,
         "fields": fields,
         "so_far": await _read_run(visit, approval),
@@ -116,10 +116,10 @@ def _write_briefly(change: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**change, **brief} if all(len(text) <= _SHORT for text in brief.values()) else change
 
 
-def _build_fields(found: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _build_fields(details: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Returns the fields of the form that answers a question; None where the answer is typed as text or JSON."""
-    asked = found["arguments"] or {}
-    return build_fields(asked.get("answer_schema"), asked.get("data"))
+    arguments = details["arguments"] or {}
+    return build_fields(arguments.get("answer_schema"), arguments.get("data"))
 
 
 async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -130,27 +130,31 @@ async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any]
         return None
     names = {"app_id": approval["app_id"], "name": approval["agent"], "id": approval["run_id"]}
     try:
-        found = await visit.call("agents_runs_get", **names, with_graph=True)
-        since = max(0, found["run"]["last_seq"] - _LAST_EVENTS)
+        details = await visit.call("agents_runs_get", **names, with_graph=True)
+        since = max(0, details["run"]["last_seq"] - _LAST_EVENTS)
         last = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=_LAST_EVENTS)
     except (Forbidden, NotFound):
         return None
-    entries = build_timeline(last["events"], found["graph_spec"])
+    entries = build_timeline(last["events"], details["graph_spec"])
     done = [entry for entry in entries if entry["kind"] == "step" and any(did["kind"] == "model" or did["took"]
             is not None for did in entry["did"])]  # fmt: skip
     path = f"/apps/{approval['app_id']}/runs/{approval['agent']}/{approval['run_id']}"
-    taken = max((entry["step"] for entry in entries if entry["kind"] == "step"), default=0)
-    most = found["graph_spec"].get("limits", {}).get("max_steps", _MOST_STEPS)
-    costs = {"taken": taken, "most": most, "to_come": _estimate(found["run"]["usage"]["cost_usd"], taken, most)}
+    steps_taken = max((entry["step"] for entry in entries if entry["kind"] == "step"), default=0)
+    most = details["graph_spec"].get("limits", {}).get("max_steps", _MOST_STEPS)
+    costs = {
+        "taken": steps_taken,
+        "most": most,
+        "to_come": _estimate(details["run"]["usage"]["cost_usd"], steps_taken, most),
+    }
     sources = await _find_taint(visit, names) if approval["tainted"] else []
-    return {"run": found["run"], "entries": done[-_LAST_STEPS:], "path": path, **costs, "sources": sources}
+    return {"run": details["run"], "entries": done[-_LAST_STEPS:], "path": path, **costs, "sources": sources}
 
 
-def _estimate(cost: Any, taken: int, most: int) -> float | None:
+def _estimate(cost: Any, steps_taken: int, most: int) -> float | None:
     """Returns the dollars that the rest of a run costs if its steps cost as much as those so far; None before the first
     step.
     """
-    return None if taken == 0 else float(cost or 0) / taken * max(0, most - taken)
+    return None if steps_taken == 0 else float(cost or 0) / steps_taken * max(0, most - steps_taken)
 
 
 async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -162,15 +166,15 @@ async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, 
     sources: list[dict[str, Any]] = []
     since = 0
     for _ in range(_TAINT_PAGES):
-        found = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=_TAINT_PAGE)
-        for event in found["events"]:
+        page = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=_TAINT_PAGE)
+        for event in page["events"]:
             payload = event["payload"]
             if event["type"] == "tool_call_end" and payload.get("tainted"):
                 tool = f"{payload['server']}: {payload['tool_name']}" if payload.get("server") else payload["tool_name"]
                 sources.append({"tool": tool, "seq": event["seq"]})
-        if len(found["events"]) < _TAINT_PAGE or len(sources) >= _MOST_SOURCES:
+        if len(page["events"]) < _TAINT_PAGE or len(sources) >= _MOST_SOURCES:
             break
-        since = found["events"][-1]["seq"]
+        since = page["events"][-1]["seq"]
     return sources[:_MOST_SOURCES]
 
 
@@ -178,14 +182,14 @@ def _list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[s
     """Returns the name, the text and the parts of each argument. The text is JSON, or the value itself if it has
     several lines. A list of objects, such as operations, has one part for each object.
     """
-    shown: list[tuple[str, str, list[str] | None]] = []
+    rows: list[tuple[str, str, list[str] | None]] = []
     for name, value in arguments.items():
         parts = None
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             parts = [escape_json(item) for item in value]
         text = value if isinstance(value, str) and "\n" in value.strip() else escape_json(value, indent=2)
-        shown.append((escape_json(name)[1:-1], text, parts))
-    return shown
+        rows.append((escape_json(name)[1:-1], text, parts))
+    return rows
 
 
 def _say_approvers(approvers: Any) -> str:
@@ -209,14 +213,14 @@ async def _list_alike(visit: Visit, approval: Mapping[str, Any]) -> list[str]:
         return []
     for organisation in await visit.list_organisations():
         same: list[str] = []
-        asked = {"status": "pending", "app_id": approval["app_id"], "limit": 100}
+        filters = {"status": "pending", "app_id": approval["app_id"], "limit": 100}
         for _ in range(_MOST_PAGES):
-            found = await visit.call("approvals_list", organisation["id"], **asked)
-            of_run = [row for row in found["approvals"] if row["run_id"] == approval["run_id"]]
+            page = await visit.call("approvals_list", organisation["id"], **filters)
+            of_run = [row for row in page["approvals"] if row["run_id"] == approval["run_id"]]
             same += [row["id"] for row in of_run if row["tool"] == approval["tool"]]
-            if found["next_cursor"] is None:
+            if page["next_cursor"] is None:
                 break
-            asked["cursor"] = found["next_cursor"]
+            filters["cursor"] = page["next_cursor"]
         if approval["id"] in same:
             return same
     return []
@@ -227,19 +231,21 @@ async def show_alike(visit: Visit) -> Context:
     first = await visit.call("approvals_get", approval_id=visit.parts["id"])
     calls: list[dict[str, Any]] = []
     for approval_id in (await _list_alike(visit, first["approval"]))[:_MOST_ALIKE]:
-        found = await visit.call("approvals_get", approval_id=approval_id)
-        is_pending = found["approval"]["status"] == "pending" and found["may_decide"]
-        if is_pending and _name_tool(found) == _name_tool(first):
-            shown = {"arguments_shown": _list_arguments(_pick_shown(found["approval"], found["arguments"] or {}))}
-            calls.append({**found, **shown, **_show_changes(found["changes"] or [])})
+        details = await visit.call("approvals_get", approval_id=approval_id)
+        is_pending = details["approval"]["status"] == "pending" and details["may_decide"]
+        if is_pending and _name_tool(details) == _name_tool(first):
+            arguments_shown = {
+                "arguments_shown": _list_arguments(_pick_shown(details["approval"], details["arguments"] or {}))
+            }
+            calls.append({**details, **arguments_shown, **_show_changes(details["changes"] or [])})
     return {"title": first["approval"]["title"], "approval": first["approval"], "calls": calls}
 
 
-def _name_tool(found: Mapping[str, Any]) -> tuple[Any, ...]:
+def _name_tool(details: Mapping[str, Any]) -> tuple[Any, ...]:
     """Returns what identifies the tool of a call. All calls to tool servers use one tool of ours, so the server's tool
     counts.
     """
-    approval, arguments = found["approval"], found["arguments"] or {}
+    approval, arguments = details["approval"], details["arguments"] or {}
     remote = (arguments.get("server_id"), arguments.get("tool")) if approval["tool"] == _REMOTE else ()
     return (approval["tool"], *remote)
 
@@ -252,8 +258,8 @@ async def approve(visit: Visit) -> str:
 
 async def reject(visit: Visit) -> str:
     reason = visit.form.get("reason", "").strip()
-    given = {"reason": reason} if reason else {}
-    await visit.call("approvals_reject", approval_id=visit.parts["id"], **given)
+    arguments = {"reason": reason} if reason else {}
+    await visit.call("approvals_reject", approval_id=visit.parts["id"], **arguments)
     return f"/approvals/{visit.parts['id']}?decided=1"
 
 
@@ -300,11 +306,11 @@ async def answer(visit: Visit) -> str:
     """Answers a run's question. The answer comes from the form's fields, from JSON that was typed, or from other text
     as its `answer`.
     """
-    found = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    fields = _build_fields(found)
+    details = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    fields = _build_fields(details)
     if fields is not None:
         data = read_answer(fields, visit.form)
-        arguments = {**_editable(found["approval"], found["arguments"] or {}), "data": data}
+        arguments = {**_editable(details["approval"], details["arguments"] or {}), "data": data}
         await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
         return f"/approvals/{visit.parts['id']}?decided=1"
     typed = visit.form.get("answer", "")
@@ -313,22 +319,22 @@ async def answer(visit: Visit) -> str:
     except ValueError:
         value = typed
     data = value if isinstance(value, dict) else {"answer": value}
-    arguments = {**_editable(found["approval"], found["arguments"] or {}), "data": data}
+    arguments = {**_editable(details["approval"], details["arguments"] or {}), "data": data}
     await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
     return f"/approvals/{visit.parts['id']}?decided=1"
 
 
 async def show_edit(visit: Visit) -> Context:
     """Shows a person's changes beside the proposed arguments, before the call is approved."""
-    found = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    asked = _editable(found["approval"], found["arguments"] or {})
-    given = _parse(visit.query.get("arguments", "")) if "arguments" in visit.query else asked
+    details = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    proposed_arguments = _editable(details["approval"], details["arguments"] or {})
+    edited_arguments = _parse(visit.query.get("arguments", "")) if "arguments" in visit.query else proposed_arguments
     return {
-        "title": found["approval"]["title"],
-        "approval": found["approval"],
-        "given": json.dumps(given, indent=2),
-        "rows": compare_texts(escape_json(asked, indent=2), escape_json(given, indent=2)),
-        "is_same": given == asked,
+        "title": details["approval"]["title"],
+        "approval": details["approval"],
+        "given": json.dumps(edited_arguments, indent=2),
+        "rows": compare_texts(escape_json(proposed_arguments, indent=2), escape_json(edited_arguments, indent=2)),
+        "is_same": edited_arguments == proposed_arguments,
     }
 
 

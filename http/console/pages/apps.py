@@ -11,22 +11,22 @@ PATH = "/apps/{app}"
 
 async def show_apps(visit: Visit) -> Context:
     """Shows the first apps of each organisation, or more of the one that the query names."""
-    wanted = visit.query.get("of")
-    found: list[dict[str, Any]] = []
+    organisation_id = visit.query.get("of")
+    groups: list[dict[str, Any]] = []
     for organisation in await visit.list_organisations():
-        if wanted is not None and organisation["id"] != wanted:
+        if organisation_id is not None and organisation["id"] != organisation_id:
             continue
-        asked = {} if wanted is None or "after" not in visit.query else {"cursor": visit.query["after"]}
-        page = await visit.call("apps_list", org_id=organisation["id"], limit=100, **asked)
-        found.append({"name": organisation["name"], "id": organisation["id"], **page})
-    return {"organisations": found, "address": visit.registry.services.options.base_url}
+        cursor = {} if organisation_id is None or "after" not in visit.query else {"cursor": visit.query["after"]}
+        page = await visit.call("apps_list", org_id=organisation["id"], limit=100, **cursor)
+        groups.append({"name": organisation["name"], "id": organisation["id"], **page})
+    return {"organisations": groups, "address": visit.registry.services.options.base_url}
 
 
 async def create_app(visit: Visit) -> str:
     """Creates an app in the organisation that the form names."""
-    given = {"organization_id": visit.form["of"]} if visit.form.get("of") else {}
-    made = await visit.call("apps_init", name=visit.form.get("name", "").strip(), **given)
-    return PATH.format(app=made["app_id"])
+    arguments = {"organization_id": visit.form["of"]} if visit.form.get("of") else {}
+    new_app = await visit.call("apps_init", name=visit.form.get("name", "").strip(), **arguments)
+    return PATH.format(app=new_app["app_id"])
 
 
 async def show_app(visit: Visit) -> Context:

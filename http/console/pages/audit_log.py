@@ -13,18 +13,18 @@ _FILTERS = ("category", "action", "event_type", "actor_id", "from", "to")
 
 async def show_log(visit: Visit) -> Context:
     app = await read_app(visit)
-    asked = {name: visit.query[name].strip() for name in _FILTERS if visit.query.get(name, "").strip()}
+    filters = {name: visit.query[name].strip() for name in _FILTERS if visit.query.get(name, "").strip()}
     offset = visit.query.get("offset", "")
-    given: dict[str, Any] = {"offset": int(offset)} if offset.isdecimal() and len(offset) < 8 else {}
-    found = await visit.call("audit_logs_list", app_id=app["id"], limit=_SHOWN, **asked, **given)
+    position: dict[str, Any] = {"offset": int(offset)} if offset.isdecimal() and len(offset) < 8 else {}
+    page = await visit.call("audit_logs_list", app_id=app["id"], limit=_SHOWN, **filters, **position)
     rows = [{**row, "data": escape_json(row["event_data"], indent=2) if row["event_data"] else ""}
-            for row in found["logs"]]  # fmt: skip
+            for row in page["logs"]]  # fmt: skip
     return {
         "app": app,
         "rows": rows,
-        "total": found["total"],
-        "following": found["nextOffset"],
-        "asked": asked,
+        "total": page["total"],
+        "following": page["nextOffset"],
+        "asked": filters,
         "categories": ("auth", "admin", "function", "ai", "data", "agents"),
         "actions": ("create", "update", "delete", "invoke", "enable", "disable"),
     }

@@ -16,8 +16,8 @@ _MODES = {"all": "each of them, side by side", **WAYS}
 
 
 async def show_evaluation(visit: Visit) -> Context:
-    shown = {"questions": "", "top": "10", "mode": "all", "model": "", "judged": False, "reranked": False}
-    return {**await read_collection(visit), **shown, "modes": _MODES, "measured": None}
+    fields = {"questions": "", "top": "10", "mode": "all", "model": "", "judged": False, "reranked": False}
+    return {**await read_collection(visit), **fields, "modes": _MODES, "measured": None}
 
 
 async def evaluate(visit: Visit) -> Context:
@@ -26,19 +26,19 @@ async def evaluate(visit: Visit) -> Context:
     mode, questions = form.get("mode", "all"), form.get("questions", "")
     judged, reranked = "judged" in form, "rerank" in form
     top, cases = read_number(form.get("top", "10"), "number of chunks", 50), _parse_lines(questions)
-    asked: dict[str, Any] = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "cases": cases}
+    arguments: dict[str, Any] = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "cases": cases}
     model = (form.get("model") or None) if judged or reranked else None
-    asked |= {"topK": top, "rerank": reranked, "synthesize": judged, "model": model}
+    arguments |= {"topK": top, "rerank": reranked, "synthesize": judged, "model": model}
     measured = {
-        WAYS.get(way, way): await visit.call("rag_evaluate", **asked, mode=way)
+        WAYS.get(way, way): await visit.call("rag_evaluate", **arguments, mode=way)
         for way in (WAYS if mode == "all" else (mode,))
     }
-    shown = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", "")}
+    fields = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", "")}
     ticked = {"judged": judged, "reranked": reranked}
-    for found in measured.values():
-        for case, result in zip(cases, found["cases"], strict=True):
+    for measurement in measured.values():
+        for case, result in zip(cases, measurement["cases"], strict=True):
             result["missing"] = [document for document in case["relevant"] if document not in result["found"]]
-    return {**values, **shown, **ticked, "title": "Evaluation", "modes": _MODES, "measured": measured}
+    return {**values, **fields, **ticked, "title": "Evaluation", "modes": _MODES, "measured": measured}
 
 
 def _parse_lines(text: str) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ async def show_search(visit: Visit) -> Context:
     values = {**await read_collection(visit), **_describe(visit.query)}
     if not values["q"]:
         return {**values, "chunks": None, "answer": None}
-    found = await visit.call("rag_query", **_ask(visit, visit.query))
-    return {**values, "chunks": await _place_chunks(visit, found["chunks"], values["q"]), "answer": None}
+    results = await visit.call("rag_query", **_ask(visit, visit.query))
+    return {**values, "chunks": await _place_chunks(visit, results["chunks"], values["q"]), "answer": None}
 
 
 async def answer(visit: Visit) -> Context:
@@ -31,34 +31,34 @@ async def answer(visit: Visit) -> Context:
     values = {**await read_collection(visit), **_describe(visit.form)}
     is_only_ordered = visit.form.get("do") == "order"
     values["reranked"] = is_only_ordered or "rerank" in visit.form
-    wanted = {"rerank": values["reranked"], "synthesize": not is_only_ordered}
-    found = await visit.call("rag_query", **_ask(visit, visit.form), **wanted, model=visit.form.get("model") or None)
-    values["chunks"] = await _place_chunks(visit, found["chunks"], values["q"])
+    options = {"rerank": values["reranked"], "synthesize": not is_only_ordered}
+    results = await visit.call("rag_query", **_ask(visit, visit.form), **options, model=visit.form.get("model") or None)
+    values["chunks"] = await _place_chunks(visit, results["chunks"], values["q"])
     if is_only_ordered:
         return {**values, "title": "Search", "answer": None}
-    shown = {"text": found["answer"], "model": found["model"], "sentences": found["sentences"]}
-    return {**values, "title": "Answer", "answer": shown}
+    model_answer = {"text": results["answer"], "model": results["model"], "sentences": results["sentences"]}
+    return {**values, "title": "Answer", "answer": model_answer}
 
 
 def _describe(fields: Mapping[str, str]) -> dict[str, Any]:
     """Returns the search that was made, for the form to show again."""
-    asked: dict[str, Any] = {name: fields.get(name, "") for name in ("q", "filter", "threshold", "diversity", "model")}
-    asked["q"] = asked["q"][:_LONGEST]
-    asked |= {"mode": fields.get("mode", "hybrid"), "top": fields.get("top") or "5"}
-    return {**asked, "ways": WAYS, "reranked": False}
+    search: dict[str, Any] = {name: fields.get(name, "") for name in ("q", "filter", "threshold", "diversity", "model")}
+    search["q"] = search["q"][:_LONGEST]
+    search |= {"mode": fields.get("mode", "hybrid"), "top": fields.get("top") or "5"}
+    return {**search, "ways": WAYS, "reranked": False}
 
 
 def _ask(visit: Visit, fields: Mapping[str, str]) -> dict[str, Any]:
-    asked = _describe(fields)
+    search = _describe(fields)
     return {
         "app_id": visit.parts["app"],
         "name": visit.parts["collection"],
-        "query": asked["q"],
-        "mode": asked["mode"],
-        "topK": read_number(asked["top"], "number of chunks", 20),
-        "threshold": _read_part(asked["threshold"], "least score"),
-        "diversity": _read_part(asked["diversity"], "diversity"),
-        "filter": parse_object(asked["filter"], "filter"),
+        "query": search["q"],
+        "mode": search["mode"],
+        "topK": read_number(search["top"], "number of chunks", 20),
+        "threshold": _read_part(search["threshold"], "least score"),
+        "diversity": _read_part(search["diversity"], "diversity"),
+        "filter": parse_object(search["filter"], "filter"),
     }
 
 

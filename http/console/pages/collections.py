@@ -18,8 +18,8 @@ _STATES = ("pending", "processing", "ready", "failed")
 async def read_collection(visit: Visit) -> Context:
     """Returns the app and the collection that the path names. Every page of a collection shows them."""
     app = await read_app(visit)
-    found = await visit.call("rag_collections_get", app_id=app["id"], name=visit.parts["collection"])
-    return {"app": app, "collection": found}
+    details = await visit.call("rag_collections_get", app_id=app["id"], name=visit.parts["collection"])
+    return {"app": app, "collection": details}
 
 
 def read_number(text: str, what: str, most: int = 2**30) -> int:
@@ -33,32 +33,32 @@ async def show_collections(visit: Visit) -> Context:
     app = await read_app(visit)
     offset = read_number(visit.query.get("offset", "0"), "offset")
     try:
-        found = await visit.call("rag_collections_list", app_id=app["id"])
-        names = [row["name"] for row in found[offset : offset + _LISTED]]
+        page = await visit.call("rag_collections_list", app_id=app["id"])
+        names = [row["name"] for row in page[offset : offset + _LISTED]]
         rows = [await visit.call("rag_collections_get", app_id=app["id"], name=name) for name in names]
     except AppPaused:
         return {"app": app, "collections": None, "following": None, "modes": MODES}
-    following = offset + _LISTED if offset + _LISTED < len(found) else None
+    following = offset + _LISTED if offset + _LISTED < len(page) else None
     return {"app": app, "collections": rows, "following": following, "modes": MODES}
 
 
 async def create(visit: Visit) -> str:
     name = visit.form.get("name", "")
-    asked = {"description": visit.form.get("description") or None, "accessMode": visit.form.get("mode", "private")}
-    await visit.call("rag_collections_create", app_id=visit.parts["app"], name=name, **asked)
+    settings = {"description": visit.form.get("description") or None, "accessMode": visit.form.get("mode", "private")}
+    await visit.call("rag_collections_create", app_id=visit.parts["app"], name=name, **settings)
     return COLLECTION.format(app=visit.parts["app"], collection=name)
 
 
 async def show_collection(visit: Visit) -> Context:
     values = await read_collection(visit)
     which = {"app_id": visit.parts["app"], "name": visit.parts["collection"]}
-    asked = {key: visit.query[key] for key in ("cursor", "status") if visit.query.get(key)}
-    documents = await visit.call("rag_documents_list", **which, limit=_SHOWN, **asked)
+    filters = {key: visit.query[key] for key in ("cursor", "status") if visit.query.get(key)}
+    documents = await visit.call("rag_documents_list", **which, limit=_SHOWN, **filters)
     return {
         **values,
         "documents": documents,
         "following": documents[-1]["id"] if len(documents) == _SHOWN else None,
-        "status": asked.get("status", ""),
+        "status": filters.get("status", ""),
         "states": _STATES,
         "modes": MODES,
         "files": await visit.call("files_list", app_id=visit.parts["app"], limit=_FILES),
@@ -73,8 +73,8 @@ async def add(visit: Visit) -> str:
 
 
 async def change(visit: Visit) -> str:
-    asked = {"description": visit.form.get("description") or None, "accessMode": visit.form.get("mode")}
-    await visit.call("rag_collections_update", **_name_collection(visit), **asked)
+    settings = {"description": visit.form.get("description") or None, "accessMode": visit.form.get("mode")}
+    await visit.call("rag_collections_update", **_name_collection(visit), **settings)
     return COLLECTION.format(**visit.parts)
 
 

@@ -11,8 +11,10 @@ async def show_connect(visit: Visit) -> Context:
     address = visit.registry.services.options.base_url
     lines = render_client_lines(f"{address}/mcp", "YOUR_KEY")
     # What belongs into a file is read with its lines.
-    shown = {name: json.dumps(json.loads(line), indent=2) if line[0] == "{" else line for name, line in lines.items()}
-    return {"address": address, "mcp": f"{address}/mcp", "lines": shown}
+    formatted_lines = {
+        name: json.dumps(json.loads(line), indent=2) if line[0] == "{" else line for name, line in lines.items()
+    }
+    return {"address": address, "mcp": f"{address}/mcp", "lines": formatted_lines}
 
 
 PAGES = (Page("/connect", "Connect a client", "connect.html", show_connect, menu="Connect a client", of_account=True),)

@@ -10,11 +10,11 @@ _SHOWN = 50
 
 async def show_entities(visit: Visit) -> Context:
     values, q = await read_substrate(visit, PATH), visit.query.get("q", "")[:200]
-    asked = {"q": q} if q else {}
+    filters = {"q": q} if q else {}
     if visit.query.get("cursor"):
-        asked["cursor"] = visit.query["cursor"]
-    found = await ask(visit, "substrate_entities", limit=_SHOWN, **asked)
-    return {**values, "rows": found["entities"], "following": found["next_cursor"], "q": q}
+        filters["cursor"] = visit.query["cursor"]
+    page = await ask(visit, "substrate_entities", limit=_SHOWN, **filters)
+    return {**values, "rows": page["entities"], "following": page["next_cursor"], "q": q}
 
 
 async def show_entity(visit: Visit) -> Context:
@@ -35,8 +35,8 @@ async def unmerge(visit: Visit) -> str:
 
 async def _propose(visit: Visit, capability: str, payload: dict[str, str]) -> str:
     payload["reason"] = visit.form.get("reason", "").strip() or "Proposed in the console."
-    made = await ask(visit, "substrate_propose", capability=capability, payload=payload)
-    return lead_to(visit, f"/substrate/actions/{made['action_id']}")
+    action = await ask(visit, "substrate_propose", capability=capability, payload=payload)
+    return lead_to(visit, f"/substrate/actions/{action['action_id']}")
 
 
 PAGES = (

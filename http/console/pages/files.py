@@ -15,14 +15,14 @@ _UNKNOWN_TYPE = "application/octet-stream"
 
 async def show_files(visit: Visit) -> Context:
     app = await read_app(visit)
-    asked = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
     try:
         usage = await visit.call("files_usage", app_id=app["id"])
-        found = await visit.call("files_list", app_id=app["id"], limit=_SHOWN, **asked)
-        rows = [await _add_addresses(visit, row) for row in found]
+        page = await visit.call("files_list", app_id=app["id"], limit=_SHOWN, **cursor)
+        rows = [await _add_addresses(visit, row) for row in page]
     except AppPaused:
         return {"app": app, "files": [], "usage": None, "following": None}
-    following = found[-1]["id"] if len(found) == _SHOWN else None
+    following = page[-1]["id"] if len(page) == _SHOWN else None
     return {"app": app, "files": rows, "usage": usage, "following": following}
 
 
@@ -69,9 +69,9 @@ async def delete(visit: Visit) -> str:
 
 
 async def _add_addresses(visit: Visit, row: dict[str, Any]) -> dict[str, Any]:
-    found = await visit.call("files_download", app_id=visit.parts["app"], object_id=row["id"])
-    thumbnail = found["thumbnailUrl"]
-    return {**row, "address": _drop_host(found["downloadUrl"]), "thumbnail": thumbnail and _drop_host(thumbnail)}
+    addresses = await visit.call("files_download", app_id=visit.parts["app"], object_id=row["id"])
+    thumbnail = addresses["thumbnailUrl"]
+    return {**row, "address": _drop_host(addresses["downloadUrl"]), "thumbnail": thumbnail and _drop_host(thumbnail)}
 
 
 def _drop_host(address: str) -> str:

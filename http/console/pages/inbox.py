@@ -16,22 +16,24 @@ async def show_inbox(visit: Visit) -> Context:
     waiting: list[dict[str, Any]] = []
     decided: list[dict[str, Any]] = []
     following: dict[str, str] = {}
-    wanted = visit.query.get("of")
+    organisation_id = visit.query.get("of")
     own = await visit.list_organisations()
     for organisation in own:
-        if wanted is not None and organisation["id"] != wanted:
+        if organisation_id is not None and organisation["id"] != organisation_id:
             continue
-        asked = {"organisation_id": organisation["id"], "status": "pending", "limit": _SHOWN}
-        if wanted is not None and "after" in visit.query:
-            asked["cursor"] = visit.query["after"]
-        found = await visit.call("approvals_list", **asked)
-        waiting += [_describe(visit, row, organisation) for row in found["approvals"]]
-        if found["next_cursor"]:
-            following[organisation["id"]] = found["next_cursor"]
+        filters = {"organisation_id": organisation["id"], "status": "pending", "limit": _SHOWN}
+        if organisation_id is not None and "after" in visit.query:
+            filters["cursor"] = visit.query["after"]
+        page = await visit.call("approvals_list", **filters)
+        waiting += [_describe(visit, row, organisation) for row in page["approvals"]]
+        if page["next_cursor"]:
+            following[organisation["id"]] = page["next_cursor"]
         if "after" not in visit.query:
             lately = await visit.call("approvals_list", organisation["id"], limit=_DECIDED)
             decided += [row for row in lately["approvals"] if row["status"] != "pending"]
-    acts = [act for organisation in own if wanted is None for act in await _read_substrate(visit, organisation)]
+    acts = [
+        act for organisation in own if organisation_id is None for act in await _read_substrate(visit, organisation)
+    ]
     decided.sort(key=lambda row: row["decided_at"] or row["expires_at"], reverse=True)
     return {
         "title": "Inbox",
@@ -49,9 +51,9 @@ async def _read_substrate(visit: Visit, organisation: Any) -> list[dict[str, Any
     """Returns what waits in an organisation's substrate; nothing if the session's key does not give access to it."""
     # Keys of apps do not open it, and whoever has none yet has nothing there.
     with suppress(Forbidden):
-        found = await visit.call("substrate_actions", organisation["id"], status="proposed", limit=_SHOWN)
+        page = await visit.call("substrate_actions", organisation["id"], status="proposed", limit=_SHOWN)
         shared = {"of": organisation["id"], "place": organisation["name"]}
-        return [{**row, **shared, "says": _cut(escape_json(row["payload"]))} for row in found["actions"]]
+        return [{**row, **shared, "says": _cut(escape_json(row["payload"]))} for row in page["actions"]]
     return []
 
 
@@ -60,9 +62,9 @@ def _cut(text: str) -> str:
 
 
 def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str, Any]:
-    left = say_duration((row["expires_at"] - visit.now).total_seconds())
+    time_left = say_duration((row["expires_at"] - visit.now).total_seconds())
     ago = say_ago((visit.now - row["created_at"]).total_seconds())
-    return {**row, "left": left, "ago": ago, "place": row["app_name"] or organisation["name"]}
+    return {**row, "left": time_left, "ago": ago, "place": row["app_name"] or organisation["name"]}
 
 
 def _find_floods(waiting: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:

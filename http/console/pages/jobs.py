@@ -15,22 +15,24 @@ async def show_jobs(visit: Visit) -> Context:
     own = await visit.list_organisations()
     of, state, kind = visit.query.get("of") or own[0]["id"], visit.query.get("state", ""), visit.query.get("kind", "")
     state = state if state in _STATES else "unfinished"
-    asked = {"kind": kind} if kind else {}
+    filters = {"kind": kind} if kind else {}
     if visit.query.get("cursor"):
-        asked["cursor"] = visit.query["cursor"]
-    found = await visit.call("jobs_list", of, status=state, limit=_SHOWN, **asked)
-    rows = [{**job, "path": _lead_to(job["id"], of)} for job in found["jobs"]]
-    more = urlencode({"of": of, "state": state, "kind": kind, "cursor": found["next_cursor"] or ""})
+        filters["cursor"] = visit.query["cursor"]
+    page = await visit.call("jobs_list", of, status=state, limit=_SHOWN, **filters)
+    rows = [{**job, "path": _lead_to(job["id"], of)} for job in page["jobs"]]
+    more = urlencode({"of": of, "state": state, "kind": kind, "cursor": page["next_cursor"] or ""})
     values = {"of": of, "organisations": own, "state": state, "states": _STATES, "kind": kind, "rows": rows}
-    return {**values, "more": more if found["next_cursor"] else "", "silent": found["silent_regions"]}
+    return {**values, "more": more if page["next_cursor"] else "", "silent": page["silent_regions"]}
 
 
 async def show_job(visit: Visit) -> Context:
     of, job_id = visit.query.get("of"), visit.query.get("id", "")
     job = (await visit.call("jobs_get", of, job_id=_require_id(job_id)))["job"]
-    shown = [(escape_json(name)[1:-1], escape_json(value, indent=2), None) for name, value in job["arguments"].items()]
+    arguments = [
+        (escape_json(name)[1:-1], escape_json(value, indent=2), None) for name, value in job["arguments"].items()
+    ]
     retried = job["status"] in ("waiting", "failed", "cancelled")
-    return {"title": job["kind"], "of": of or "", "job": job, "arguments_shown": shown, "retried": retried}
+    return {"title": job["kind"], "of": of or "", "job": job, "arguments_shown": arguments, "retried": retried}
 
 
 async def retry(visit: Visit) -> str:

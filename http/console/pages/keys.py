@@ -19,12 +19,12 @@ _ASKS = {"always": "always ask", "never": "never ask", "by_effect": "as the key'
 async def show_keys(visit: Visit) -> Context:
     organisations: list[dict[str, Any]] = []
     for organisation in await visit.list_organisations():
-        found = await visit.call("api_keys_list", organization_id=organisation["id"])
+        page = await visit.call("api_keys_list", organization_id=organisation["id"])
         budgets = (await visit.call("billing_budgets", org_id=organisation["id"]))["budgets"]
-        for key in found["keys"]:
+        for key in page["keys"]:
             key["budgets"] = [one for one in budgets if (one["subject"], one["subject_id"]) == ("key", key["id"])]
         apps = (await visit.call("apps_list", org_id=organisation["id"], limit=100))["apps"]
-        organisations.append({**organisation, "keys": found["keys"], "apps": apps})
+        organisations.append({**organisation, "keys": page["keys"], "apps": apps})
     toolsets = sorted({tool.toolset.name for tool in visit.registry.tools.values() if tool.toolset.name != "console"})
     shared = {"today": visit.now.date().isoformat()}
     return {**shared, "organisations": organisations, "policies": _POLICIES, "asks": _ASKS, "toolsets": toolsets}
@@ -33,19 +33,19 @@ async def show_keys(visit: Visit) -> Context:
 async def create(visit: Visit) -> Context:
     """Creates a key. Only the answer to this form shows it."""
     form = visit.form
-    given: dict[str, Any] = {"name": form.get("name", "").strip(), "approval": form.get("approval", "none")}
-    given["read_only"] = "read_only" in form
+    arguments: dict[str, Any] = {"name": form.get("name", "").strip(), "approval": form.get("approval", "none")}
+    arguments["read_only"] = "read_only" in form
     if app_id := form.get("app_id", "").strip():
-        given |= {"key_scope": "app", "target_app_id": app_id}
+        arguments |= {"key_scope": "app", "target_app_id": app_id}
     else:
-        given["organization_id"] = form.get("of", "")
+        arguments["organization_id"] = form.get("of", "")
     if last_day := form.get("last_day", "").strip():
-        given["ends_at"] = _find_end(last_day)
+        arguments["ends_at"] = _find_end(last_day)
     if most := form.get("most_usd", "").strip():
-        given["budget"] = {"period": form.get("period", ""), "most_usd": most}
+        arguments["budget"] = {"period": form.get("period", ""), "most_usd": most}
     if toolsets := [name.removeprefix("toolset.") for name in form if name.startswith("toolset.")]:
-        given["toolsets"] = toolsets
-    return {"title": "A new key", "made": await visit.call("api_keys_create", **given)}
+        arguments["toolsets"] = toolsets
+    return {"title": "A new key", "made": await visit.call("api_keys_create", **arguments)}
 
 
 def _find_end(last_day: str) -> str:

@@ -22,11 +22,11 @@ class ValueChanged(Conflict):
 async def show_keys(visit: Visit) -> Context:
     app = await read_app(visit)
     prefix = visit.query.get("prefix", "")
-    asked = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    found = await visit.call("kv_scan", app_id=app["id"], prefix=prefix, limit=_SHOWN, **asked)
+    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    page = await visit.call("kv_scan", app_id=app["id"], prefix=prefix, limit=_SHOWN, **cursor)
     stats = await visit.call("kv_stats", app_id=app["id"])
-    following = found["cursor"] if found["cursor"] not in (None, "0") else None
-    shared = {"app": app, "keys": found["keys"], "prefix": prefix, "following": following, "stats": stats}
+    following = page["cursor"] if page["cursor"] not in (None, "0") else None
+    shared = {"app": app, "keys": page["keys"], "prefix": prefix, "following": following, "stats": stats}
     rules = await visit.call("kv_expose_list", app_id=app["id"])
     return {**shared, "rules": rules["rules"], "warnings": rules.get("warnings", []), "levels": _LEVELS}
 
@@ -39,11 +39,11 @@ async def show_entry(visit: Visit) -> Context:
     try:
         # Reading one as a person does restarts no time to live.
         value = (await visit.call("kv_get", app_id=app["id"], key=key, touch=False))["value"]
-        left = (await visit.call("kv_ttl", app_id=app["id"], key=key))["ttl"]
+        seconds_left = (await visit.call("kv_ttl", app_id=app["id"], key=key))["ttl"]
     except NotFound:
         return values | {"is_new": True, "text": "", "expected": "null", "left": None}
     text = json.dumps(value, indent=2, ensure_ascii=True)
-    return values | {"text": text, "expected": json.dumps(value, ensure_ascii=True), "left": left}
+    return values | {"text": text, "expected": json.dumps(value, ensure_ascii=True), "left": seconds_left}
 
 
 async def store(visit: Visit) -> str:
@@ -70,8 +70,8 @@ async def delete(visit: Visit) -> str:
 
 
 async def add_rule(visit: Visit) -> str:
-    given = {name: visit.form.get(name, "").strip() for name in ("pattern", "read", "write")}
-    await visit.call("kv_expose", app_id=visit.parts["app"], **given)
+    rule = {name: visit.form.get(name, "").strip() for name in ("pattern", "read", "write")}
+    await visit.call("kv_expose", app_id=visit.parts["app"], **rule)
     return f"{PATH.format(**visit.parts)}#rules"
 
 

@@ -17,12 +17,12 @@ _STATUSES = ("proposed", "executed", "rejected", "failed", "reverted")
 async def show_ledger(visit: Visit) -> Context:
     values = await read_substrate(visit, PATH)
     status = visit.query.get("status", "")
-    asked = {"status": status} if status in _STATUSES else {}
+    filters = {"status": status} if status in _STATUSES else {}
     if visit.query.get("before"):
-        asked["before"] = visit.query["before"]
-    found = await ask(visit, "substrate_actions", limit=_SHOWN, **asked)
-    rows = [{**row, "by": name_proposer(row), "says": _summarise(row["payload"])} for row in found["actions"]]
-    return {**values, "rows": rows, "before": found["next_before"], "status": status, "statuses": _STATUSES}
+        filters["before"] = visit.query["before"]
+    page = await ask(visit, "substrate_actions", limit=_SHOWN, **filters)
+    rows = [{**row, "by": name_proposer(row), "says": _summarise(row["payload"])} for row in page["actions"]]
+    return {**values, "rows": rows, "before": page["next_before"], "status": status, "statuses": _STATUSES}
 
 
 async def show_action(visit: Visit) -> Context:
@@ -61,8 +61,8 @@ async def reject(visit: Visit) -> str:
 async def allow(visit: Visit) -> str:
     """Makes one exception from a principle, so that this action can be approved."""
     conflict_id, reason = visit.form.get("conflict", ""), visit.form.get("reason", "").strip() or None
-    asked = {"conflict_id": conflict_id, "resolution": "allow", "reason": reason}
-    await ask(visit, "substrate_resolve_policy_conflict", **asked)
+    decision = {"conflict_id": conflict_id, "resolution": "allow", "reason": reason}
+    await ask(visit, "substrate_resolve_policy_conflict", **decision)
     return lead_to(visit, f"{PATH}/{visit.parts['action']}")
 
 

@@ -9,14 +9,14 @@ _SHOWN = 50
 
 async def show_mails(visit: Visit) -> Context:
     app = await read_app(visit)
-    asked = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    return {"app": app, **await visit.call("mail_outbox_list", app_id=app["id"], limit=_SHOWN, **asked)}
+    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    return {"app": app, **await visit.call("mail_outbox_list", app_id=app["id"], limit=_SHOWN, **cursor)}
 
 
 async def show_mail(visit: Visit) -> Context:
     app = await read_app(visit)
-    found = await visit.call("mail_outbox_get", app_id=app["id"], mail_id=visit.parts["mail"])
-    return {"app": app, "title": found["mail"]["subject"], "mail": found["mail"]}
+    mail = await visit.call("mail_outbox_get", app_id=app["id"], mail_id=visit.parts["mail"])
+    return {"app": app, "title": mail["mail"]["subject"], "mail": mail["mail"]}
 
 
 PAGES = (

@@ -15,11 +15,11 @@ _FIELDS = ("model", "system", "message", "max_tokens", "temperature")
 
 async def show_models(visit: Visit) -> Context:
     app = await read_app(visit)
-    found = await visit.call("ai_models", app_id=app["id"])
+    page = await visit.call("ai_models", app_id=app["id"])
     return {
         "app": app,
         "title": "Models",
-        "models": [model for model in found["models"] if model["modality"] in ("text", "chat")] or found["models"],
+        "models": [model for model in page["models"] if model["modality"] in ("text", "chat")] or page["models"],
         "typed": {name: visit.form.get(name, "") for name in _FIELDS},
         "answer": None,
         "problem": None,

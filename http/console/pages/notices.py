@@ -21,8 +21,8 @@ _MESSAGES = 20
 async def show_notices(visit: Visit) -> Context:
     others: dict[str, str] = {}
     for organisation in await visit.list_organisations():
-        found = await visit.call("organisations_members", organisation["id"], organization_id=organisation["id"])
-        others |= {each["account_id"]: f"{each['name']} ({each['email']})" for each in found["members"]}
+        page = await visit.call("organisations_members", organisation["id"], organization_id=organisation["id"])
+        others |= {each["account_id"]: f"{each['name']} ({each['email']})" for each in page["members"]}
     others.pop(visit.session.caller.account_id, None)
     messages = (await visit.call("notices_messages_list", limit=_MESSAGES))["messages"]
     return {
@@ -44,14 +44,17 @@ async def show_notices(visit: Visit) -> Context:
 
 async def save(visit: Visit) -> str:
     form = visit.form
-    given: dict[str, Any] = {"which": form.get("which", "mine"), "digest_minutes": _read_number(form, "digest_minutes")}
+    settings: dict[str, Any] = {
+        "which": form.get("which", "mine"),
+        "digest_minutes": _read_number(form, "digest_minutes"),
+    }
     begin, end = form.get("begin", ""), form.get("end", "")
     quiet = {"begin": begin, "end": end, "time_zone": form.get("time_zone", "").strip() or "UTC"}
-    given["quiet"] = quiet if begin and end else None
+    settings["quiet"] = quiet if begin and end else None
     other = form.get("other", "")
     after = {"after_minutes": _read_number(form, "after_minutes"), "account_id": other}
-    given["escalation"] = after if other else None
-    await visit.call("notices_update", **given)
+    settings["escalation"] = after if other else None
+    await visit.call("notices_update", **settings)
     return f"{_PATH}?saved=1"
 
 
@@ -65,8 +68,8 @@ def _read_number(form: Any, name: str) -> int:
 async def add(visit: Visit) -> str | Context:
     """Adds a channel. Only the answer to this form shows a webhook's secret."""
     names = ("name", "email", "url", "p256dh", "auth")
-    given = {name: visit.form[name].strip() for name in names if visit.form.get(name, "").strip()}
-    channel = await visit.call("notices_channel_add", kind=visit.form.get("kind", ""), **given)
+    target = {name: visit.form[name].strip() for name in names if visit.form.get(name, "").strip()}
+    channel = await visit.call("notices_channel_add", kind=visit.form.get("kind", ""), **target)
     if channel["secret"] is None:
         return f"{_PATH}?channel={channel['channel']['id']}"
     return {**await show_notices(visit), "made": channel}

@@ -11,12 +11,12 @@ _STATES = ("pending", "delivered", "failed", "cancelled")
 
 async def show_outbox(visit: Visit) -> Context:
     values, state = await read_substrate(visit, PATH), visit.query.get("state", "")
-    asked = {"state": state} if state in _STATES else {}
+    filters = {"state": state} if state in _STATES else {}
     if visit.query.get("before"):
-        asked["before"] = visit.query["before"]
-    found = await ask(visit, "substrate_outbox", limit=_SHOWN, **asked)
+        filters["before"] = visit.query["before"]
+    page = await ask(visit, "substrate_outbox", limit=_SHOWN, **filters)
     targets = (await ask(visit, "substrate_outbox_targets"))["targets"]
-    context = {"rows": found["outbox"], "before": found["next_before"], "targets": targets}
+    context = {"rows": page["outbox"], "before": page["next_before"], "targets": targets}
     return {**values, **context, "state": state, "states": _STATES}
 
 

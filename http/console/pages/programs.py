@@ -15,8 +15,8 @@ _ASKS = {
 
 async def show_programs(visit: Visit) -> Context:
     by_key = visit.session.caller.key_id is not None
-    found: dict[str, Any] = {"programs": []} if by_key else await visit.call("oauth_programs_list")
-    return {**found, "by_key": by_key, "asks": _ASKS}
+    page: dict[str, Any] = {"programs": []} if by_key else await visit.call("oauth_programs_list")
+    return {**page, "by_key": by_key, "asks": _ASKS}
 
 
 async def revoke(visit: Visit) -> str:

@@ -14,11 +14,11 @@ _SHOWN = 50
 
 async def show_changes(visit: Visit) -> Context:
     app, table, run_id = await read_app(visit), visit.query.get("table", ""), visit.query.get("run", "")
-    asked: dict[str, Any] = {"limit": _SHOWN}
-    asked |= {"table": table} if table else {}
-    asked |= {"run_id": run_id} if run_id else {}
-    asked |= {"before": int(visit.query["before"])} if visit.query.get("before", "").isdecimal() else {}
-    changes = (await visit.call("data_changes", app_id=app["id"], **asked))["changes"]
+    filters: dict[str, Any] = {"limit": _SHOWN}
+    filters |= {"table": table} if table else {}
+    filters |= {"run_id": run_id} if run_id else {}
+    filters |= {"before": int(visit.query["before"])} if visit.query.get("before", "").isdecimal() else {}
+    changes = (await visit.call("data_changes", app_id=app["id"], **filters))["changes"]
     return {
         "app": app,
         "table": table,
@@ -38,8 +38,8 @@ async def show_changes(visit: Visit) -> Context:
 
 async def undo(visit: Visit) -> str:
     """Undoes one action, or everything that a run wrote."""
-    named = {name: visit.form[name] for name in ("action_id", "run_id") if visit.form.get(name)}
-    await visit.call("data_undo", app_id=visit.parts["app"], cascade="cascade" in visit.form, **named)
+    ids = {name: visit.form[name] for name in ("action_id", "run_id") if visit.form.get(name)}
+    await visit.call("data_undo", app_id=visit.parts["app"], cascade="cascade" in visit.form, **ids)
     return PATH.format(**visit.parts)
 
 

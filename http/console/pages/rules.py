@@ -19,12 +19,12 @@ async def show_rules(visit: Visit) -> Context:
 async def show_rule(visit: Visit) -> Context:
     rule_id = visit.parts["rule"]
     rule = await ask(visit, "substrate_rule", rule_id=rule_id)
-    sent = {name: rule[name] for name in _OF_RULE if rule[name] is not None}
+    rule_fields = {name: rule[name] for name in _OF_RULE if rule[name] is not None}
     return {
         **await read_substrate(visit, PATH),
         "title": rule["name"],
         "rule": rule,
-        "preview": await ask(visit, "substrate_rule_preview", **sent),
+        "preview": await ask(visit, "substrate_rule_preview", **rule_fields),
         "firings": (await ask(visit, "substrate_rule_firings", rule_id=rule_id, limit=_SHOWN))["firings"],
     }
 

@@ -25,14 +25,16 @@ async def cancel(visit: Visit) -> str:
 
 async def show_fork(visit: Visit) -> Context:
     """Shows the form of a fork. Its idempotency key makes sure that a form that is sent twice starts one run."""
-    app, found = await read_app(visit), await read_run(visit)
+    app, details = await read_app(visit), await read_run(visit)
     step = visit.query.get("step", "")
     return {
         "app": app,
-        "run": found["run"],
+        "run": details["run"],
         "step": step if step.isdecimal() and len(step) < 4 else "",
-        "input_text": json.dumps(found["run"]["input"], indent=2, ensure_ascii=True),
-        "keys": sorted({node["output_key"] for node in found["graph_spec"]["nodes"].values() if "output_key" in node}),
+        "input_text": json.dumps(details["run"]["input"], indent=2, ensure_ascii=True),
+        "keys": sorted(
+            {node["output_key"] for node in details["graph_spec"]["nodes"].values() if "output_key" in node}
+        ),
         "once": uuid4().hex,
         "path": PATH.format(**visit.parts),
     }
@@ -40,17 +42,17 @@ async def show_fork(visit: Visit) -> Context:
 
 async def fork(visit: Visit) -> str:
     run = (await read_run(visit))["run"]
-    given: dict[str, Any] = {"idempotency_key": visit.form.get("once", "")[:64] or uuid4().hex}
+    arguments: dict[str, Any] = {"idempotency_key": visit.form.get("once", "")[:64] or uuid4().hex}
     if step := visit.form.get("step", "").strip():
         if not step.isdecimal():
             raise BadRequest("The step is a number.")
-        given["step"] = int(step)
+        arguments["step"] = int(step)
     changed = parse_object(visit.form.get("input", ""), "input")
     if changed is not None and changed != run["input"]:
-        given["input"] = changed
+        arguments["input"] = changed
     if state := parse_object(visit.form.get("state", ""), "state"):
-        given["state"] = state
-    started = await visit.call("agents_runs_fork", app_id=run["app_id"], name=run["agent"], id=run["id"], **given)
+        arguments["state"] = state
+    started = await visit.call("agents_runs_fork", app_id=run["app_id"], name=run["agent"], id=run["id"], **arguments)
     return PATH.format(app=run["app_id"], agent=run["agent"], run=started["run_id"])
 
 
@@ -67,8 +69,8 @@ async def show_comparison(visit: Visit) -> Context:
         "other": None,
         "rows": [],
     }
-    if wanted := visit.query.get("with", "")[:36]:
-        other = await read_run(visit, wanted)
+    if other_id := visit.query.get("with", "")[:36]:
+        other = await read_run(visit, other_id)
         texts = [
             "\n".join(
                 say_steps(build_timeline(await read_events(visit, each["run"], 0, _COMPARED), each["graph_spec"]))
@@ -82,16 +84,16 @@ async def show_comparison(visit: Visit) -> Context:
 def _set_beside(lines: list[tuple[str, str]]) -> list[tuple[str | None, str | None, bool]]:
     """Returns the lines of a comparison in two columns, each with whether both sides are the same."""
     rows: list[tuple[str | None, str | None, bool]] = []
-    gone: list[str] = []
+    old: list[str] = []
     new: list[str] = []
     for sign, line in [*lines, (" ", "")]:
         if sign == "-":
-            gone.append(line)
+            old.append(line)
         elif sign == "+":
             new.append(line)
         else:
-            rows += [(left, right, False) for left, right in zip_longest(gone, new)]
-            gone, new = [], []
+            rows += [(old_line, new_line, False) for old_line, new_line in zip_longest(old, new)]
+            old, new = [], []
             rows.append((line, line, True))
     return rows[:-1]
 

@@ -29,18 +29,18 @@ PATH = "/apps/{app}/runs/{agent}/{run}"
 async def show_runs(visit: Visit) -> Context:
     """Shows the runs of one agent, or of all."""
     app = await read_app(visit)
-    asked = {name: visit.query[name] for name in ("agent", "status", "cursor") if visit.query.get(name)}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if name != "agent"}
-    name = asked.get("agent", "_")
-    found = await visit.call("agents_runs_list", app_id=app["id"], name=name, limit=_SHOWN, **given)
+    filters = {name: visit.query[name] for name in ("agent", "status", "cursor") if visit.query.get(name)}
+    options: dict[str, Any] = {name: value for name, value in filters.items() if name != "agent"}
+    name = filters.get("agent", "_")
+    page = await visit.call("agents_runs_list", app_id=app["id"], name=name, limit=_SHOWN, **options)
     agents = await visit.call("agents_list", app_id=app["id"])
     return {
         "app": app,
-        "runs": [describe_run(row) for row in found["runs"]],
-        "following": found.get("next_cursor"),
+        "runs": [describe_run(row) for row in page["runs"]],
+        "following": page.get("next_cursor"),
         "names": [agent["name"] for agent in agents["agents"]],
         "statuses": STATUSES,
-        "asked": asked,
+        "asked": filters,
     }
 
 
@@ -57,21 +57,21 @@ def describe_run(run: Mapping[str, Any]) -> dict[str, Any]:
 async def read_run(visit: Visit, run_id: str | None = None) -> Mapping[str, Any]:
     """Returns the run that the path names, or another run of the same agent, with its graph."""
     names = {"app_id": visit.parts["app"], "name": visit.parts["agent"], "id": run_id or visit.parts["run"]}
-    found: Mapping[str, Any] = await visit.call("agents_runs_get", **names, with_graph=True)
-    return found
+    details: Mapping[str, Any] = await visit.call("agents_runs_get", **names, with_graph=True)
+    return details
 
 
 async def read_events(visit: Visit, run: Mapping[str, Any], since: int, limit: int = _READ) -> list[dict[str, Any]]:
     names = {"app_id": run["app_id"], "name": run["agent"], "id": run["id"]}
-    found = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=limit)
-    events: list[dict[str, Any]] = found["events"]
+    page = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=limit)
+    events: list[dict[str, Any]] = page["events"]
     return events
 
 
 async def show_run(visit: Visit) -> Context:
     """Shows the newest events of a run, or the events before the one that the query names."""
-    app, found = await read_app(visit), await read_run(visit)
-    run, graph = found["run"], found["graph_spec"]
+    app, details = await read_app(visit), await read_run(visit)
+    run, graph = details["run"], details["graph_spec"]
     before = visit.query.get("before", "")
     end = min(int(before), run["last_seq"]) if before.isdecimal() and len(before) < 10 else run["last_seq"]
     since = max(0, end - _WINDOW)
@@ -81,14 +81,14 @@ async def show_run(visit: Visit) -> Context:
     latest = events[-1]["seq"] if events else since
     path = PATH.format(**visit.parts)
     # Not while it goes on: the page is asked for again and again then, and each call counts.
-    asked = await _read_model_calls(visit, run, events) if has_ended else {}
+    model_calls = await _read_model_calls(visit, run, events) if has_ended else {}
     states = find_states(run, events)
     return {
         "app": app,
         "title": f"Run of {run['agent']}",
         "run": describe_run(run),
         "path": path,
-        "entries": build_timeline(events, graph, asked),
+        "entries": build_timeline(events, graph, model_calls),
         "drawing": draw_graph(graph, states),
         "remedy": REMEDIES.get((run["error"] or {}).get("type", "")),
         "input_text": escape_json(run["input"], indent=2),
@@ -111,17 +111,17 @@ async def _read_model_calls(
         return {}
     names = {"app_id": run["app_id"], "name": run["agent"], "id": run["id"]}
     since = sorted(steps)[-_ASKED:][0] - 1
-    found = await visit.call("agents_runs_model_calls", **names, after_step=since, limit=_ASKED)
-    return {call["step"]: call for call in found["model_calls"]}
+    page = await visit.call("agents_runs_model_calls", **names, after_step=since, limit=_ASKED)
+    return {call["step"]: call for call in page["model_calls"]}
 
 
 async def show_model_call(visit: Visit) -> Context:
     """Shows one call to a model, with the parts of its prompt and answer that are kept."""
-    app, found = await read_app(visit), await read_run(visit)
+    app, details = await read_app(visit), await read_run(visit)
     step = visit.parts["step"]
     if not step.isdecimal() or len(step) > 9:
         raise RouteNotFound
-    names = {"app_id": app["id"], "name": visit.parts["agent"], "id": found["run"]["id"]}
+    names = {"app_id": app["id"], "name": visit.parts["agent"], "id": details["run"]["id"]}
     calls = (await visit.call("agents_runs_model_calls", **names, after_step=int(step) - 1, limit=1))["model_calls"]
     if not calls or calls[0]["step"] != int(step):
         raise RouteNotFound
@@ -134,26 +134,28 @@ def _say_output(output: Any) -> str:
 
 def _list_waiting(run: Mapping[str, Any], events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the calls that the run waits for: its own and those of its child runs."""
-    asked = {event["payload"]["approval_id"]: event["payload"] for event in events if event["type"] == "run_paused"}
+    paused_calls = {
+        event["payload"]["approval_id"]: event["payload"] for event in events if event["type"] == "run_paused"
+    }
     for event in events:
         if event["type"] == "run_resumed":
-            asked.pop(event["payload"]["approval_id"], None)
+            paused_calls.pop(event["payload"]["approval_id"], None)
     if run["status"] != "paused":
         own: list[dict[str, Any]] = []
     else:
-        own = [{"approval_id": one, "tool": payload["tool_name"]} for one, payload in asked.items()]
+        own = [{"approval_id": one, "tool": payload["tool_name"]} for one, payload in paused_calls.items()]
     below = [decision for awaited in run.get("waiting_for", []) for decision in awaited["decisions"]]
-    known = {one["approval_id"] for one in own}
-    return [*own, *(one for one in below if one["approval_id"] not in known)]
+    own_ids = {one["approval_id"] for one in own}
+    return [*own, *(one for one in below if one["approval_id"] not in own_ids)]
 
 
 async def show_event(visit: Visit) -> Context:
     """Shows one event with its whole payload."""
-    app, found = await read_app(visit), await read_run(visit)
+    app, details = await read_app(visit), await read_run(visit)
     seq = visit.parts["seq"]
-    if not seq.isdecimal() or not 0 < int(seq) <= found["run"]["last_seq"]:
+    if not seq.isdecimal() or not 0 < int(seq) <= details["run"]["last_seq"]:
         raise RouteNotFound
-    (event,) = await read_events(visit, found["run"], int(seq) - 1, 1)
+    (event,) = await read_events(visit, details["run"], int(seq) - 1, 1)
     text = escape_json(_leave_out_token(event)["payload"], indent=2)
     return {"app": app, "title": event["type"], "event": event, "text": text, "path": PATH.format(**visit.parts)}
 
@@ -175,15 +177,15 @@ async def open_live(visit: Visit) -> Stream:
     begin = _read_seq(visit.query.get("from", ""))
     if begin is None:
         return await visit.follow("agents_runs_events", **names, since_seq=since)
-    found = await read_run(visit)
-    shown = [event for event in await read_events(visit, found["run"], begin) if event["seq"] <= since]
+    details = await read_run(visit)
+    events_shown = [event for event in await read_events(visit, details["run"], begin) if event["seq"] <= since]
     services, path = visit.registry.services, PATH.format(**visit.parts)
 
     def render(values: Mapping[str, Any]) -> str:
         values = {**values, "run": describe_run(values["run"]), "app": {"id": visit.parts["app"]}, "path": path}
         return visit.render("run_live.html", values)
 
-    parts = RunParts(found["run"], found["graph_spec"], shown, render, _WINDOW)
+    parts = RunParts(details["run"], details["graph_spec"], events_shown, render, _WINDOW)
     stream = await visit.follow("agents_runs_events", **names, since_seq=since)
     return replace(stream, pieces=follow_parts(stream.pieces, parts, services.clock.now))
 
@@ -194,12 +196,12 @@ def _read_seq(text: str) -> int | None:
 
 async def open_download(visit: Visit) -> Stream:
     """Opens the run, its graph and all its events as one JSON object."""
-    found = await read_run(visit)
+    details = await read_run(visit)
 
     async def write() -> AsyncGenerator[bytes, None]:
-        yield b'{"run": %s,\n"graph_spec": %s,\n"events": [' % (to_json(found["run"]), to_json(found["graph_spec"]))
+        yield b'{"run": %s,\n"graph_spec": %s,\n"events": [' % (to_json(details["run"]), to_json(details["graph_spec"]))
         since, comma = 0, b"\n"
-        while events := await read_events(visit, found["run"], since):
+        while events := await read_events(visit, details["run"], since):
             for event in events:
                 yield comma + to_json(_leave_out_token(event))
                 comma = b",\n"

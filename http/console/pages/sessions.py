@@ -10,17 +10,17 @@ from baobab.tools.core.errors import Conflict
 
 async def show_sessions(visit: Visit) -> Context:
     by_key = visit.session.caller.key_id is not None
-    found = {**await visit.call("console_sessions_list"), "by_key": by_key, "is_recent": True}
-    found |= {"passkeys": [], "begun": None}
+    page = {**await visit.call("console_sessions_list"), "by_key": by_key, "is_recent": True}
+    page |= {"passkeys": [], "begun": None}
     if not by_key:
-        found |= await visit.call("console_passkeys_list")
+        page |= await visit.call("console_passkeys_list")
         try:
-            found["begun"] = await visit.call("console_passkey_begin", session_id=visit.session.id)
+            page["begun"] = await visit.call("console_passkey_begin", session_id=visit.session.id)
         except ConsoleSignInTooOld:
-            found["is_recent"] = False
+            page["is_recent"] = False
         except (PasskeysUnavailable, Conflict):
             pass
-    return found
+    return page
 
 
 async def add_passkey(visit: Visit) -> str:

@@ -5,10 +5,10 @@ from baobab.http.console.visit import Visit
 
 
 async def show_settings(visit: Visit) -> Context:
-    found = await visit.call("system_settings")
-    changed = [setting for setting in found["settings"] if not setting["is_default"]]
-    others = [setting for setting in found["settings"] if setting["is_default"]]
-    return {"faults": found["faults"], "changed": changed, "others": others}
+    page = await visit.call("system_settings")
+    changed = [setting for setting in page["settings"] if not setting["is_default"]]
+    others = [setting for setting in page["settings"] if setting["is_default"]]
+    return {"faults": page["faults"], "changed": changed, "others": others}
 
 
 PAGES = (Page("/settings", "Settings", "settings.html", show_settings, menu="Settings", of_account=True, rank=90),)

@@ -19,7 +19,7 @@ async def show_access(visit: Visit) -> Context:
     policies = await visit.call("rls_list", app_id=app["id"])
     first, second = (visit.query.get(name, "").strip() for name in ("first", "second"))
     viewers = ["anon", *(name for name in (first, second) if name)]
-    seen: Any = await visit.call("rls_simulate", app_id=app["id"], table=table, viewers=viewers, limit=_SHOWN)
+    simulation: Any = await visit.call("rls_simulate", app_id=app["id"], table=table, viewers=viewers, limit=_SHOWN)
     return {
         "app": app,
         "title": f"Who sees what in {table}",
@@ -27,9 +27,9 @@ async def show_access(visit: Visit) -> Context:
         "policies": [each for each in policies["policies"] if each["tablename"] == table],
         "secured": described["row_level_security"],
         "query": described.get("query"),
-        "seen": seen,
+        "seen": simulation,
         "names": {"anon": "Visitors"},
-        "rows": [(json.dumps(each["row"], ensure_ascii=False)[:160], each["seen_by"]) for each in seen["rows"]],
+        "rows": [(json.dumps(each["row"], ensure_ascii=False)[:160], each["seen_by"]) for each in simulation["rows"]],
         "first": first,
         "second": second,
     }

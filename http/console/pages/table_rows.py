@@ -21,9 +21,9 @@ async def show_rows(visit: Visit) -> Context:
     described = await visit.call("schema_describe", app_id=app["id"], table=table)
     typed, order = visit.query.get("filter", "")[:2000], visit.query.get("order", "")[:500]
     offset = int(visit.query["offset"]) if visit.query.get("offset", "").isdecimal() else 0
-    asked: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
+    filters: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
     rows = await visit.call(
-        "data_list", app_id=app["id"], table=table, order=order, limit=_SHOWN + 1, offset=offset, **asked
+        "data_list", app_id=app["id"], table=table, order=order, limit=_SHOWN + 1, offset=offset, **filters
     )
     key = described["key"][0] if len(described["key"]) == 1 else None
     return {
@@ -71,8 +71,8 @@ async def change_row(visit: Visit) -> str:
     after = parse_object(visit.form.get("row", ""), "row") or {}
     changes = {name: value for name, value in after.items() if name not in before or before[name] != value}
     if changes:
-        asked = {"app_id": visit.parts["app"], "table": visit.parts["table"], "row_id": visit.form.get("id", "")}
-        await visit.call("data_update", **asked, changes=changes)
+        place = {"app_id": visit.parts["app"], "table": visit.parts["table"], "row_id": visit.form.get("id", "")}
+        await visit.call("data_update", **place, changes=changes)
     return PATH.format(**visit.parts)
 
 
@@ -85,8 +85,8 @@ async def add_row(visit: Visit) -> str:
 
 
 async def delete_row(visit: Visit) -> str:
-    asked = {"app_id": visit.parts["app"], "table": visit.parts["table"], "row_id": visit.form.get("id", "")}
-    await visit.call("data_delete", **asked)
+    place = {"app_id": visit.parts["app"], "table": visit.parts["table"], "row_id": visit.form.get("id", "")}
+    await visit.call("data_delete", **place)
     return PATH.format(**visit.parts)
 
 
@@ -103,9 +103,11 @@ async def _export(visit: Visit, file_format: str) -> Stream:
     in them.
     """
     typed = visit.query.get("filter", "")[:2000]
-    asked: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
-    named = {"app_id": visit.parts["app"], "table": visit.parts["table"]}
-    return await visit.follow("data_export", **named, **asked, format=file_format, escape_formulas=file_format == "csv")
+    filters: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
+    names = {"app_id": visit.parts["app"], "table": visit.parts["table"]}
+    return await visit.follow(
+        "data_export", **names, **filters, format=file_format, escape_formulas=file_format == "csv"
+    )
 
 
 async def show_import(visit: Visit) -> Context:
@@ -140,12 +142,12 @@ def _list_writable(described: Mapping[str, Any]) -> list[str]:
 
 def _read_filters(typed: str) -> dict[str, list[str]]:
     """Parses filters as the address has them: `title=ilike.*a*&score=gt.3`."""
-    found: dict[str, list[str]] = {}
+    filters: dict[str, list[str]] = {}
     for name, value in parse_qsl(quote(typed, safe="=&()*,.%:><-"), keep_blank_values=True, max_num_fields=50):
-        found.setdefault(name.strip(), []).append(value)
-    if not found:
+        filters.setdefault(name.strip(), []).append(value)
+    if not filters:
         raise BadRequest("Filters are written `column=operator.value`, several of them with `&` in between.")
-    return found
+    return filters
 
 
 def _show(value: Any) -> str:

@@ -17,25 +17,25 @@ async def show_usage(visit: Visit) -> Context:
     names one.
     """
     own = await visit.list_organisations()
-    wanted = visit.query.get("of") or own[0]["id"]
+    organisation_id = visit.query.get("of") or own[0]["id"]
     days = int(visit.query["days"]) if visit.query.get("days") in {str(span) for span in _SPANS} else 30
     today = visit.now.date()
     first = today - timedelta(days=days - 1)
-    asked: dict[str, Any] = {"org_id": wanted, "startDate": first.isoformat(), "endDate": today.isoformat()}
+    filters: dict[str, Any] = {"org_id": organisation_id, "startDate": first.isoformat(), "endDate": today.isoformat()}
     if app_id := visit.query.get("app"):
-        asked["app_id"] = app_id
-    by_day = (await visit.call("billing_usage", by=["day"], **asked))["usage"]
-    by_model = (await visit.call("billing_usage", by=["model"], **asked))["usage"]
-    billing = await visit.call("billing_get", org_id=wanted)
-    apps = await visit.call("apps_list", org_id=wanted, limit=100)
+        filters["app_id"] = app_id
+    by_day = (await visit.call("billing_usage", by=["day"], **filters))["usage"]
+    by_model = (await visit.call("billing_usage", by=["model"], **filters))["usage"]
+    billing = await visit.call("billing_get", org_id=organisation_id)
+    apps = await visit.call("apps_list", org_id=organisation_id, limit=100)
     names = {app["id"]: app["name"] for app in apps["apps"]}
     if any(budget["subject"] == "key" for budget in billing["budgets"]):
-        listed = await visit.call("api_keys_list", organization_id=wanted)
+        listed = await visit.call("api_keys_list", organization_id=organisation_id)
         names |= {key["id"]: key["name"] for key in listed["keys"]}
     return {
         "organisations": own,
         "names": names,
-        "of": wanted,
+        "of": organisation_id,
         "days": days,
         "spans": _SPANS,
         "app_id": app_id or "",
@@ -86,15 +86,15 @@ def draw_bars(first: date, days: int, rows: Iterable[Mapping[str, Any]], name: s
 
 async def set_budget(visit: Visit) -> str:
     form, of = visit.form, visit.form.get("of", "")
-    given = {name: form.get(name, "") for name in ("subject", "subject_id", "period")}
-    await visit.call("billing_set_budget", **given, most_usd=form.get("most_usd", "").strip(), org_id=of)
+    budget = {name: form.get(name, "") for name in ("subject", "subject_id", "period")}
+    await visit.call("billing_set_budget", **budget, most_usd=form.get("most_usd", "").strip(), org_id=of)
     return f"/usage?of={quote(of, safe='')}"
 
 
 async def delete_budget(visit: Visit) -> str:
     of = visit.form.get("of", "")
-    given = {name: visit.form.get(name, "") for name in ("subject", "subject_id", "period")}
-    await visit.call("billing_delete_budget", **given, org_id=of)
+    budget = {name: visit.form.get(name, "") for name in ("subject", "subject_id", "period")}
+    await visit.call("billing_delete_budget", **budget, org_id=of)
     return f"/usage?of={quote(of, safe='')}"
 
 

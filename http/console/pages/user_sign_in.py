@@ -70,13 +70,13 @@ async def save(visit: Visit) -> str:
 async def add_provider(visit: Visit) -> str:
     app_id, form = visit.parts["app"], visit.form
     provider = form.get("provider", "").strip()
-    given: dict[str, Any] = {name: form.get(name, "").strip() for name in ("client_id", "client_secret")}
-    given |= _read_given(visit, _URLS)
+    arguments: dict[str, Any] = {name: form.get(name, "").strip() for name in ("client_id", "client_secret")}
+    arguments |= _read_given(visit, _URLS)
     if metadata := _read_given(visit, _METADATA):
-        given["provider_metadata"] = metadata
+        arguments["provider_metadata"] = metadata
     base = visit.registry.services.options.base_url
     callback = f"{base}/auth/{app_id}/oauth/{provider}/callback"
-    await visit.call("users_providers_create", app_id=app_id, provider=provider, redirect_uris=[callback], **given)
+    await visit.call("users_providers_create", app_id=app_id, provider=provider, redirect_uris=[callback], **arguments)
     return PATH.format(**visit.parts) + "?saved=1"
 
 
@@ -85,8 +85,8 @@ async def change_provider(visit: Visit) -> str:
     changes: dict[str, Any] = _read_given(visit, ("client_id", "client_secret"))
     if metadata := _read_given(visit, _METADATA):
         changes["provider_metadata"] = metadata
-    given = {"app_id": visit.parts["app"], "provider": visit.parts["provider"]}
-    await visit.call("users_providers_update", **given, **changes)
+    arguments = {"app_id": visit.parts["app"], "provider": visit.parts["provider"]}
+    await visit.call("users_providers_update", **arguments, **changes)
     return PATH.format(app=visit.parts["app"]) + "?saved=1"
 
 
@@ -96,8 +96,8 @@ def _read_given(visit: Visit, names: tuple[str, ...]) -> dict[str, str]:
 
 
 async def switch_provider(visit: Visit) -> str:
-    given: dict[str, Any] = {"provider": visit.parts["provider"], "enabled": visit.form.get("enabled") == "yes"}
-    await visit.call("users_providers_update", app_id=visit.parts["app"], **given)
+    arguments: dict[str, Any] = {"provider": visit.parts["provider"], "enabled": visit.form.get("enabled") == "yes"}
+    await visit.call("users_providers_update", app_id=visit.parts["app"], **arguments)
     return PATH.format(app=visit.parts["app"]) + "?saved=1"
 
 

@@ -12,22 +12,22 @@ _SHOWN = 50
 
 async def show_users(visit: Visit) -> Context:
     app, search = await read_app(visit), visit.query.get("search", "").strip()
-    asked = {name: value for name, value in (("search", search), ("cursor", visit.query.get("cursor"))) if value}
-    found = await visit.call("users_list", app_id=app["id"], limit=_SHOWN, **asked)
+    filters = {name: value for name, value in (("search", search), ("cursor", visit.query.get("cursor"))) if value}
+    page = await visit.call("users_list", app_id=app["id"], limit=_SHOWN, **filters)
     invited = (await visit.call("users_invitations_list", app_id=app["id"]))["invitations"]
     waiting = [each for each in invited if each["accepted_at"] is None and each["expires_at"] > visit.now]
-    return {"app": app, "search": search, "invitations": waiting, **found}
+    return {"app": app, "search": search, "invitations": waiting, **page}
 
 
 async def show_user(visit: Visit) -> Context:
     app = await read_app(visit)
     who = {"app_id": app["id"], "user_id": visit.parts["user"]}
-    found = await visit.call("users_get", **who)
-    user, factors = found["user"], found["second_factor"]
+    details = await visit.call("users_get", **who)
+    user, factors = details["user"], details["second_factor"]
     sessions = (await visit.call("users_sessions", **who))["sessions"]
     title = user["email"] or "Anonymous user"
-    shown = {"user": user, "factors": factors, "sessions": sessions}
-    return {"app": app, "title": title, **shown, "saved": "saved" in visit.query}
+    user_values = {"user": user, "factors": factors, "sessions": sessions}
+    return {"app": app, "title": title, **user_values, "saved": "saved" in visit.query}
 
 
 async def invite(visit: Visit) -> str:

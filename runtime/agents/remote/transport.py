@@ -120,9 +120,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return headers if self._authorization is None else {**headers, "authorization": self._authorization}
 
     def _get_timeout(self, method: str) -> float:
-        left = max(self._deadline - asyncio.get_running_loop().time(), 0.0)
+        seconds_left = max(self._deadline - asyncio.get_running_loop().time(), 0.0)
         # Ending the session at the server is a courtesy, which nobody waits for.
-        return _LEAVING_SECONDS if method == "DELETE" else left
+        return _LEAVING_SECONDS if method == "DELETE" else seconds_left
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -31,9 +31,9 @@ def do_task(name: str, options: dict[str, Any]) -> None:
         answer = _encode_refusal("Reading the file takes more memory than is allowed.")
     except RecursionError:
         answer = _encode_refusal("The document is nested too deeply.")
-    left = memoryview(answer)
-    while left:
-        left = left[os.write(1, left) :]
+    unwritten = memoryview(answer)
+    while unwritten:
+        unwritten = unwritten[os.write(1, unwritten) :]
 
 
 def _compute_answer(name: str, options: dict[str, Any]) -> bytes:

@@ -112,10 +112,10 @@ def parse_request(request: Mapping[str, Any], budget: Budget) -> ChatRequest:
     )
 
 
-def _parse_messages(given: Any) -> tuple[Message, ...]:
-    if not isinstance(given, list) or not given:
+def _parse_messages(value: Any) -> tuple[Message, ...]:
+    if not isinstance(value, list) or not value:
         raise BadParameter("messages", "must be an array of one or more messages")
-    messages = tuple(_parse_message(message, f"messages[{number}]") for number, message in enumerate(given))
+    messages = tuple(_parse_message(message, f"messages[{number}]") for number, message in enumerate(value))
     open_calls: set[str] = set()
     for number, message in enumerate(messages):
         if message.role == "tool":
@@ -130,30 +130,30 @@ def _parse_messages(given: Any) -> tuple[Message, ...]:
     return messages
 
 
-def _parse_message(given: Any, at: str) -> Message:
-    if not isinstance(given, Mapping):
+def _parse_message(value: Any, at: str) -> Message:
+    if not isinstance(value, Mapping):
         raise BadParameter(at, "must be an object")
-    role = _ROLES.get(str(given.get("role")))
+    role = _ROLES.get(str(value.get("role")))
     if role is None:
         raise BadParameter(f"{at}.role", f"must be one of {', '.join(_ROLES)}")
-    text, attachments = _parse_content(given.get("content"), f"{at}.content")
-    calls = _parse_calls(given.get("tool_calls"), f"{at}.tool_calls") if role == "assistant" else ()
-    answers = given.get("tool_call_id")
-    if given["role"] == "tool" and not isinstance(answers, str):
+    text, attachments = _parse_content(value.get("content"), f"{at}.content")
+    calls = _parse_calls(value.get("tool_calls"), f"{at}.tool_calls") if role == "assistant" else ()
+    answers = value.get("tool_call_id")
+    if value["role"] == "tool" and not isinstance(answers, str):
         raise BadParameter(f"{at}.tool_call_id", "must be the id of the call whose result this is")
-    if given.get("content") is None and role != "assistant":
+    if value.get("content") is None and role != "assistant":
         raise BadParameter(f"{at}.content", "is missing")
-    return Message(role, text, attachments, calls, answers if given["role"] == "tool" else None)
+    return Message(role, text, attachments, calls, answers if value["role"] == "tool" else None)
 
 
-def _parse_content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
-    if given is None or isinstance(given, str):
-        return given or "", ()
-    if not isinstance(given, list):
+def _parse_content(value: Any, at: str) -> tuple[str, tuple[str, ...]]:
+    if value is None or isinstance(value, str):
+        return value or "", ()
+    if not isinstance(value, list):
         raise BadParameter(at, "must be a string or an array of parts")
     texts: list[str] = []
     attachments: list[str] = []
-    for number, part in enumerate(given):
+    for number, part in enumerate(value):
         kind = str(part.get("type")) if isinstance(part, Mapping) else ""
         if kind in {"text", "refusal"}:
             texts.append(_read_text(part, kind, f"{at}[{number}]"))
@@ -166,9 +166,9 @@ def _parse_content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
     return "\n".join(texts), tuple(attachments)
 
 
-def _parse_calls(given: Any, at: str) -> tuple[ToolCall, ...]:
+def _parse_calls(value: Any, at: str) -> tuple[ToolCall, ...]:
     calls: list[ToolCall] = []
-    for number, call in enumerate(_check_array(given, at)):
+    for number, call in enumerate(_check_array(value, at)):
         where = f"{at}[{number}]"
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
@@ -251,8 +251,8 @@ def _parse_response_format(
     raise BadParameter("response_format.type", "must be text, json_object or json_schema")
 
 
-def _parse_stop(given: Any) -> tuple[str, ...]:
-    stops = [given] if isinstance(given, str) else _check_array(given, "stop")
+def _parse_stop(value: Any) -> tuple[str, ...]:
+    stops = [value] if isinstance(value, str) else _check_array(value, "stop")
     if len(stops) > 4 or not all(isinstance(stop, str) and stop for stop in stops):
         raise BadParameter("stop", "must be a string, or an array of up to four")
     return tuple(stops)
@@ -274,10 +274,10 @@ def _read_flag(holder: Mapping[str, Any], name: str, *, otherwise: bool) -> bool
     return otherwise if value is None else value
 
 
-def _check_array(given: Any, at: str) -> list[Any]:
-    if given is not None and not isinstance(given, list):
+def _check_array(value: Any, at: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
         raise BadParameter(at, "must be an array")
-    return given or []
+    return value or []
 
 
 def _read_object(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[str, Any]:

@@ -49,12 +49,12 @@ class Plan:
     def __bool__(self) -> bool:
         return bool(self.calls) or self.say is not None
 
-    def next_calls(self, made: int, *, parallel: bool) -> tuple[PlannedCall, ...]:
+    def next_calls(self, calls_made: int, *, parallel: bool) -> tuple[PlannedCall, ...]:
         """Returns the next calls after that many: the rest of the current step, or one call of it."""
-        if made >= len(self.calls):
+        if calls_made >= len(self.calls):
             return ()
-        step = self.calls[made].step
-        step_calls = tuple(call for call in self.calls[made:] if call.step == step)
+        step = self.calls[calls_made].step
+        step_calls = tuple(call for call in self.calls[calls_made:] if call.step == step)
         return step_calls if parallel else step_calls[:1]
 
 

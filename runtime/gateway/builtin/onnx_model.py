@@ -55,11 +55,14 @@ class Graph:
         self._nodes.append(b"".join(fields))
         return names
 
-    def serialise(self, given: str, given_shape: Shape, result: str, result_shape: Shape) -> bytes:
+    def serialise(self, input_name: str, input_shape: Shape, output_name: str, output_shape: Shape) -> bytes:
         """Returns the model, which turns one input into one output, both of 32-bit floats."""
         fields = [_encode(1, node) for node in self._nodes] + [_encode(2, "graph")]
         fields += [_encode(5, weight) for weight in self._weights]
-        fields += [_encode(11, _encode_value(given, given_shape)), _encode(12, _encode_value(result, result_shape))]
+        fields += [
+            _encode(11, _encode_value(input_name, input_shape)),
+            _encode(12, _encode_value(output_name, output_shape)),
+        ]
         versions = [("", _OPERATORS), (MICROSOFT, _MICROSOFT_OPERATORS)]
         sets = [_encode(8, _encode(1, domain) + _encode(2, version)) for domain, version in versions]
         return b"".join([_encode(1, _IR_VERSION), *sets, _encode(7, b"".join(fields))])

@@ -76,11 +76,11 @@ class ImageJobs:
         return await self._build_progress(upstream, answer, cost)
 
     async def _build_progress(
-        self, upstream: Upstream, made: Mapping[str, Any], cost: Callable[[Any], int | None]
+        self, upstream: Upstream, answer: Mapping[str, Any], cost: Callable[[Any], int | None]
     ) -> Progress:
         """Builds the job's result. The upstream has done its work, so failures are final: a retry would be charged."""
         try:
-            files = await self._read_files(upstream, made.get("data") or ())
+            files = await self._read_files(upstream, answer.get("data") or ())
         except UpstreamFailed:
             return Progress("failed", "", error="The model's provider did not hand out what it had made.")
         if not files:
@@ -89,7 +89,7 @@ class ImageJobs:
         valid_renderings = tuple(rendering for rendering in renderings if rendering is not None)
         if len(valid_renderings) < len(files):
             return Progress("failed", "", error="The model's provider sent something that is no image.")
-        return Progress("completed", "", valid_renderings, units=len(valid_renderings), cost=cost(made.get("usage")))
+        return Progress("completed", "", valid_renderings, units=len(valid_renderings), cost=cost(answer.get("usage")))
 
     async def _read_files(self, upstream: Upstream, data: Sequence[Mapping[str, Any]]) -> list[bytes]:
         async def read_image(item: Mapping[str, Any]) -> bytes:
@@ -109,7 +109,7 @@ async def _single_try_client(library: Any, upstream: Upstream) -> AsyncGenerator
         return
 
     class Single(library.main.openai.AsyncOpenAI):  # type: ignore[misc]  # it is loaded late
-        max_retries = property(lambda _: 0, lambda _, _told: None)
+        max_retries = property(lambda _: 0, lambda _, _value: None)
 
     async with Single(api_key=upstream.api_key, base_url=upstream.api_base or None) as client:
         yield client

@@ -207,11 +207,11 @@ def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
     arguments: dict[str, Any] = {"seconds": str(_read_duration(provider, request)), **request.provider}
     arguments |= {name: parameters[name] for name in ("generate_audio", "seed") if name in parameters}
     if provider == "gemini":
-        named = {"resolution": resolution, "aspectRatio": ratio}
-        arguments |= {name: value for name, value in named.items() if value is not None}
+        shape_options = {"resolution": resolution, "aspectRatio": ratio}
+        arguments |= {name: value for name, value in shape_options.items() if value is not None}
     elif provider == "fal_ai":
-        named = {"size": resolution, "aspect_ratio": ratio}
-        arguments |= {name: value for name, value in named.items() if value is not None}
+        shape_options = {"size": resolution, "aspect_ratio": ratio}
+        arguments |= {name: value for name, value in shape_options.items() if value is not None}
     elif resolution is not None or ratio is not None:
         shape = (resolution or "720p", ratio or "16:9")
         if shape not in _FRAMES:

@@ -118,8 +118,8 @@ class ItemWriter:
     def _open_item(self, what: object, item: dict[str, Any]) -> Event:
         self._open = what
         self.whole.append(item)
-        shown = {**item, "content": []} if "content" in item else dict(item)
-        return {"type": "response.output_item.added", "output_index": len(self.whole) - 1, "item": shown}
+        item_at_start = {**item, "content": []} if "content" in item else dict(item)
+        return {"type": "response.output_item.added", "output_index": len(self.whole) - 1, "item": item_at_start}
 
 
 def _text_fields(part: dict[str, Any]) -> dict[str, Any]:

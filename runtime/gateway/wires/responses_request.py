@@ -222,8 +222,8 @@ def _build_choice(choice: Any) -> Any:
             raise field_error("tool_choice.type", "must be `function`, `custom` or `allowed_tools` for this model")
 
 
-def _build_format(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    form = get_object(given, "format", "text")
+def _build_format(text_format: Mapping[str, Any]) -> dict[str, Any] | None:
+    form = get_object(text_format, "format", "text")
     match form.get("type", "text"):
         case "text":
             return None

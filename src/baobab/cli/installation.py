@@ -14,10 +14,10 @@ from baobab.settings import Settings, SettingsError
 data_option = click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 
 
-def load_settings(**given: Any) -> Settings:
+def load_settings(**options: Any) -> Settings:
     """Loads the settings from the environment and the options `given`. Raises CommandError if one is not valid."""
     try:
-        return settings_module.load_settings(**given)
+        return settings_module.load_settings(**options)
     except SettingsError as exc:
         raise CommandError(str(exc)) from exc
 

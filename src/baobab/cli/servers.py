@@ -17,7 +17,7 @@ from baobab.cli.installation import data_option, load_settings, open_application
 @click.option("--port", type=int, help="Port to listen on [BAOBAB_PORT, 8000].")
 @click.option("--workers", type=int, help="Server processes [BAOBAB_WORKERS, 1].")
 @data_option
-def serve(**given: Any) -> None:
+def serve(**options: Any) -> None:
     """Start the server.
 
     The first start creates the data folder, a first account and its API key, and prints the key. It is not shown again.
@@ -25,7 +25,7 @@ def serve(**given: Any) -> None:
     """
     from baobab.serving import run
 
-    translate_errors(lambda: run(load_settings(**given)))
+    translate_errors(lambda: run(load_settings(**options)))
 
 
 @click.command()

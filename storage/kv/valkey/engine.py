@@ -142,12 +142,12 @@ class ValkeyEngine:
     ) -> bool:
         token = self._next_token()
         # Usually the stored bytes are the expected ones; otherwise the answer holds the stored value.
-        seen = None if json_equality.matches(None, expected) else expected
+        current = None if json_equality.matches(None, expected) else expected
         matches = True
         while True:
             arguments = (
-                int(seen is not None),
-                seen or b"",
+                int(current is not None),
+                current or b"",
                 int(matches),
                 next,
                 *self._expiry_arguments(ttl),
@@ -156,8 +156,8 @@ class ValkeyEngine:
             answer = await self._ask("cas", space, key, *arguments, token=token)
             if not (isinstance(answer, list) and answer[0] == b"Changed"):
                 return bool(_check_answer(answer))
-            seen = answer[1] if len(answer) > 1 else None
-            matches = json_equality.matches(seen, expected)
+            current = answer[1] if len(answer) > 1 else None
+            matches = json_equality.matches(current, expected)
             if not matches and not token:
                 return False
 

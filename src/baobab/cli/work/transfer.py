@@ -163,7 +163,9 @@ async def _require_no_foreign_data(target: _Side, ours: Survey) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _open_source(here: Settings, clock: Callable[[], float], kept: ObjectStore | None) -> AsyncIterator[_Side]:
+async def _open_source(
+    here: Settings, clock: Callable[[], float], kept_objects: ObjectStore | None
+) -> AsyncIterator[_Side]:
     source_database = build_source(here.rows_url)
     try:
         # Opened before the entries, since its lock keeps servers out of both.
@@ -175,7 +177,7 @@ async def _open_source(here: Settings, clock: Callable[[], float], kept: ObjectS
         async with open_entries("the source's", engine):
             tables = data_store_at(source_database, here.tables_folder(here.region))
             try:
-                yield _Side(source_database, engine, kept, tables)
+                yield _Side(source_database, engine, kept_objects, tables)
             finally:
                 await tables.close()
     finally:
