@@ -43,33 +43,45 @@ class Signs:
 
         wanted: the rows that may be chosen, as booleans, of which at least that many are true; None for all rows.
         """
-        different = self._count_different(self._pack(vector[np.newaxis])[0])
+        different = count_different(self._bits, self._pack(vector[np.newaxis])[0])
         if wanted is not None:
             different[~wanted] = self._dimensions + 1
-        # The least number that so many rows' differences do not exceed. Nine looks at all cost less than a histogram.
-        most = bisect_left(range(self._dimensions), count, key=lambda most: int(np.count_nonzero(different <= most)))
-        return np.flatnonzero(different <= most)
-
-    def _count_different(self, of_vector: Any) -> Any:
-        rows = self._bits.shape[1]
-        different = np.empty(rows, np.uint16)
-        mixed = np.empty(_COUNTED_AT_ONCE, np.uint64)
-        counts, together = np.empty((2, _COUNTED_AT_ONCE), np.uint8)
-        for start in range(0, rows, _COUNTED_AT_ONCE):
-            total = different[start : start + _COUNTED_AT_ONCE]
-            total[:] = 0
-            size = len(total)
-            for first in range(0, self._words, _WORDS_IN_A_BYTE):
-                together[:size] = 0
-                for word in range(first, min(first + _WORDS_IN_A_BYTE, self._words)):
-                    np.bitwise_xor(self._bits[word, start : start + size], of_vector[word], out=mixed[:size])
-                    np.bitwise_count(mixed[:size], out=counts[:size])
-                    together[:size] += counts[:size]
-                total += together[:size]
-        return different
+        return find_least(different, count, self._dimensions)
 
     def _pack(self, rows: Any) -> Any:
         bits = np.packbits(rows > 0, axis=1)
         padded = np.zeros((len(rows), self._words * 8), np.uint8)
         padded[:, : bits.shape[1]] = bits
         return padded.view(np.uint64)
+
+
+def count_different(bits: Any, of_vector: Any) -> Any:
+    """Counts for each row in how many signs it differs from a vector.
+
+    bits: the first 64 signs of all rows, then the next 64 of all, as 64-bit words. of_vector: its signs as such words.
+    """
+    words, rows = bits.shape
+    different = np.empty(rows, np.uint16)
+    mixed = np.empty(_COUNTED_AT_ONCE, np.uint64)
+    counts, together = np.empty((2, _COUNTED_AT_ONCE), np.uint8)
+    for start in range(0, rows, _COUNTED_AT_ONCE):
+        total = different[start : start + _COUNTED_AT_ONCE]
+        total[:] = 0
+        size = len(total)
+        for first in range(0, words, _WORDS_IN_A_BYTE):
+            together[:size] = 0
+            for word in range(first, min(first + _WORDS_IN_A_BYTE, words)):
+                np.bitwise_xor(bits[word, start : start + size], of_vector[word], out=mixed[:size])
+                np.bitwise_count(mixed[:size], out=counts[:size])
+                together[:size] += counts[:size]
+            total += together[:size]
+    return different
+
+
+def find_least(different: Any, count: int, most: int) -> Any:
+    """Returns the rows that differ least, in ascending order: `count` rows or more, if no more than `most` of their
+    signs differ.
+    """
+    # The least number that so many rows' differences do not exceed. Nine looks at all cost less than a histogram.
+    most = bisect_left(range(most), count, key=lambda most: int(np.count_nonzero(different <= most)))
+    return np.flatnonzero(different <= most)

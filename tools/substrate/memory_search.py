@@ -104,7 +104,9 @@ async def find_by_words(
     async def find(some: list[str], most: int) -> list[dict[str, Any]]:
         wanted = _write_words(dialect, some, match)
         given = {"of_organisation": organisation_id, "wanted_words": wanted, "most_found": most}
-        return [dict(row) for row in (await execute(searched, given)).mappings()]
+        rows = await execute(searched, given)
+        names = rows.keys()
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     found = await find(rarer, limit)
     if everyday and len(found) < limit and (fills or not found):

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, select
 from baobab.storage.database import Execute
 from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
-from baobab.tools.substrate.meaning.vectors import NUMPY
+from baobab.tools.substrate.meaning.vectors import NUMPY, SIGNS
 
 FORGOTTEN = "substrate_forgotten"
 """The topic of the notice that memories were erased; its subject is the organisation."""
@@ -20,10 +20,10 @@ KINDS = ("decision", "commitment", "learning", "source_artifact")
 _MOST_BYTES = 96 * 2**20
 """Of the indexes that a process holds; the one that was used longest ago goes first."""
 _SMALL = 10_000
-"""Rows that are compared at once, without a thread."""
+"""Rows up to which replaced ones are left in."""
+_COMPARED_AT_ONCE = 150_000
+"""Rows that are compared without a thread: in about a millisecond, as long as a short statement takes."""
 _PAGE = 20_000
-_OTHER_KIND = 65_535
-"""A distance that no two vectors have."""
 _rows = tables.embeddings.c
 # Built once, since that takes longer than to run them.
 _ALL = (
@@ -38,8 +38,10 @@ _LATER = _ALL.where(_rows.memory_at > bindparam("until"))
 class MeaningIndex:
     """The bits of one organisation's vectors. `numbers` are those of `substrate_memory`."""
 
-    def __init__(self, np: Any) -> None:
+    def __init__(self, np: Any, signs: Any) -> None:
+        """np: numpy. signs: the module `storage.vectors.signs`."""
         self._np = np
+        self._signs = signs
         self._size = 0
         self._widest = _SMALL
         self._until: datetime | None = None
@@ -102,20 +104,15 @@ class MeaningIndex:
         if not self._size:
             return []
         work = partial(self._find_candidates, bits, kinds, most)
-        return work() if self._size <= _SMALL else await asyncio.to_thread(work)
+        return work() if self._size <= _COMPARED_AT_ONCE else await asyncio.to_thread(work)
 
     def _find_candidates(self, bits: bytes, kinds: Sequence[str] | None, most: int) -> list[int]:
-        np, size = self._np, self._size
-        wanted = np.frombuffer(bits, dtype=np.uint64)
-        distances = np.zeros(size, dtype=np.uint16)
-        for number, word in enumerate(wanted):
-            distances += np.bitwise_count(self._bits[number, :size] ^ word)
+        np, size, dimensions = self._np, self._size, 8 * len(bits)
+        different = self._signs.count_different(self._bits[:, :size], np.frombuffer(bits, dtype=np.uint64))
         if kinds is not None:
-            distances[~np.isin(self._kinds[:size], [KINDS.index(kind) for kind in kinds])] = _OTHER_KIND
-        # Distances are small numbers, so that counting them is quicker than sorting.
-        within = np.cumsum(np.bincount(distances[distances < _OTHER_KIND], minlength=1))
-        nearest = np.flatnonzero(distances <= min(np.searchsorted(within, most), len(within) - 1))
-        nearest = nearest[np.argsort(distances[nearest], kind="stable")[:most]]
+            different[~np.isin(self._kinds[:size], [KINDS.index(kind) for kind in kinds])] = dimensions + 1
+        nearest = self._signs.find_least(different, most, dimensions)
+        nearest = nearest[np.argsort(different[nearest], kind="stable")[:most]]
         return [int(number) for number in np.unique(self._numbers[nearest])]
 
 
@@ -135,7 +132,7 @@ class MeaningIndexes:
             async with lock:
                 index = self._indexes.get(place)
                 if index is None:
-                    index = MeaningIndex(await NUMPY.get())
+                    index = MeaningIndex(await NUMPY.get(), await SIGNS.get())
                 await index.refresh(execute, organisation_id)
                 self._indexes[place] = index
                 self._indexes.move_to_end(place)

@@ -35,8 +35,9 @@ _memory, _embeddings, _states = tables.memory.c, tables.embeddings.c, tables.emb
 # Built once, since that takes longer than to run them.
 _OF: Any = bindparam("of_organisation")
 _EMBEDDER = select(_states.embedder).where(_states.organisation_id == _OF)
-# As the database has it: only compared, it need not become a moment.
+# As the database has them: only compared, they need not become moments.
 _UPDATED_AT = type_coerce(_memory.updated_at, String).label("updated_at")
+_WRITTEN_AT = type_coerce(_embeddings.memory_at, String).label("written_at")
 _WORDED = (_memory.id, _UPDATED_AT)
 _WORDED_COUNTED = (
     *_WORDED,
@@ -54,18 +55,25 @@ def _build_best(dialect: str) -> Select[Any]:
 @cache
 def _build_near(dialect: str) -> Select[Any]:
     """A query of the vectors of some memories, by their numbers."""
-    # Of the organisation by its vectors only, or SQLite would begin with all of its memories.
-    same = (_memory.number == _embeddings.number) & (_memory.id == _embeddings.id)
-    query = select(_embeddings.number, _embeddings.id, _embeddings.parts, _UPDATED_AT)
-    query = query.select_from(tables.embeddings.join(tables.memory, same))
+    query = select(_embeddings.number, _embeddings.id, _embeddings.parts, _WRITTEN_AT)
     return query.where(_embeddings.organisation_id == _OF, is_listed(dialect, _embeddings.number, "numbers"))
 
 
 class _Near(NamedTuple):
+    """A memory whose vector is near. written_at: when the version was written that has this vector."""
+
     closeness: float
     number: int
     id: str
+    written_at: Any
+
+
+class _Worded(NamedTuple):
+    """A memory that has the words. weight: how much that counts."""
+
+    id: str
     updated_at: Any
+    weight: float
 
 
 class QuestionVectors:
@@ -127,8 +135,8 @@ class MeaningSearch:
 
     async def _prepare(
         self, by: Literal["meaning", "both"], match: Match, filters: Sequence[Any]
-    ) -> tuple[MeaningIndex | None, list[dict[str, Any]]]:
-        """What is found without the vector: the index, None if there is none yet, and the memories with the words."""
+    ) -> tuple[MeaningIndex | None, list[_Worded]]:
+        """What is found without the vector: the index, None if there is none yet, and what has the words."""
         async with self.call.reading() as execute:
             index, embedder = None, name_embedder()
             if (await execute(_EMBEDDER, {"of_organisation": self.organisation_id})).scalar() == embedder:
@@ -136,13 +144,18 @@ class MeaningSearch:
             if by == "meaning":
                 return index, []
             # What has only everyday words of the question says little about it.
-            worded = await find_by_words(
+            found = await find_by_words(
                 *(execute, self.call.unit.database.dialect, self.organisation_id, self.question, match, filters),
                 limit=_RANKED,
                 columns=_WORDED_COUNTED if match == "or" else _WORDED,
                 fills=False,
             )
-            return index, worded
+        weights = {row["id"]: 1.0 for row in found}
+        if match == "or":
+            counted = {row["id"]: row["counted"] for row in found if row["counted"] is not None}
+            asked = frozenset(tag_words(self.organisation_id, choose_words(self.question)))
+            weights |= weigh_words(asked, counted, _POWER_OF_WORDS)
+        return index, [_Worded(row["id"], row["updated_at"], weights[row["id"]]) for row in found]
 
     async def _find_near(
         self, index: MeaningIndex, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any]
@@ -152,7 +165,9 @@ class MeaningSearch:
         if not candidates:
             return []
         query = _build_near(self.call.unit.database.dialect)
-        query = query.where(*filters) if filters else query
+        if filters:
+            same = (_memory.organisation_id == _embeddings.organisation_id) & (_memory.id == _embeddings.id)
+            query = query.join(tables.memory, same).where(*filters)
         given = {"of_organisation": self.organisation_id, "numbers": candidates}
         rows = (await self.call.execute(query, given)).all()
         if not rows:
@@ -162,18 +177,13 @@ class MeaningSearch:
         near = map(_Near, closeness, numbers, ids, moments)
         return sorted((each for each in near if each.closeness > 0), key=lambda each: (-each.closeness, each.number))
 
-    def _fuse(self, near: Sequence[_Near], worded: Sequence[dict[str, Any]]) -> dict[str, float]:
+    def _fuse(self, near: Sequence[_Near], worded: Sequence[_Worded]) -> dict[str, float]:
         """Weighted reciprocal rank fusion of what is near, of what has the words, and of the order in time.
 
         What has only some of the words (`match` is "or") counts less for them.
         """
-        weights = {row["id"]: 1.0 for row in worded}
-        weights |= self._weigh_words({row["id"]: row["counted"] for row in worded if row.get("counted") is not None})
-        written = {row["id"]: row["updated_at"] for row in worded} | {each.id: each.updated_at for each in near}
+        written = {each.id: each.written_at for each in near} | {each.id: each.updated_at for each in worded}
         latest = sorted(written, key=lambda memory_id: written[memory_id], reverse=True)
-        fused = fuse_rankings([{each.id: 1.0 for each in near}, weights, dict.fromkeys(latest, _RECENCY)])
+        words = {each.id: each.weight for each in worded}
+        fused = fuse_rankings([{each.id: 1.0 for each in near}, words, dict.fromkeys(latest, _RECENCY)])
         return {memory_id: round(rank, 6) for memory_id, rank in fused.items()}
-
-    def _weigh_words(self, found: dict[str, str]) -> dict[str, float]:
-        asked = frozenset(tag_words(self.organisation_id, choose_words(self.question)))
-        return weigh_words(asked, found, _POWER_OF_WORDS)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +25,13 @@ def _import_numpy() -> ModuleType:
     return np
 
 
+def _import_signs() -> ModuleType:
+    NUMPY.import_now()
+    return import_module("baobab.storage.vectors.signs")
+
+
 NUMPY = LateImport(_import_numpy)
+SIGNS = LateImport(_import_signs)
 
 
 @dataclass(frozen=True, slots=True)
