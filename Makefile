@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 E2E := tests/e2e
-# What lies among them and is not about rows: it opens no installation, or asks one about something else. Doors have no
+# What lies among them and is not about rows: it opens no installation, or asks one about something else. The interfaces have no
 # statements of their own: of their tests, those are left out that call only tools whose own tests are on rows.
 NO_ROWS := tests/http/console/test_agent_pages.py tests/http/console/test_app_pages.py tests/http/console/test_collection_pages.py \
 	tests/http/console/test_console.py tests/http/console/test_questions.py tests/http/console/test_start.py \

@@ -1,4 +1,4 @@
-"""A request as the REST door reads it: only the headers that matter, each once."""
+"""A request as the REST interface reads it: only the headers that matter, each once."""
 
 import itertools
 import re
@@ -36,7 +36,9 @@ def new_request_id() -> str:
 
 
 class Request:
-    """The parts of a request that the REST door needs; `tool` and `path_values` are set once the route is known."""
+    """The parts of a request that the REST interface needs; `tool` and `path_values` are set once the route is
+    known.
+    """
 
     tool: Tool | None = None
     path_values: PathValues = ()

@@ -87,7 +87,7 @@ class RestApp:
         except STORE_OUTAGES as exc:
             called = None if request.tool is None else request.tool.name
             status = await self._refuse(request, translate_outage(exc, request.id, called))
-        except Exception:  # noqa: BLE001 - the one place where the REST door answers unexpected errors
+        except Exception:  # noqa: BLE001 - the one place where REST answers unexpected errors
             name = request.tool and request.tool.name
             _log.exception("unexpected error", extra={"request_id": request.id, "tool": name})
             status = await self._refuse(request, Internal())

@@ -1,7 +1,7 @@
 """Sends a whole answer, with status, headers and body, in one write.
 
-uvicorn writes the head and the body of an answer one after the other, with two system calls. The REST door has both
-before it sends either.
+uvicorn writes the head and the body of an answer one after the other, with two system calls. The REST interface
+has both before it sends either.
 """
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle

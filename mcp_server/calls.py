@@ -101,7 +101,7 @@ class ToolCalls:
             if isinstance(error, ToolNotFound | ApprovalStateSpent) and not is_indirect:
                 raise MCPError(types.INVALID_PARAMS, error.message, results.render_error_data(error)) from None
             return results.render_failure(error)
-        except Exception:  # noqa: BLE001 - the one place where the MCP door answers unexpected errors
+        except Exception:  # noqa: BLE001 - the one place where MCP answers unexpected errors
             return report_unexpected(client, params.name)
         return results.render_success(tool, result, client, ctx.protocol_version)
 

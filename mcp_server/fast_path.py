@@ -124,7 +124,7 @@ class FastPath:
             return None
         except BaobabError as error:
             return _render_refusal(results.render_failure(error))
-        except Exception:  # noqa: BLE001 - the MCP door's unexpected errors, as in calls.py
+        except Exception:  # noqa: BLE001 - as in calls.py, MCP answers unexpected errors here
             return _render_refusal(report_unexpected(client, name))
         return _render_result(results.render(tool, result, client, version))
 

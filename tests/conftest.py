@@ -73,7 +73,7 @@ def pytest_sessionstart() -> None:
 
 @dataclass
 class Baobab:
-    """An open installation: its house for what no door shows, a client for everything else."""
+    """An open installation: its application for what no interface shows, a client for everything else."""
 
     application: Application
     client: httpx.AsyncClient

@@ -1,4 +1,4 @@
-"""Durable jobs of a house under test."""
+"""Durable jobs of an installation under test."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ async def run_job(application: HasServices, kind: str) -> None:
 
 
 async def run_due_jobs(application: HasServices, database: Database | None = None) -> None:
-    """Return when every job that is due by the house's clock has been made."""
+    """Return when every job that is due by the installation's clock has run."""
     services: Any = application.services
     # Anew each time, for what one job asks for is due after the look before; and in one look, for a job that ends may
     # have asked for another.

@@ -1,4 +1,4 @@
-"""The composition: a house opens, works, closes, and opens again on what it left."""
+"""The composition: an installation opens, works, closes, and opens again on its data."""
 
 import asyncio
 import importlib
@@ -76,7 +76,7 @@ async def test_counts_that_were_not_written_yet_are_written_when_the_house_close
     assert sum(row["event_data"]["count"] for row in rows) == 3
 
 
-async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path: Path) -> None:
+async def test_two_servers_on_one_folder_take_notice_of_each_other(tmp_path: Path) -> None:
     one, other = build_server(tmp_path), build_server(tmp_path)
     async with one.open(), other.open() as second, open_client(one) as here, open_client(other) as there:
         app = (await here.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
@@ -88,14 +88,14 @@ async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path: Path
         assert (await there.get(f"/v1/{app}/kv/a", headers=OWNER)).status_code == 404
 
 
-async def test_two_houses_that_open_an_empty_folder_at_once_agree_on_everything(tmp_path: Path) -> None:
-    houses = [build_server(tmp_path) for _ in range(3)]
+async def test_two_servers_that_open_an_empty_folder_at_once_agree_on_everything(tmp_path: Path) -> None:
+    servers = [build_server(tmp_path) for _ in range(3)]
 
     async def open_and_create(one: Server) -> int:
         async with one.open(), open_client(one) as http:
             return (await http.post("/init", json={"name": "shop"}, headers=OWNER)).status_code
 
-    assert sorted(await asyncio.gather(*(open_and_create(one) for one in houses))) == [200, 200, 201]
+    assert sorted(await asyncio.gather(*(open_and_create(one) for one in servers))) == [200, 200, 201]
 
 
 @pytest.mark.parametrize("broken", ["baobab.db", "kv/local/durable.db"])

@@ -41,7 +41,7 @@ class Visit:
         if organisation_id is not None and caller.key_id is None:
             caller = Account(caller.account_id, organisation_id)
         result = await self.registry.call(tool, arguments, caller, self.context)
-        # Values of the key-value store come as JSON text, which other doors pass on as it is.
+        # Values of the key-value store come as JSON text, which other interfaces pass on as it is.
         return json.loads(result) if isinstance(result, bytes) else result
 
     async def follow(self, tool: str, /, **arguments: Any) -> Stream:

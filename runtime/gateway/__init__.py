@@ -1,1 +1,3 @@
-"""The gateway to models: the catalogue, the providers and the routing of calls. It knows no doors and no accounts."""
+"""The gateway to models: the catalogue, the providers and the routing of calls. It knows no interfaces and no
+accounts.
+"""

@@ -137,7 +137,7 @@ def run(servers: Servers) -> Costs:
 
 @dataclass
 class _EmbeddedApp:
-    """A house in this process, with an app and its agents."""
+    """An installation in this process, with an app and its agents."""
 
     application: Application
     owner: Caller

@@ -1,4 +1,5 @@
-"""Our durable jobs, without the rest of a house: `python -m tests.bench.our_jobs URL worker|client CONCURRENCY`.
+"""Our durable jobs, without the rest of an installation: `python -m tests.bench.our_jobs URL worker|client
+CONCURRENCY`.
 
 A worker runs jobs and can enqueue them; a client only enqueues.
 """
@@ -57,7 +58,7 @@ async def main(url: str, role: str, concurrency: str) -> None:
     notices = Notices(database, clock, ids)
     jobs = DurableJobs([JobKind("note", note)], clock, ids)
     if role == "worker":
-        # A house has more; this is what the round that prunes asks for.
+        # An installation has more; this is what the round that prunes asks for.
         services = cast("Services", SimpleNamespace(clock=clock))
         await jobs.start(Registry(()).bind(services), {database: notices}, database, int(concurrency))
         await notices.start()

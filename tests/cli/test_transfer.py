@@ -1,4 +1,4 @@
-"""`baobab transfer`: an installation on files, filled through its door, goes on in a real Postgres or Valkey."""
+"""`baobab transfer`: an installation on files, filled through its interfaces, goes on in a real Postgres or Valkey."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ SUGGESTIONS = 450
 
 @dataclass(frozen=True)
 class Source:
-    """An installation on files that nobody runs, and what its doors say of it."""
+    """An installation on files that nobody runs, and what its interfaces say of it."""
 
     data: Path
     app_id: str
@@ -210,7 +210,7 @@ async def _fetch_sqlite_answers(data: Path, app_id: str) -> dict[str, Any]:
 
 
 async def fetch_answers(client: httpx.AsyncClient, app_id: str) -> dict[str, Any]:
-    """What the doors say of everything that was put in."""
+    """What the interfaces say of everything that was put in."""
     store = f"/v1/{app_id}/kv"
     values = [f"{store}/value/{number}" for number in range(len(VALUES))]
     others = [f"{store}/brief", f"{store}/light", f"{store}/decided", f"{store}/_expose", f"{store}/_stats"]

@@ -82,5 +82,5 @@ async def test_every_route_of_the_document_is_served(baobab: Baobab) -> None:
             answer = await baobab.client.request(method, re.sub(r"\{[^}]*\}", "none", path))
             unrouted = answer.status_code == 404 and "No operation has this path" in answer.text
             assert not unrouted, f"{method} {path}"
-            # The stateless MCP door refuses to open a stream, as its contract says.
+            # The stateless MCP endpoint refuses to open a stream, as its contract says.
             assert answer.status_code != 405 or path == "/mcp", f"{method} {path}"

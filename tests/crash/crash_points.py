@@ -123,7 +123,7 @@ class ManualWorker:
             await self.baobab.client.post(path, json=body, headers=self.baobab.owner)
 
     async def approve_pending(self) -> None:
-        """By the other door, which needs no event of the run."""
+        """Over the other interface, which needs no event of the run."""
         listed = await self.baobab.client.get("/v1/approvals?status=pending", headers=self.baobab.owner)
         for waiting in listed.json()["approvals"]:
             path = f"/v1/approvals/{waiting['id']}/approve"
@@ -176,7 +176,9 @@ class ManualWorker:
 
 @contextlib.asynccontextmanager
 async def open_manual_worker(data: Path, *further: Toolset) -> AsyncIterator[ManualWorker]:
-    """In a house that makes no jobs by itself, with an app that has the agents. further: toolsets beside our own."""
+    """In an installation that runs no jobs by itself, with an app that has the agents. further: toolsets beside our
+    own.
+    """
     async with open_installation(data, {"BAOBAB_JOBS": "0"}, further=further) as baobab:
         services = baobab.application.services
         made = ManualWorker(baobab, CrashPoints(services.database), await baobab.create_app())

@@ -184,7 +184,7 @@ class RunsLoad:
         await asyncio.gather(*(self._approve(server, run, waiting, dice) for waiting in run.open_questions))
 
     async def _approve(self, server: ServerProcess, run: Run, waiting: dict[str, Any], dice: random.Random) -> None:
-        """By the one door or the other, twice now and then: what was decided is not decided again."""
+        """Over one interface or the other, twice now and then: what was decided is not decided again."""
         body = {"approval_token": waiting["approval_token"], "approved": True}
         for _ in range(dice.choice([1, 1, 2])):
             if dice.random() < 0.7:

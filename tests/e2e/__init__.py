@@ -1,1 +1,1 @@
-"""The public MCP conformance suite as judge of the MCP door (`make e2e`)."""
+"""The public MCP conformance suite as judge of the MCP endpoint (`make e2e`)."""

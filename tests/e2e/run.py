@@ -1,4 +1,4 @@
-"""Let the public MCP conformance suite judge the door: `make e2e`.
+"""Let the public MCP conformance suite judge the MCP endpoint: `make e2e`.
 
 Every requirement set runs against the profile in two configurations: stateless, which is what the product is, and with
 the SDK's sessions, for what protocols before 2026 cannot do without them. A strict reader of JSON Schema, which clients

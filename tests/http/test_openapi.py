@@ -32,7 +32,7 @@ async def document(baobab: Baobab) -> Any:
 
 
 def iterate_operations(document: Any) -> Iterator[Any]:
-    """Every operation but those of the MCP door, which is a protocol of its own."""
+    """Every operation but that of MCP, which is a protocol of its own."""
     for path, item in document["paths"].items():
         assert item.keys() <= METHODS
         for method, operation in item.items():

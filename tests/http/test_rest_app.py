@@ -1,4 +1,4 @@
-"""The REST door: routes, methods, request ids, allowances, hosts, origins, bodies."""
+"""The REST interface: routes, methods, request ids, allowances, hosts, origins, bodies."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Path parameters pasted into addresses: `../`, `%2f`, `?`, `#`, NUL, in every path argument on both doors."""
+"""Path parameters pasted into addresses: `../`, `%2f`, `?`, `#`, NUL, in every path argument over both interfaces."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ TRICKS = ["../{other}/kv/secret", "..", "a/../../{other}/kv/secret", "..\\..\\x"
 
 
 async def call_tool(world: Installation, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Call a tool through the MCP door."""
+    """Call a tool through MCP."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     headers = {**world.owner, "content-type": "application/json", "accept": "application/json, text/event-stream"}
     answer = await world.ask("POST", "/mcp", headers, message)

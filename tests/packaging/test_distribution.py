@@ -58,7 +58,7 @@ def test_the_wheel_carries_what_is_not_python(wheel: Path) -> None:
         "baobab/docs/graph-spec.md",
         "baobab/http/pages/docs.html",
         "baobab/storage/migrations/script.py.mako",
-        "baobab/storage/migrations/versions/0001_house.py",
+        "baobab/storage/migrations/versions/0001_first_tables.py",
     } <= names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 

@@ -284,11 +284,11 @@ async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_besid
 async def test_many_processes_make_each_job_once(tmp_path: Path, clock: Any) -> None:
     data, every = tmp_path / "data", [Chores() for _ in range(3)]
     async with AsyncExitStack() as stack:
-        houses = [
+        applications = [
             await stack.enter_async_context(open_installation(data, clock=clock, further=[c.toolset])) for c in every
         ]
-        await asyncio.gather(*(enqueue_job(houses[n % 3], "note", {"word": str(n)}) for n in range(60)))
-        for application in houses:
+        await asyncio.gather(*(enqueue_job(applications[n % 3], "note", {"word": str(n)}) for n in range(60)))
+        for application in applications:
             await jobs.run_due_jobs(application.application)
         assert sorted(word for c in every for word, _ in c.done) == sorted(map(str, range(60)))
 
@@ -296,19 +296,19 @@ async def test_many_processes_make_each_job_once(tmp_path: Path, clock: Any) -> 
 async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path: Path, clock: Any) -> None:
     data, every = tmp_path / "data", [Chores() for _ in range(3)]
     async with AsyncExitStack() as stack:
-        houses = [
+        applications = [
             await stack.enter_async_context(open_installation(data, clock=clock, further=[c.toolset])) for c in every
         ]
         for made in range(1, 4):
             clock.advance(60)
-            for application in houses:
+            for application in applications:
                 application.application.services.jobs.wake()
             async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
                 # A process that has not looked yet will find the round made.
                 while len({job for c in every for job in c.rounds}) < made:
                     await asyncio.sleep(0.01)
             # Ended, too: to a clock that goes on by a minute, what is under way is long overdue.
-            await jobs.run_due_jobs(houses[0].application)
+            await jobs.run_due_jobs(applications[0].application)
         assert len([job for c in every for job in c.rounds]) == 3
 
 

@@ -1,4 +1,4 @@
-"""A house on a temporary folder whose clock stands still, and callers who sign up in it."""
+"""An installation in a temporary folder whose clock stands still, and callers who sign up in it."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ _ENCODED: dict[int, str] = {}
 
 @dataclass
 class ToolHarness:
-    """Services and registry, used as a door uses them."""
+    """Services and registry, used as an interface uses them."""
 
     services: Services
     registry: Registry

@@ -1,4 +1,4 @@
-"""How a tool is declared: where it stands in the REST door, how calls are written down."""
+"""How a tool is declared: its REST route, and how its calls are audited."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ class RegistrationError(Exception):
 
 
 class Encoded(bytes):
-    """A result that is JSON text already: doors pass it on instead of encoding it anew."""
+    """A result that is JSON text already, so that interfaces pass it on without encoding it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestBinding:
-    """Where a tool stands in the REST door."""
+    """The REST route of a tool."""
 
     method: str
     path: str

@@ -1,7 +1,7 @@
 """The errors that any tool may answer. A domain's own stand in its folder, beside the code that raises them.
 
 An error is a class: code, status and remedy are known before anything happens, so that the OpenAPI document, the
-catalogue and docs/errors.md are made from them. Doors render; nothing else turns an error into bytes.
+catalogue and docs/errors.md are made from them. Only the interfaces render errors.
 """
 
 import math
@@ -16,7 +16,7 @@ _OPERATION = re.compile(r"\bop:([a-z][a-z0-9_]*)")
 
 
 def name_operations(text: str, naming: Naming = str) -> str:
-    """Returns a text in which each reference to an operation (`op:apps_list`) is put in a door's words."""
+    """Returns a text in which each reference to an operation (`op:apps_list`) is put in an interface's words."""
     return _OPERATION.sub(lambda found: naming(found[1]), text) if "op:" in text else text
 
 
@@ -36,7 +36,7 @@ class BaobabError(Exception):
     """The root: `code` and `status` name the kind; the message says what happened, the remediation what to do.
 
     Both name operations as `op:apps_list`. Whoever reads them gets the tool's name, or what `naming` makes of it:
-    `Registry.run` sets that by the door through which the call came.
+    `Registry.run` sets that by the interface through which the call came.
     """
 
     code: ClassVar[str]

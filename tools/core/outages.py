@@ -1,7 +1,7 @@
-"""Outages: what a caller is told when a store of this installation does not answer.
+"""Errors for callers when a store of this installation does not answer.
 
-The registry translates those of a call; a door translates those of its own work before a call, such as finding out who
-asks, with the same function.
+The registry translates the outages during a call. The interfaces use the same function for outages of their own work
+before a call, such as identifying the caller.
 """
 
 import logging

@@ -102,7 +102,9 @@ class Registry:
         return self._graph_names.get(name)
 
     def naming(self, context: RequestContext) -> Naming:
-        """Returns how a door's errors name operations: by method and path over REST, by the tool's name elsewhere."""
+        """Returns how an interface's errors name operations: by method and path over REST, by the tool's name
+        elsewhere.
+        """
         return self.name_by_route if context.name == "rest" else self.name_by_tool
 
     def name_by_route(self, name: str) -> str:
@@ -195,11 +197,11 @@ class Registry:
         error: BaobabError,
         caller: Caller | None = None,
     ) -> None:
-        """Records a refusal for the developer of its app, if the tool's family keeps refusals.
+        """Records a refusal for the developer of its app, if the tool's toolset keeps refusals.
 
-        Calls record theirs themselves; doors record what they refuse before a call, perhaps without a caller. A refusal
-        for an app that does not exist is not recorded, or anybody could fill the table. Nor is a call that waits for
-        approval: it is not refused, and who waits asks again and again.
+        Calls record their own refusals; interfaces record what they refuse before a call, perhaps without a caller. A
+        refusal for an app that does not exist is not recorded, because anybody could fill the table. Neither is a call
+        that waits for approval: it is not refused, and its caller asks again and again.
         """
         toolset = tool.toolset
         if toolset.keeps_failures is None or isinstance(error, ApprovalRequired):

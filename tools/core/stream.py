@@ -1,4 +1,4 @@
-"""Streams: results that go out piece by piece, and bodies that come in so, over doors that can pass them on."""
+"""Streams: results that are sent piece by piece, and bodies that arrive so, over interfaces that support them."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class Body:
     """As it was sent; empty if it was not."""
 
     text: str | None = None
-    """The whole of it, where a door passed it on as a text."""
+    """The whole body, if the interface passed it as a text."""
 
     @classmethod
     def of_text(cls, text: str) -> "Body":
@@ -89,7 +89,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class OrText:
-    """Lets a `Body` also be given as a text, over doors that have no streams: `Annotated[Body, OrText(2**20)]`."""
+    """Lets a `Body` also be given as a text, over interfaces that have no streams: `Annotated[Body, OrText(2**20)]`."""
 
     most: int
     """Characters."""

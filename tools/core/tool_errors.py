@@ -43,7 +43,7 @@ _APPROVAL = (ApprovalRequired, ApprovalRejected, TooManyPending, TooLargeToPropo
 
 
 def errors_of(tool: Tool) -> list[type[BaobabError]]:
-    """Returns every error that a call of a tool can answer: its own, and those of the registry and the doors."""
+    """Returns every error that a call of a tool can answer: its own, and those of the registry and the interfaces."""
     own = (*tool.raises, *tool.access.raises, BadRequest, UnknownField, OriginRefused)
     kinds: dict[type[BaobabError], None] = dict.fromkeys(own)
     if tool.access.credential:

@@ -37,7 +37,7 @@ _SWITCHED = 101
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """How a tool stands in the REST door, beside its route.
+    """What REST needs to know of a tool beside its route.
 
     status: the success status, or a function of the result, which then needs `statuses`.
     query: parameters taken from the query string although the method has a body.
@@ -143,7 +143,7 @@ _REST, _MCP, _GUARD = Rest(), Mcp(), Guard()
 class Toolset:
     """A family of tools: a base path, an envelope for errors, one tag.
 
-    keeps_failures: names the parameter that says what a refused call was about; the doors' refusals of this
+    keeps_failures: names the parameter that says what a refused call was about; the interfaces' refusals of this
     family are then kept for the app's developer (tools/core/failures.py).
     app_tables: the tables in which it keeps rows of an app, in the stores of the app's region; those that others refer
     to first. Freezing, copying, moving and erasing follow from this. stop: takes rows away from who works with them.
@@ -374,6 +374,8 @@ def _signature(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseMod
         # The field of a group is no parameter by itself, and holds its default in its type.
         parameter = by_name.get(taken)
         if parameter is not None and parameter.kind is _FURTHER:
+            if hint is not Any:
+                raise RegistrationError(f"{name}: `**{taken}` is `Any`, or `Unpack[Group]` with `typing.Unpack`")
             # `**further: Any` takes what the operation passes on without knowing it.
             extra = "allow"
         elif taken not in ("call", "return"):
@@ -432,7 +434,7 @@ def _parameter_texts(handler: Handler) -> dict[str, str]:
 
 
 def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Rest) -> RestBinding:
-    """Where a tool stands in the REST door; RegistrationError where route and arguments do not fit."""
+    """Builds the REST binding of a tool. Raises RegistrationError if route and arguments do not fit."""
     matched = _ROUTE.match(route)
     if not matched:
         raise RegistrationError(f"{name}: {route!r} is no `METHOD /path`")

@@ -1,6 +1,6 @@
 """OAuth 2.1 for MCP clients: a person agrees, and the client gets an API key.
 
-The protocol itself is spoken by the door (mcp_server/oauth/); here is what it changes and who may.
+mcp_server/oauth/ speaks the protocol itself. These tools hold its rules and make its changes.
 """
 
 from datetime import UTC, datetime, time, timedelta

@@ -14,7 +14,7 @@ Result = types.CallToolResult
 
 class NotificationTools(Toolbox):
     services: Services
-    """Of the house that these tools stand in; there once it is open."""
+    """Of the installation that has these tools, once it is open."""
 
     async def publish_change(self, topic: str) -> Result:
         """Do what the product does when a list has changed."""

@@ -1,4 +1,4 @@
-"""An app with an owner, agents in it, and a house that makes their runs."""
+"""An app with an owner, agents in it, and an installation that executes their runs."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -168,7 +168,7 @@ async def get_refusal(agency: Agency, run: dict[str, Any]) -> str:
 
 
 async def run_replay(agency: Agency, *arguments: str) -> Result:
-    """The command line, beside the house that is open."""
+    """The command line, beside the open installation."""
     data = agency.harness.data
     environment = {**prepare_data(data), "BAOBAB_DATA": str(data)}
     return await asyncio.to_thread(CliRunner().invoke, main, ["replay", *arguments], env=environment)

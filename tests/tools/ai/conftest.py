@@ -99,7 +99,7 @@ class Installation(Baobab):
 
     async def get_settled_balance(self) -> Balance:
         """The same when nothing is under way any more."""
-        # Asked once: whoever asks a door too often is refused.
+        # Asked once: a caller who asks too often is refused.
         organisation = await get_first_organisation(self)
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while (balance := await self.credits.balance(organisation)).reserved:

@@ -243,7 +243,7 @@ async def test_keys_are_sealed_for_their_rows_and_never_shown(world: Installatio
     ]
     assert all(key not in answer.text for answer in answers)
     assert key.encode() not in read_database(world.data)
-    # Each opens by the name of its row, and there only: what rotation counts on. Then back to what the house holds.
+    # Each opens only with the name of its row, on which rotation depends. Then the installation's own is put back.
     held, fresh = secrets.read_keys(world.data / "secret.key"), secrets.new_key()
     for order in ([fresh, *held], [*held, fresh]):
         assert await reseal(world.application.services.database, secrets.Vault(order)) > 0

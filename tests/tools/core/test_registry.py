@@ -155,6 +155,11 @@ async def shelf_drop(call: Call, word: Word, **shelving: Any) -> Done:
 shelf_drop.__annotations__["shelving"] = Unpack[Shelving]
 
 
+async def shelf_lend(call: Call, word: Word, **shelving: str) -> Done:
+    """Lend a word."""
+    return {"word": word}
+
+
 class Lock(TypedDict):
     masterKey: Word
 
@@ -182,6 +187,7 @@ READ: dict[str, Any] = {"access": EVERYBODY, "effect": "read"}
         (shelf_blocking, "GET /", {}, "async def"),
         (shelf_describes_another, "GET /", {}, "describes words"),
         (shelf_drop, "GET /", {}, "word is a parameter and a field of `\\*\\*shelving`"),
+        (shelf_lend, "GET /", {}, "`\\*\\*shelving` is `Any`"),
         (shelf_secret, "GET /", {}, "api_key is called like a secret"),
         (shelf_secret_inside, "GET /", {}, "locks.masterKey is called like a secret"),
         (shelf_read, "GET /", {"guard": Guard(widens={"title": bool})}, "`widens` names title"),

@@ -1,4 +1,4 @@
-"""Callers. A door turns a credential into one of these; access objects check it, and audit rows name it."""
+"""Callers. An interface turns a credential into one of these; access objects check it, and audit rows name it."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Who may decide: the one rule for approve, reject, resume and cancel, over every door."""
+"""Who may decide: the one rule for approve, reject, resume and cancel, over every interface."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden
 
 INTERFACE_NAME = "oauth"
-"""The name of the door that verifies what the protocol demands."""
+"""The interface that verifies what the protocol demands."""
 
 
 class ThroughOAuthOnly(Forbidden):
@@ -20,11 +20,11 @@ class ThroughOAuthOnly(Forbidden):
 
 @dataclass(frozen=True, slots=True)
 class OAuthEndpoints:
-    """Calls through the OAuth door. Through another door a code could be exchanged without its PKCE verifier."""
+    """Calls through the OAuth endpoints. Over another interface a code could be exchanged without its PKCE verifier."""
 
     anonymous: bool = True
     credential: bool = False
-    description: str = "The OAuth endpoints of this server; no other door."
+    description: str = "The OAuth endpoints of this server, and no other interface."
     raises: tuple[type[BaobabError], ...] = (ThroughOAuthOnly,)
 
     def admits(self, caller: Caller) -> bool:

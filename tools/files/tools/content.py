@@ -1,9 +1,8 @@
 """/storage/{app_id}/content/{object_id}: the bytes of a file, at signed addresses."""
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
 from pydantic import Field
-from typing_extensions import Unpack
 
 from baobab.runtime.documents.thumbnails import MEDIA_TYPE
 from baobab.tools.core.binding import Audit

@@ -1,6 +1,6 @@
 """Sign-in over MCP: a user lets an MCP client use the app as them, with the tools that the app gives to its users.
 
-The protocol itself is spoken by the door (mcp_server/oauth/); here is what it changes and who may.
+mcp_server/oauth/ speaks the protocol itself. These tools hold its rules and make its changes.
 """
 
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A house that may call this machine, where the tool servers of the tests are."""
+"""An installation that may call this machine, where the tool servers of the tests are."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The house: accounts, organisations, keys, apps, audit, KV rules."""
+"""The first tables: accounts, organisations, keys, apps, audit, KV rules."""
 
 import sqlalchemy as sa
 from alembic import op
