@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import (
@@ -20,7 +20,7 @@ from baobab.storage.database import (
     ErrorTranslator,
     Unit,
 )
-from baobab.storage.sqlite_connection import SqliteConnection
+from baobab.storage.sqlite_connection import GroupedWork, SqliteConnection
 from baobab.storage.statements import Statements
 
 T = TypeVar("T")
@@ -31,6 +31,8 @@ _MAX_CONSECUTIVE = 250
 """The most consecutive transactions on the event loop. Then one runs in a thread, where it can checkpoint a long
 WAL.
 """
+
+_MOST_IN_GROUP = 64
 
 
 class SqliteDatabase(Database):
@@ -52,6 +54,8 @@ class SqliteDatabase(Database):
         self._seen_bell: int | None = None
         self._write_lock = asyncio.Lock()
         self._writer: SqliteConnection | None = None
+        self._group: list[GroupedWork[Any]] = []
+        """The durable work that runs, waits to run, or whose caller has not fetched its result yet; oldest first."""
         self._consecutive = 0
         self._free_readers: list[SqliteConnection] = []
         self._readers = asyncio.Semaphore(self.readers)
@@ -116,14 +120,16 @@ class SqliteDatabase(Database):
 
     async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
         """Runs a transaction that is not durable at once on the event loop if the lock is free, and any other one in a
-        thread.
+        thread. Durable ones that wait for the write lock at the same time share a transaction.
         """
         try:
             if durable:
                 raise DatabaseBusy("what waits for the disk must not do so on the event loop")
             result = self.transact_now(work)
         except DatabaseBusy:
-            result = await run_to_completion(self._transact_in_thread(work, durable))
+            result = await run_to_completion(
+                self._transact_in_group(work) if durable else self._transact_in_thread(work)
+            )
         if announce:
             self.ring_bell()
         return result
@@ -161,26 +167,48 @@ class SqliteDatabase(Database):
 
         return await run_to_completion(run())
 
-    async def _transact_in_thread(self, work: Callable[[Statements], T], durable: bool) -> T:
+    async def _transact_in_thread(self, work: Callable[[Statements], T]) -> T:
         with ErrorTranslator(self):
             async with self._lock_writer() as connection:
-                return await connection.transact_in_thread(work, durable=durable)
+                return await connection.transact_in_thread(work, durable=False)
+
+    async def _transact_in_group(self, work: Callable[[Statements], T]) -> T:
+        """Whoever gets the write lock first also runs the work of those that wait for it, in their order."""
+        grouped = GroupedWork(work)
+        self._group.append(grouped)
+        try:
+            with ErrorTranslator(self):
+                async with self._write_lock:
+                    while not grouped.is_done:
+                        async with self._lock_file_for_writer() as connection:
+                            waiting = [other for other in self._group if not other.is_done]
+                            await connection.transact_group_in_thread(waiting[:_MOST_IN_GROUP])
+                return grouped.get_result()
+        finally:
+            self._group.remove(grouped)
 
     @asynccontextmanager
     async def _lock_writer(self) -> AsyncIterator[SqliteConnection]:
         """Holds the writers' lock, which all processes share, and yields the connection that writes."""
-        async with self._write_lock:
-            if not self._try_lock_file():
-                assert self._lock_file is not None
-                await _wait_for_lock(self._lock_file)
-            try:
-                self._consecutive = 0
-                if self._writer is None:
-                    await run_to_completion(self._open_writer())
-                assert self._writer is not None
-                yield self._writer
-            finally:
-                self._unlock_file()
+        async with self._write_lock, self._lock_file_for_writer() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _lock_file_for_writer(self) -> AsyncIterator[SqliteConnection]:
+        """Yields the connection that writes, with the lock among processes. The caller holds the lock within this
+        one.
+        """
+        if not self._try_lock_file():
+            assert self._lock_file is not None
+            await _wait_for_lock(self._lock_file)
+        try:
+            self._consecutive = 0
+            if self._writer is None:
+                await run_to_completion(self._open_writer())
+            assert self._writer is not None
+            yield self._writer
+        finally:
+            self._unlock_file()
 
     def _try_lock_file(self) -> bool:
         if self._lock_file is None:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import aiosqlite
 from pydantic_core import from_json
@@ -33,6 +33,8 @@ _BUDGET = 50_000
 """The instructions of SQLite's virtual machine that a read may take on the event loop: one or two milliseconds."""
 _BULK_ROWS = 64
 """A statement for more rows than this runs in the thread."""
+_GROUP_SECONDS = 0.02
+"""After this time, a transaction that several callers share begins no further work."""
 _BUSY_MILLISECONDS = 10_000
 _CHECKPOINT_PAGES = 1000
 _INTERRUPTED = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY)
@@ -127,6 +129,36 @@ class _Thread(aiosqlite.Connection):
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._tx.put_nowait((future, work))
         return future
+
+
+class GroupedWork(Generic[T]):
+    """A function that runs in a transaction which others may share, and its outcome."""
+
+    def __init__(self, work: Callable[[Statements], T]) -> None:
+        """work: may be called more than once. Its last call counts."""
+        self._work = work
+        self._result: T
+        self.error: BaseException | None = None
+        self.is_done = False
+        """Whether it is committed, or has failed."""
+
+    def run(self, statements: Statements) -> None:
+        self.error = None
+        try:
+            self._result = self._work(statements)
+        except BaseException as exc:  # noqa: BLE001  # `get_result` raises it
+            self.error = exc
+
+    def fail(self, error: BaseException) -> None:
+        """Ends it with this error, unless it has failed by itself."""
+        self.error = self.error or error
+        self.is_done = True
+
+    def get_result(self) -> T:
+        """Returns what the function returned. Raises its error, or that of the commit."""
+        if self.error is not None:
+            raise self.error
+        return self._result
 
 
 class SqliteConnection:
@@ -267,6 +299,14 @@ class SqliteConnection:
     async def transact_in_thread(self, work: Callable[[Statements], T], *, durable: bool) -> T:
         return await self._run_in_thread(partial(self.transact, work, durable=durable, checkpoint=True))
 
+    async def transact_group_in_thread(self, group: Sequence[GroupedWork[Any]]) -> None:
+        """Runs functions one after the other in one durable transaction, so that they share the wait for the disk.
+
+        A function that raises is rolled back alone. Those that are not done afterwards have to run again: the time of a
+        transaction is limited, and SQLite rolls back all of it after some errors of one function.
+        """
+        await self._run_in_thread(partial(self._transact_group, group))
+
     async def alter_in_thread(self, work: Callable[[Statements], T]) -> T:
         def alter(statements: Statements) -> T:
             result = work(statements)
@@ -299,6 +339,34 @@ class SqliteConnection:
             raise
         return result
 
+    def _transact_group(self, group: Sequence[GroupedWork[Any]]) -> None:
+        ends_at = time.monotonic() + _GROUP_SECONDS
+        reached: list[GroupedWork[Any]] = []
+        self._begin_writing(durable=True)
+        try:
+            for grouped in group:
+                self._set_deadline()
+                self._raw.execute("SAVEPOINT grouped")
+                grouped.run(self.statements)
+                if not self._raw.in_transaction:
+                    grouped.fail(sqlite3.OperationalError("SQLite has rolled back the transaction"))
+                    return
+                if grouped.error is not None:
+                    self._raw.execute("ROLLBACK TO grouped")
+                self._raw.execute("RELEASE grouped")
+                reached.append(grouped)
+                if time.monotonic() > ends_at:
+                    break
+            self._commit()
+        except BaseException as exc:
+            self.rollback()
+            if not reached:
+                raise
+            for grouped in reached:
+                grouped.fail(exc)
+        for grouped in reached:
+            grouped.is_done = True
+
     def _try_to_begin_writing(self) -> bool:
         """Returns False if it would have to wait for another process.
 
@@ -330,6 +398,10 @@ class SqliteConnection:
         await self._thread.submit(self._sync.close)
         await self._thread.wait_until_stopped()
 
+    def _set_deadline(self) -> None:
+        if self._statement_seconds is not None:
+            self._deadline = time.monotonic() + self._statement_seconds
+
     def _must_stop(self) -> bool:
         """Returns whether SQLite must stop the running statement. SQLite asks when the statement has used up its budget
         and, in the thread, each time it has used up another one.
@@ -354,8 +426,7 @@ class SqliteConnection:
 
         def run() -> T:
             self._raw.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
-            if self._statement_seconds is not None:
-                self._deadline = time.monotonic() + self._statement_seconds
+            self._set_deadline()
             try:
                 return work()
             finally:
