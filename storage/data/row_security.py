@@ -53,7 +53,7 @@ async def prepare_roles(database: Database) -> RowSecurity | None:
         _log.warning(
             "Postgres's own row-level security does not guard the rows of apps: the database's user may not create "
             "roles. The policies still hold, as conditions of each statement. Create the four roles as docs/data.md "
-            "shows (`A second wall on Postgres`), or set BAOBAB_ROW_SECURITY=false to go without them."
+            "shows (`Row-level security of Postgres`), or set BAOBAB_ROW_SECURITY=false to go without them."
         )
     return roles
 

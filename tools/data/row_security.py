@@ -1,6 +1,6 @@
 """Postgres's own row-level security, from the same trees as the conditions in each statement.
 
-It is a second wall: a mistake in what writes statements does not show a stranger's row. It never refuses what the
+A mistake in the code that writes statements then does not show a stranger's row. It never refuses what the
 policies allow.
 
 There is a role for reading and one for writing, of users and of visitors each. A role that writes sees all rows of the
