@@ -1,5 +1,6 @@
 """Memory is found by meaning, says when it is true and where it comes from, and duplicates become one."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -99,6 +100,22 @@ async def test_a_changed_fact_does_not_erase_what_was_known_before(substrate: Su
     assert refused.value.code == "wrong_status"
     with pytest.raises(BaobabError):
         await learn(substrate, "Never", valid_from=moved.isoformat(), valid_to=before.isoformat())
+
+
+async def test_what_was_known_is_found_among_many_nearer_memories_of_later(substrate: Substrate) -> None:
+    old = "The coffee machine"
+    await learn(substrate, old, "It must be descaled every month.")
+    substrate.harness.clock.advance(60)
+    then = substrate.harness.clock.now()
+    substrate.harness.clock.advance(60)
+    rows = ({"id": f"lrn_{number:026}", "title": f"Ada {number}", "description": "In Rome."} for number in range(150))
+    lines = (json.dumps({"table": "learnings", "row": row}) for row in rows)
+    await substrate.import_lines("\n".join(lines).encode())
+    await fill(substrate)
+    asked = {"search_by": "meaning", "limit": 150}
+    assert old not in await find(substrate, "Ada in Rome", **asked)
+    assert await find(substrate, "Ada in Rome", known_at=then, **asked) == [old]
+    assert len(await find(substrate, "Ada in Rome", **asked)) == 150
 
 
 async def test_what_was_known_is_told_as_it_was_then(substrate: Substrate) -> None:

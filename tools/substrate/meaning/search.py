@@ -10,6 +10,7 @@ from sqlalchemy import Select, String, bindparam, case, func, select, type_coerc
 
 from baobab.runtime.retrieval.fusion import fuse_rankings, weigh_words
 from baobab.storage.cancellation import run_beside
+from baobab.storage.database import mark_long
 from baobab.storage.full_text import tag_words
 from baobab.storage.tables import is_listed
 from baobab.tools.core.call import Call
@@ -21,6 +22,8 @@ from baobab.tools.substrate.memory_search import SHOWN, Match, choose_words, fin
 
 _CANDIDATES = 100
 """Memories whose bits are nearest, of which the vectors are compared."""
+_MORE_CANDIDATES = (1000, 10_000)
+"""How many instead, where conditions leave too few of them."""
 _RANKED = 100
 """The first of each ranking, which are ranked together."""
 _POWER_OF_WORDS = 2
@@ -120,7 +123,7 @@ class MeaningSearch:
         async with run_beside(self._prepare(by, match, filters)) as preparing:
             vector = await self.call.services.of(QuestionVectors).get(self.question)
             index, worded = await preparing
-        near = [] if index is None else await self._find_near(index, vector, kinds, filters)
+        near = [] if index is None else await self._find_near(index, vector, kinds, filters, limit)
         ranks = {memory_id: closeness for closeness, _, memory_id, _ in near}
         if by == "both":
             ranks = self._fuse(near[:_RANKED], worded)
@@ -158,18 +161,23 @@ class MeaningSearch:
         return index, [_Worded(row["id"], row["updated_at"], weights[row["id"]]) for row in found]
 
     async def _find_near(
-        self, index: MeaningIndex, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any]
+        self, index: MeaningIndex, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any], enough: int
     ) -> list[_Near]:
-        """The nearest memories, the nearest first."""
-        candidates = await index.find_candidates(vector.bits, kinds, _CANDIDATES)
-        if not candidates:
-            return []
+        """The nearest memories, the nearest first. enough: how many of them make a wider search superfluous."""
         query = _build_near(self.call.unit.database.dialect)
         if filters:
             same = (_memory.organisation_id == _embeddings.organisation_id) & (_memory.id == _embeddings.id)
             query = query.join(tables.memory, same).where(*filters)
-        given = {"of_organisation": self.organisation_id, "numbers": candidates}
-        rows = (await self.call.execute(query, given)).all()
+        rows: Sequence[Any] = ()
+        looked_at = 0
+        for most in (max(_CANDIDATES, enough), *(_MORE_CANDIDATES if filters else ())):
+            candidates = await index.find_candidates(vector.bits, kinds, most)
+            if len(candidates) > looked_at:
+                given = {"of_organisation": self.organisation_id, "numbers": candidates}
+                rows = (await self.call.execute(query if looked_at == 0 else mark_long(query), given)).all()
+            if len(rows) >= enough or len(candidates) in (0, looked_at):
+                break
+            looked_at = len(candidates)
         if not rows:
             return []
         numbers, ids, parts, moments = zip(*rows, strict=True)

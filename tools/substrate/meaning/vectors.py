@@ -15,6 +15,8 @@ from baobab.runtime.late_import import LateImport
 
 _LONGEST = 4000
 """Characters of a text of which its vector is made."""
+_COMPARED_AT_ONCE = 300
+"""Vectors that are compared without a thread."""
 
 
 def _import_numpy() -> ModuleType:
@@ -70,7 +72,11 @@ def _embed(np: Any, texts: Sequence[str]) -> list[Vector]:
 
 async def compare(wanted: bytes, others: Sequence[bytes]) -> list[float]:
     """How close a vector is to each of the others, from -1 to 1."""
-    np = await NUMPY.get()
+    work = partial(_compare, await NUMPY.get(), wanted, others)
+    return work() if len(others) <= _COMPARED_AT_ONCE else await asyncio.to_thread(work)
+
+
+def _compare(np: Any, wanted: bytes, others: Sequence[bytes]) -> list[float]:
     # Not as a product of matrices: for so few numbers, waking the threads of a library would take most of the time.
     one, rows = _normalise(np, [wanted])[0], _normalise(np, others)
     closeness: list[float] = (rows * one).sum(axis=1).tolist()
