@@ -35,13 +35,15 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
         # The tool and its server cannot be changed.
         arguments = {**proposed, "arguments": dict(edited_arguments)}
     else:
-        if edited_arguments.get(BOUND, proposed[BOUND]) != proposed[BOUND]:
+        # A tool of an organisation does not name the app.
+        bound = {BOUND: proposed[BOUND]} if tool.app_parameter == BOUND else {}
+        if bound and edited_arguments.get(BOUND, proposed[BOUND]) != proposed[BOUND]:
             raise BadRequest(
                 f"`{BOUND}` is bound to the run's own app.", remediation=f"Leave `{BOUND}` out: it cannot be changed."
             )
-        edited_arguments = {name: value for name, value in edited_arguments.items() if name != BOUND}
+        edited_arguments = {name: value for name, value in edited_arguments.items() if name not in bound}
         # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
-        arguments = restore_hidden(tool, proposed, {**edited_arguments, BOUND: proposed[BOUND]})
+        arguments = restore_hidden(tool, proposed, {**edited_arguments, **bound})
         edited_arguments = redact_arguments(tool, edited_arguments)
     if row.tool == _QUESTION:
         arguments |= _require_answer(proposed, arguments)
@@ -50,7 +52,8 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
     except ValidationError as exc:
         raise invalid(exc, tool.arguments) from exc
     decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
-    decider_call.app = await call.services.directory.app(proposed[BOUND])
+    if tool.app_parameter == BOUND:
+        decider_call.app = await call.services.directory.app(proposed[BOUND])
     await tool.access.authorise(decider_call, arguments)
     return Edit(dict(edited_arguments), arguments)
 

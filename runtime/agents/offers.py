@@ -96,10 +96,12 @@ class ToolOffers:
     def build_arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Build the arguments of the tool that makes a call: the run's, with those that the run does not choose."""
         if ref.source != "mcp":
-            if given.get(BOUND, app_id) != app_id:
+            tool, graph_name = self._find_builtin(ref)
+            if tool.app_parameter == BOUND and given.get(BOUND, app_id) != app_id:
                 raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
-            own_names = {theirs: own for own, theirs in self._find_builtin(ref)[1].arguments.items()}
-            return {**{own_names.get(name, name): value for name, value in given.items()}, BOUND: app_id}
+            own_names = {theirs: own for own, theirs in graph_name.arguments.items()}
+            arguments = {own_names.get(name, name): value for name, value in given.items()}
+            return {**arguments, BOUND: app_id} if tool.app_parameter == BOUND else arguments
         try:
             digest = self.get_remote_tool(ref).digest
         except BaobabError:
@@ -116,10 +118,12 @@ async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> To
 
 
 def is_usable(tool: Tool) -> bool:
-    """Whether agents may call a tool: it must be bound to an app, and neither grant rights nor act as a person."""
+    """Whether agents may call a tool: it must be bound to an app or be open to linked apps, and it must neither grant
+    rights nor act as a person.
+    """
     if tool.toolset.name == "agents":
         return tool.name == "interrupt"
-    return tool.app_parameter == BOUND and not tool.grants and tool.mcp
+    return (tool.app_parameter == BOUND or tool.for_linked_apps) and not tool.grants and tool.mcp
 
 
 def function_names(spec: GraphSpec) -> dict[ToolKey, str]:

@@ -45,6 +45,10 @@ class ApprovedCall:
     run_id: str | None = None
     meaning: str | None = None
     """The digest of what the arguments refer to, from when the call was proposed."""
+    app_id: str | None = None
+    """The app that the call names, or else the one whose agent proposed it."""
+    tainted: bool = False
+    """Whether the run that proposed it had read text from outside."""
     _stores: dict[str, Stores] = field(default_factory=dict)
 
     def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
@@ -69,8 +73,7 @@ class ApprovedCall:
         await call.services.notices.publish(call.unit, NOTICE, str((await call.execute(organisation)).scalar()))
         if self.run_id is not None:
             event = {"approval_id": self.id, "run_id": self.run_id}
-            app_id = call.app.id if call.app else None
-            await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=event)
+            await call.services.jobs.emit(call.unit, ENDED, app_id=self.app_id, data=event)
 
 
 def job_id_of(approval_id: str) -> str:
@@ -118,9 +121,10 @@ class Executor:
             raise ToolNotFound("The tool has changed since the call was proposed.")
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         context = RequestContext(row.door, row.request_id, base_url=self._base_url)
-        await job.registry.run(
-            tool, arguments, caller, context, approved=ApprovedCall(row.id, job, self._seals, row.run_id, row.meaning)
+        approved = ApprovedCall(
+            row.id, job, self._seals, row.run_id, row.meaning, app_id=row.app_id, tainted=bool(row.tainted)
         )
+        await job.registry.run(tool, arguments, caller, context, approved=approved)
 
     def _check_can_succeed(self, job: Job, row: Any) -> None:
         if job.attempt > MOST_ATTEMPTS:

@@ -200,7 +200,7 @@ class ProposedCalls:
             "id": approval_id,
             "organisation_id": organisation,
             "account_id": account,
-            "app_id": call.app.id if call.app else None,
+            "app_id": call.app.id if call.app else step and step.app_id,
             "proposer": proposer,
             "caller": proposers.encode_caller(call.caller, step.voucher if step else None),
             "tool": call.tool.name,

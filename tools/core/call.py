@@ -136,6 +136,7 @@ class Tool:
     outcome: Callable[[Mapping[str, Any]], str | None] | None
     failure: Callable[[Any], BaobabError | None] | None
     mcp: bool
+    for_linked_apps: bool
     taints: bool
     keywords: str
     graph_names: Sequence["GraphName"]
@@ -254,6 +255,10 @@ class ApprovedAttempt(Protocol):
     run_id: str | None
     meaning: str | None
     """A digest of what the arguments name, taken when the call was proposed."""
+    app_id: str | None
+    """The app that the call names, or else the one whose agent proposed it."""
+    tainted: bool
+    """Whether the run that proposed it had read text from outside."""
 
     def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
         """Returns the stores of a region, so wrapped that a later attempt does not repeat an earlier one's writes."""

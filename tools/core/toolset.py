@@ -89,6 +89,8 @@ class Mcp:
     long_running: whether it may wait for something outside; left out, that is so for what leaves the platform.
     failure: of a result that REST answers with a status of failure, the error that it tells. Models are told that.
     graph_names: further names by which graphs use it, as graphs from elsewhere have them.
+    for_linked_apps: for a tool of an organisation, which names no app: whether agents of apps that are linked to the
+    organisation may use it. Its access checks the link.
     from_headers: by parameter, the header of the HTTP request that may give it instead, as for REST.
     """
 
@@ -98,6 +100,7 @@ class Mcp:
     long_running: bool | None = None
     failure: Callable[[Any], BaobabError | None] | None = None
     graph_names: Sequence[GraphName] = ()
+    for_linked_apps: bool = False
     from_headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -298,6 +301,7 @@ class Toolset:
                 outcome=guard.outcome,
                 failure=mcp.failure,
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
+                for_linked_apps=mcp.for_linked_apps,
                 taints=taints,
                 keywords=mcp.keywords,
                 graph_names=(GraphName(name), *mcp.graph_names),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.access import AppOwner
@@ -18,6 +18,8 @@ from baobab.tools.core.services import Services
 from baobab.tools.substrate.errors import AgentsDoNotDecide
 
 SCOPE = "substrate"
+# Built once, since that takes longer than to run it.
+_LINKED = select(apps.c.substrate_organization_id).where(apps.c.id == bindparam("of_app"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,24 @@ class SubstrateCallers:
             )
         if self.decides and caller.limits is not None:
             raise NotYoursToDecide
+        app_id = acting_app(call)
+        if app_id is not None:
+            await _require_link(call, app_id, caller.organisation_id)
         # An account that has left the organisation may no longer use its substrate.
         call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
         require_role(call.role, "member")
+
+
+async def _require_link(call: Call, app_id: str, organisation_id: str) -> None:
+    """Raises Forbidden for a run of an app that is not linked to the organisation's substrate: whoever writes the app's
+    agents could otherwise read and change the memory of everybody who starts them.
+    """
+    linked = (await call.read_once(_LINKED, {"of_app": app_id})).scalar()
+    if linked != organisation_id:
+        raise Forbidden(
+            "The app of this agent is not linked to your organisation's substrate.",
+            remediation="An admin of the organisation links the app with op:apps_link_substrate.",
+        )
 
 
 CALLERS, DECIDERS = SubstrateCallers(), SubstrateCallers(decides=True)
@@ -151,20 +168,30 @@ def organisation_of(call: Call) -> str:
     return caller.organisation_id
 
 
+def acting_app(call: Call) -> str | None:
+    """The app whose agent makes a call, now or once it is approved; None if no run makes it."""
+    step, approved = call.context.step, call.approved
+    if step is not None:
+        return step.app_id
+    return None if approved is None or approved.run_id is None else approved.app_id
+
+
 def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) -> Proposer:
     """The proposer of a call's action. What comes over MCP or from a run is an agent's, and so is what a key sends that
     has to ask a person for some of its calls.
     """
-    step, caller = call.context.step, call.caller
-    is_agent = step is not None or call.context.name == "mcp" or caller.limits is not None
+    step, approved, caller = call.context.step, call.approved, call.caller
+    # A call of a run that a person has approved is still the run's.
+    run_id = step.run_id if step is not None else approved and approved.run_id
+    is_agent = run_id is not None or call.context.name == "mcp" or caller.limits is not None
     return Proposer(
         kind="agent" if is_agent else "human",
-        name=proposers.proposer_name(caller, step),
-        app_id=None if step is None else step.app_id,
+        name=proposers.proposer_name(caller) if run_id is None else f"run:{run_id}",
+        app_id=acting_app(call),
         may_skip=not is_agent and isinstance(caller, Account) and call.role == "owner",
         trigger_context=trigger_context,
-        from_strangers=step is not None and step.tainted,
-        approval_id=None if call.approved is None else call.approved.id,
+        from_strangers=(step is not None and step.tainted) or (approved is not None and approved.tainted),
+        approval_id=None if approved is None else approved.id,
     )
 
 

@@ -49,6 +49,7 @@ _FROM_HEADERS = {"trigger_context": "x-platform-trigger-context"}
         from_headers=_FROM_HEADERS,
     ),
     mcp=Mcp(
+        for_linked_apps=True,
         start="narrow",
         from_headers=_FROM_HEADERS,
         keywords=(
@@ -94,6 +95,7 @@ async def substrate_propose(
     effect="read",
     taints=True,
     mcp=Mcp(
+        for_linked_apps=True,
         start="narrow",
         keywords="what was done, history of actions, what waits for approval, ledger; "
         "was wurde getan, was wartet; "
@@ -138,7 +140,9 @@ async def substrate_actions(
     effect="read",
     raises=(ActionNotFound,),
     taints=True,
-    mcp=Mcp(start="narrow", keywords="read one action of the ledger; Aktion ansehen; ver una acción"),
+    mcp=Mcp(
+        for_linked_apps=True, start="narrow", keywords="read one action of the ledger; Aktion ansehen; ver una acción"
+    ),
 )
 async def substrate_action(call: Call, action_id: ActionId) -> Action:
     """Read one action: what was proposed, what was decided and what came of it."""

@@ -29,7 +29,9 @@ _changes, _actions, _snapshots = tables.changes.c, tables.action_ledger.c, table
     effect="read",
     raises=(ActionNotFound,),
     taints=True,
-    mcp=Mcp(keywords="what an action changed, before and after, diff; vorher nachher; antes y después"),
+    mcp=Mcp(
+        for_linked_apps=True, keywords="what an action changed, before and after, diff; vorher nachher; antes y después"
+    ),
 )
 async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionChanges:
     """Show the rows that an action changed, as they were before it and after it, at most 500."""

@@ -34,6 +34,7 @@ Wanted = Annotated[str, Text(200)]
     effect="read",
     taints=True,
     mcp=Mcp(
+        for_linked_apps=True,
         start="narrow",
         keywords="find a person, company, contact, project, who is; "
         "Person, Firma, Kontakt finden; "
@@ -95,7 +96,11 @@ async def substrate_entities(
     effect="read",
     raises=(EntityNotFound,),
     taints=True,
-    mcp=Mcp(start="narrow", keywords="read one person, company or other entity; Entität ansehen; ver una entidad"),
+    mcp=Mcp(
+        for_linked_apps=True,
+        start="narrow",
+        keywords="read one person, company or other entity; Entität ansehen; ver una entidad",
+    ),
 )
 async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     """Read one entity. The id of one that was merged into another answers that one, and says so in `merged_from`.

@@ -1,4 +1,4 @@
-"""/v1/me/apps/{app_id}: the substrate that an app is linked to, and whether its users become entities there."""
+"""/v1/me/apps/{app_id}: the substrate that an app's agents may use, and whether its users become entities there."""
 
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ _ADMIN = AppOwner("admin", keys=False)
     mcp=Mcp(keywords="connect an app to memory; App mit Gedächtnis verbinden; vincular app con memoria"),
 )
 async def apps_link_substrate(call: Call, app_id: AppId, organization_id: Uuid | None = None) -> AppLink:
-    """Link an app to the substrate of an organisation. Whose users it has can then be mirrored there.
+    """Link an app to the substrate of an organisation. Its agents may then use it, and its users can be mirrored there.
 
     organization_id: an organisation in which you are an admin; null for the one that has the app.
     """

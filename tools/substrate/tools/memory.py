@@ -55,6 +55,7 @@ ArtifactId = Annotated[
     effect="read",
     taints=True,
     mcp=Mcp(
+        for_linked_apps=True,
         start="narrow",
         keywords="search memory, recall, what do we know, what was decided, remember; "
         "Gedächtnis durchsuchen, was wissen wir; "
@@ -102,6 +103,7 @@ async def substrate_search_memory(
     effect="read",
     taints=True,
     mcp=Mcp(
+        for_linked_apps=True,
         start="narrow",
         keywords=(
             "list what is remembered, decisions, commitments and learnings; Erinnerungen auflisten; listar recuerdos"
@@ -149,6 +151,7 @@ async def substrate_memory_list(
     effect="read",
     taints=True,
     mcp=Mcp(
+        for_linked_apps=True,
         start="narrow",
         keywords=(
             "list sources, mails, documents and meetings that memory came from; Quellen auflisten; listar fuentes"
@@ -197,7 +200,10 @@ async def substrate_source_artifacts(
     effect="read",
     raises=(ArtifactNotFound,),
     taints=True,
-    mcp=Mcp(keywords=("read one source of memory, a mail, document or meeting; Quelle lesen; leer una fuente")),
+    mcp=Mcp(
+        for_linked_apps=True,
+        keywords=("read one source of memory, a mail, document or meeting; Quelle lesen; leer una fuente"),
+    ),
 )
 async def substrate_source_artifact(call: Call, artifact_id: ArtifactId) -> ArtifactDetail:
     """Read one source artifact with its content."""

@@ -30,6 +30,7 @@ ConflictId = Annotated[str, Text(30, pattern=r"^con_[0-9A-Z]{26}$"), Field(descr
     access=CALLERS,
     effect="read",
     mcp=Mcp(
+        for_linked_apps=True,
         start="narrow",
         keywords=("what can be proposed, payload schema; was kann vorgeschlagen werden; qué se puede proponer"),
     ),
@@ -57,7 +58,10 @@ async def substrate_capabilities(call: Call) -> Capabilities:
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(keywords=("list principles, rules that hold actions back; Grundsätze auflisten; listar principios")),
+    mcp=Mcp(
+        for_linked_apps=True,
+        keywords=("list principles, rules that hold actions back; Grundsätze auflisten; listar principios"),
+    ),
 )
 async def substrate_principles(
     call: Call,
@@ -83,7 +87,7 @@ async def substrate_principles(
     effect="read",
     raises=(PrincipleNotFound,),
     taints=True,
-    mcp=Mcp(keywords="read one principle; Grundsatz ansehen; ver un principio"),
+    mcp=Mcp(for_linked_apps=True, keywords="read one principle; Grundsatz ansehen; ver un principio"),
 )
 async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principle:
     """Read one principle."""
