@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, select, update
@@ -54,10 +55,7 @@ class JobAttempt:
         last: whether the job ends with this unit.
         """
         # The row is locked from here to the commit, so nobody else can claim the job.
-        now = self._clock.now()
-        values = {"finished_at": now, "error": None} if last else {"due_at": now + LEASE}
-        if (await unit.execute(update(jobs).where(*self._mine).values(**values))).rowcount != 1:
-            raise JobLost
+        await unit.run_statements(partial(self.keep, last=last))
         if last:
             unit.after_commit(self.end)
 
@@ -88,6 +86,7 @@ class JobAttempt:
 
     async def finish(self, error: str | None = None) -> None:
         await self._update_row({"finished_at": self._clock.now(), "error": error})
+        self.end()
 
     async def reschedule(self, seconds: float, *, blameless: bool, error: str | None = None) -> None:
         """Leaves the job to a later attempt. blameless: whether this attempt does not count towards the most

@@ -167,8 +167,8 @@ async def _run_bounded(work: Callable[..., T]) -> T:
 
 def _embed_piece(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
     """Returns the vectors of the texts in the wire format, and the texts' number of tokens."""
-    vectors = [_encode_vector(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
-    return vectors, sum(map(embedder.count, texts))
+    vectors, tokens = embedder.embed_counted(texts)
+    return [_encode_vector(vector) if as_text else list(vector) for vector in vectors], tokens
 
 
 def _encode_vector(vector: "array[float]") -> str:

@@ -1,11 +1,12 @@
 """How a document gets its next version: a row says what is wanted, and a job prepares it (ingest_job.py)."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from baobab.runtime.documents.child.kinds import MEDIA_TYPES
 from baobab.runtime.egress import Egress
@@ -22,6 +23,23 @@ from baobab.tools.rag.tables import collections, documents, texts
 PART = 64 * 1024
 """The characters of one part of a text, but for the last."""
 _JOB = "rag_prepare"
+# Built once, since that takes longer than to run them.
+_APP: Any = bindparam("of_app")
+_OF_COLLECTION = (documents.c.app_id == _APP, documents.c.collection_id == bindparam("of_collection"))
+_FIND_SAME = select(documents.c.id, documents.c.metadata, documents.c.status).where(
+    *_OF_COLLECTION,
+    documents.c.sha256 == bindparam("digest"),
+    documents.c.user_id.is_not_distinct_from(bindparam("of_user")),
+)
+_COUNT_DOCUMENTS = select(func.count()).where(*_OF_COLLECTION)
+_INSERT_DOCUMENT, _INSERT_TEXT = insert(documents), insert(texts)
+CHANGE_DOCUMENT = update(documents).where(documents.c.app_id == _APP, documents.c.id == bindparam("of_document"))
+_COUNT_BYTES = select(func.coalesce(func.sum(collections.c.size_bytes), 0)).where(collections.c.app_id == _APP)
+_ADD_BYTES = (
+    update(collections)
+    .where(collections.c.app_id == _APP, collections.c.id == bindparam("of_collection"))
+    .values(size_bytes=collections.c.size_bytes + bindparam("more"))
+)
 # What else a file says that it is, its content decides when it is read.
 _WITHOUT_TEXT = ("image/", "audio/", "video/", "font/", "model/")
 _NEVER_READ = {
@@ -101,34 +119,28 @@ async def add_document(
     Returns the id of the document too. Raises TooManyDocuments, StorageFull. unit: holds the app's lock.
     """
     user_id = owner_of(call.caller)
-    of_it = (documents.c.app_id == collection.app_id, documents.c.collection_id == collection.id)
-    same = (documents.c.sha256 == source.digest, documents.c.user_id.is_not_distinct_from(user_id))
-    for row in (await unit.execute(select(documents).where(*of_it, *same))).all():
+    of_it = {"of_app": collection.app_id, "of_collection": collection.id}
+    for row in await unit.fetch(_FIND_SAME, {**of_it, "digest": source.digest, "of_user": user_id}):
         if row.metadata == metadata and row.status != "failed":
             message = "The collection has a document with this content and metadata already."
             return row.id, {"documentId": row.id, "status": row.status, "message": message}
-    if (await unit.execute(select(func.count()).where(*of_it))).scalar_one() >= MOST_DOCUMENTS:
+    if (await unit.fetch(_COUNT_DOCUMENTS, of_it))[0][0] >= MOST_DOCUMENTS:
         raise TooManyDocuments(details={"limit": MOST_DOCUMENTS})
     document_id = call.services.ids.uuid_at(call.now)
-    values = {
+    its = {"app_id": collection.app_id, "document_id": document_id, "collection_id": collection.id}
+    await count_bytes(unit, call.require_app(), collection.id, source.size_bytes)
+    values = _describe_version(call, 1, source, metadata)
+    created = {
+        **values,
         "app_id": collection.app_id,
         "id": document_id,
         "collection_id": collection.id,
         "user_id": user_id,
-        "metadata": metadata,
-        "status": "pending",
         "chunk_count": 0,
-        "chunks_done": 0,
-        "chunks_total": 0,
-        "attempts": 0,
-        "keeps_text": False,
-        "size_bytes": 0,
-        "sha256": source.digest,
         "created_at": call.now,
-        "updated_at": call.now,
     }
-    created = (await unit.execute(insert(documents).values(values).returning(documents))).one()
-    await begin_version(call, unit, created, source, metadata)
+    await unit.write(_INSERT_DOCUMENT, created)
+    await _begin_preparation(call, unit, its, values, source)
     return document_id, {"documentId": document_id, "status": "pending", "message": "The document will be read soon."}
 
 
@@ -139,21 +151,28 @@ async def begin_version(
 
     Raises StorageFull. unit: holds the app's lock.
     """
-    app = call.require_app()
     version = max(document.version or 0, document.next_version or 0) + 1
-    await count_bytes(unit, app, document, source.size_bytes)
-    if source.text is not None:
-        await insert_text(unit, document, version, source.text, [])
-    values = {
+    await count_bytes(unit, call.require_app(), document.collection_id, source.size_bytes - document.size_bytes)
+    values = _describe_version(call, version, source, metadata)
+    await unit.write(CHANGE_DOCUMENT, {"of_app": document.app_id, "of_document": document.id, **values})
+    its = {"app_id": document.app_id, "document_id": document.id, "collection_id": document.collection_id}
+    await _begin_preparation(call, unit, its, values, source)
+
+
+def _describe_version(call: Call, version: int, source: DocumentSource, metadata: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a document whose version a job, which has still to be enqueued, shall prepare."""
+    return {
         "filename": source.filename,
         "object_id": source.object_id,
         "url": source.url,
         "media_type": source.media_type,
         "sha256": source.digest,
+        "size_bytes": source.size_bytes,
         "metadata": metadata,
         "status": "pending",
         "error_message": None,
         "next_version": version,
+        "ingest_id": call.services.ids.uuid(),
         "chunks_done": 0,
         "chunks_total": 0,
         "attempts": 0,
@@ -161,55 +180,54 @@ async def begin_version(
         "key_id": _find_paying_key(call),
         "updated_at": call.now,
     }
-    await unit.execute(update(documents).where(*is_document(document)).values(values))
-    await enqueue_preparation(call.services, unit, document.app_id, document.id, app.organisation_id)
+
+
+async def _begin_preparation(
+    call: Call, unit: Unit, its: Mapping[str, Any], values: Mapping[str, Any], source: DocumentSource
+) -> None:
+    """Inserts the text, if there is one yet, and enqueues the job. its: as `insert_text` has it."""
+    if source.text is not None:
+        await insert_text(unit, {**its, "version": values["next_version"]}, source.text, [])
+    arguments = {"app_id": its["app_id"], "document_id": its["document_id"]}
+    tenant = call.require_app().organisation_id
+    await call.services.jobs.enqueue(unit, _JOB, arguments, job_id=values["ingest_id"], tenant=tenant)
 
 
 async def enqueue_preparation(services: Services, unit: Unit, app_id: str, document_id: str, tenant: str) -> None:
     """Asks for the job that prepares a document's next version, in place of any other."""
     ingest_id = services.ids.uuid()
-    which = (documents.c.app_id == app_id, documents.c.id == document_id)
-    await unit.execute(update(documents).where(*which).values(ingest_id=ingest_id))
+    await unit.write(CHANGE_DOCUMENT, {"of_app": app_id, "of_document": document_id, "ingest_id": ingest_id})
     arguments = {"app_id": app_id, "document_id": document_id}
     await services.jobs.enqueue(unit, _JOB, arguments, job_id=ingest_id, tenant=tenant)
 
 
-async def count_bytes(unit: Unit, app: App, document: Row, size: int) -> None:
-    """Counts the bytes of a document's text anew. Raises StorageFull if they are more than the app may keep.
+async def count_bytes(unit: Unit, app: App, collection_id: str, more: int) -> None:
+    """Counts bytes of a text that is added. Raises StorageFull if they are more than the app may keep.
 
-    unit: holds the app's lock.
+    more: negative for a text that is replaced by a shorter one. unit: holds the app's lock.
     """
-    more = size - document.size_bytes
     if not more:
         return
-    of_app = select(func.coalesce(func.sum(collections.c.size_bytes), 0)).where(collections.c.app_id == app.id)
-    used, limit = int((await unit.execute(of_app)).scalar_one()), app.plan.file_bytes
-    if limit is not None and more > 0 and used + more > limit:
-        raise StorageFull(
-            f"The documents of the app have {used} of {limit} bytes; {more} more do not fit.",
-            details={"current_usage_bytes": used, "limit_bytes": limit},
-        )
-    await unit.execute(update(documents).where(*is_document(document)).values(size_bytes=size))
-    of_it = (collections.c.app_id == app.id, collections.c.id == document.collection_id)
-    await unit.execute(update(collections).where(*of_it).values(size_bytes=collections.c.size_bytes + more))
+    limit = app.plan.file_bytes
+    if limit is not None and more > 0:
+        used = int((await unit.fetch(_COUNT_BYTES, {"of_app": app.id}))[0][0])
+        if used + more > limit:
+            raise StorageFull(
+                f"The documents of the app have {used} of {limit} bytes; {more} more do not fit.",
+                details={"current_usage_bytes": used, "limit_bytes": limit},
+            )
+    await unit.write(_ADD_BYTES, {"of_app": app.id, "of_collection": collection_id, "more": more})
 
 
-async def insert_text(unit: Unit, document: Row, version: int, text: str, blocks: list[list[Any]]) -> None:
-    """Inserts the text of a version. blocks: kind, level, page, start and end of each, in their order."""
-    rows = [
-        {
-            "app_id": document.app_id,
-            "document_id": document.id,
-            "version": version,
-            "part": start // PART,
-            "collection_id": document.collection_id,
-            "text": text[start : start + PART],
-            "blocks": [block for block in blocks if start <= block[3] < start + PART],
-        }
-        for start in range(0, len(text), PART)
-    ]
-    if rows:
-        await unit.execute(insert(texts), rows)
+async def insert_text(unit: Unit, its: Mapping[str, Any], text: str, blocks: list[list[Any]]) -> None:
+    """Inserts the text of a version. its: the columns that say which one: app, document, collection and version.
+
+    blocks: kind, level, page, start and end of each, in their order.
+    """
+    for start in range(0, len(text), PART):
+        found = [block for block in blocks if start <= block[3] < start + PART]
+        row = {**its, "part": start // PART, "text": text[start : start + PART], "blocks": found}
+        await unit.write(_INSERT_TEXT, row)
 
 
 def is_document(document: Row) -> tuple[Any, Any]:

@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from baobab.runtime.documents.document import Block, ParsedDocument, UnreadableDocument
 from baobab.runtime.documents.parsing import parse_document
@@ -28,7 +29,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.rag.cleaning import enqueue_cleaning
 from baobab.tools.rag.downloads import PageRefused, download_page
 from baobab.tools.rag.embedding import Embedded, embed_texts
-from baobab.tools.rag.ingest import count_bytes, insert_text
+from baobab.tools.rag.ingest import CHANGE_DOCUMENT, count_bytes, insert_text
 from baobab.tools.rag.schemas import MOST_CHUNKS
 from baobab.tools.rag.tables import FREEZES, chunks, collections, documents, texts, vectors
 
@@ -41,10 +42,38 @@ _RETRIES = 5
 _LONGEST_MESSAGE = 500
 _FILE_GONE = "The file was deleted before it was read."
 # Built once, since that takes longer than to run them.
-_APP_ID: Any = bindparam("of_app")
-_FIND_DOCUMENT = select(documents).where(documents.c.app_id == _APP_ID, documents.c.id == bindparam("document_id"))
-_FIND_COLLECTION = select(collections).where(
-    collections.c.app_id == _APP_ID, collections.c.id == bindparam("collection_id")
+_APP: Any = bindparam("of_app")
+_DOCUMENT: Any = bindparam("of_document")
+_FIND = (
+    select(
+        documents,
+        collections.c.name.label("collection_name"),
+        collections.c.chunk_size,
+        collections.c.chunk_overlap,
+        collections.c.embedding_model.label("collection_model"),
+        FREEZES.is_thawed(documents.c.app_id).label("is_thawed"),
+    )
+    .join(collections, and_(collections.c.app_id == documents.c.app_id, collections.c.id == documents.c.collection_id))
+    .where(documents.c.app_id == _APP, documents.c.id == _DOCUMENT)
+)
+_CHANGE_COLLECTION = update(collections).where(
+    collections.c.app_id == _APP, collections.c.id == bindparam("of_collection")
+)
+_COUNT_REVISION = _CHANGE_COLLECTION.values(revision=collections.c.revision + 1)
+_INSERT_CHUNKS, _INSERT_VECTORS = insert(chunks), insert(vectors)
+
+
+def _of_version(table: Any) -> tuple[Any, ...]:
+    """The conditions for the rows of one version of a document."""
+    return table.c.app_id == _APP, table.c.document_id == _DOCUMENT, table.c.version == bindparam("of_version")
+
+
+_DELETIONS = [delete(table).where(*_of_version(table)) for table in (texts, chunks, vectors)]
+_READ_TEXT = select(texts.c.text, texts.c.blocks).where(*_of_version(texts)).order_by(texts.c.part)
+_READ_CHUNKS = (
+    select(chunks.c.position, chunks.c.headings, chunks.c.text)
+    .where(*_of_version(chunks), chunks.c.position.between(bindparam("first"), bindparam("last")))
+    .order_by(chunks.c.position)
 )
 
 
@@ -77,8 +106,8 @@ class _Preparation:
     def __init__(self, job: Job, app: App, document_id: str) -> None:
         self._job, self._app, self._document_id = job, app, document_id
         self._services: Services = job.services
+        # Its row, with what its collection says, as the transaction found and changed it.
         self._document: Any = None
-        self._collection: Any = None
 
     async def run(self) -> None:
         async with self._writing() as unit:
@@ -92,36 +121,35 @@ class _Preparation:
     async def _writing(self, *, last: bool = False, bulk: bool = False) -> AsyncIterator[Unit]:
         """A transaction of this attempt, with the rows of the document and its collection as they are now."""
         async with self._job.writing(lock=self._app.id, last=last, bulk=bulk) as unit:
-            if await FREEZES.is_frozen(unit.execute, self._app.id):
+            rows = await unit.fetch(_FIND, self._which)
+            is_thawed = rows[0].is_thawed if rows else not await FREEZES.is_frozen(unit.execute, self._app.id)
+            if not is_thawed:
                 raise RetryLater(_MOVING_SECONDS, "the app is being moved")
-            ours = {"of_app": self._app.id}
-            document = (await unit.execute(_FIND_DOCUMENT, {**ours, "document_id": self._document_id})).first()
-            if document is None or document.ingest_id != self._job.id:
+            if not rows or rows[0].ingest_id != self._job.id:
                 raise _Superseded
-            found = await unit.execute(_FIND_COLLECTION, {**ours, "collection_id": document.collection_id})
-            self._document, self._collection = document, found.one()
+            self._document = SimpleNamespace(**rows[0]._asdict())
             yield unit
 
-    async def _set(self, unit: Unit, **values: Any) -> None:
-        which = (documents.c.app_id == self._app.id, documents.c.id == self._document_id)
-        values["updated_at"] = self._services.clock.now()
-        query = update(documents).where(*which).values(values).returning(documents)
-        self._document = (await unit.execute(query)).one()
+    @property
+    def _which(self) -> dict[str, Any]:
+        """The parameters that say which document."""
+        return {"of_app": self._app.id, "of_document": self._document_id}
 
-    def _of_version(self, table: Any) -> tuple[Any, ...]:
-        """The conditions for the rows of the version that is being prepared."""
-        document = self._document
-        return (
-            table.c.app_id == document.app_id,
-            table.c.document_id == document.id,
-            table.c.version == document.next_version,
-        )
+    @property
+    def _of_next(self) -> dict[str, Any]:
+        """The parameters that say which version is being prepared."""
+        return {**self._which, "of_version": self._document.next_version}
+
+    async def _set(self, unit: Unit, **values: Any) -> None:
+        values["updated_at"] = self._services.clock.now()
+        await unit.write(CHANGE_DOCUMENT, {**self._which, **values})
+        vars(self._document).update(values)
 
     async def _split(self) -> None:
         """Reads the document and inserts its chunks; the blocks that were found, too."""
         parsed = await (self._read_kept() if self._document.keeps_text else self._parse())
         text = parsed.text
-        size, overlap = self._collection.chunk_size, self._collection.chunk_overlap
+        size, overlap = self._document.chunk_size, self._document.chunk_overlap
         try:
             found = split_text(text, parsed.blocks, size=size, overlap=overlap, most=MOST_CHUNKS)
         except TooManyChunks as exc:
@@ -136,19 +164,35 @@ class _Preparation:
             values: dict[str, Any] = {}
             async with self._writing(bulk=True) as unit:
                 if start == 0:
-                    await self._replace_text(unit, parsed)
-                    values = {"title": parsed.title, "pages": parsed.pages, "media_type": parsed.media_type[:255]}
-                await unit.execute(insert(chunks), rows)
+                    size_bytes = await self._replace_text(unit, parsed)
+                    values = {
+                        "size_bytes": size_bytes,
+                        "title": parsed.title,
+                        "pages": parsed.pages,
+                        "media_type": parsed.media_type[:255],
+                    }
+                await unit.execute(_INSERT_CHUNKS, rows)
                 # An attempt that finds no total begins anew.
                 await self._set(unit, chunks_done=0, chunks_total=len(found) if end == len(found) else 0, **values)
 
-    async def _replace_text(self, unit: Unit, parsed: ParsedDocument) -> None:
-        """Inserts the text of the version, in place of all that earlier attempts have left of it."""
-        for table in (texts, chunks, vectors):
-            await unit.execute(delete(table).where(*self._of_version(table)))
-        await count_bytes(unit, self._app, self._document, len(parsed.text.encode()))
+    async def _replace_text(self, unit: Unit, parsed: ParsedDocument) -> int:
+        """Inserts the text of the version, in place of all that earlier attempts have left of it.
+
+        Returns the bytes of the text.
+        """
+        for deletion in _DELETIONS:
+            await unit.execute(deletion, self._of_next)
+        document, size = self._document, len(parsed.text.encode())
+        await count_bytes(unit, self._app, document.collection_id, size - document.size_bytes)
         blocks = [[block.kind, block.level, block.page, block.start, block.end] for block in parsed.blocks]
-        await insert_text(unit, self._document, self._document.next_version, parsed.text, blocks)
+        its = {
+            "app_id": document.app_id,
+            "document_id": document.id,
+            "collection_id": document.collection_id,
+            "version": document.next_version,
+        }
+        await insert_text(unit, its, parsed.text, blocks)
+        return size
 
     def _build_chunk(self, first_number: int, position: int, text: str, chunk: Chunk) -> dict[str, Any]:
         document, content = self._document, text[chunk.start : chunk.end]
@@ -176,9 +220,9 @@ class _Preparation:
             if document.url is not None:
                 name, media_type = document.filename, await download_page(self._services, document.url, source)
             elif document.object_id is None:
-                query = select(texts.c.text).where(*self._of_version(texts)).order_by(texts.c.part)
                 async with self._job.database.reading() as connection:
-                    source.write_text("".join((await connection.execute(query)).scalars()))
+                    parts = await connection.fetch(_READ_TEXT, self._of_next)
+                source.write_text("".join(part.text for part in parts))
                 name, media_type = document.filename or "text.md", None
             else:
                 name, media_type = await self._fetch(document.object_id, source), document.media_type
@@ -188,13 +232,8 @@ class _Preparation:
     async def _read_kept(self) -> ParsedDocument:
         """Reads the text and the blocks of the version that searches see."""
         document = self._document
-        which = (
-            texts.c.app_id == document.app_id,
-            texts.c.document_id == document.id,
-            texts.c.version == document.version,
-        )
         async with self._job.database.reading() as connection:
-            parts = (await connection.execute(select(texts).where(*which).order_by(texts.c.part))).all()
+            parts = await connection.fetch(_READ_TEXT, {**self._which, "of_version": document.version})
         blocks = tuple(Block(*block) for part in parts for block in part.blocks)
         text = "".join(part.text for part in parts)
         return ParsedDocument(text, blocks, document.media_type or "text/plain", document.title, document.pages)
@@ -222,17 +261,16 @@ class _Preparation:
     async def _embed(self) -> None:
         """Makes the vectors of the next chunks; with those of the last ones, the version takes the old one's place."""
         done = self._document.chunks_done
-        wanted = chunks.c.position.between(done, done + _EMBEDDED_AT_ONCE - 1)
-        query = select(chunks.c.position, chunks.c.headings, chunks.c.text).where(*self._of_version(chunks), wanted)
+        wanted = {"first": done, "last": done + _EMBEDDED_AT_ONCE - 1}
         async with self._job.database.reading() as connection:
-            rows = (await connection.execute(query.order_by(chunks.c.position))).all()
+            rows = await connection.fetch(_READ_CHUNKS, {**self._of_next, **wanted})
         contents = ["\n".join((*row.headings, row.text)) for row in rows]
         # What is paid for is asked for by the app itself, whoever has added the document.
         payer = AppKey(self._app.id, self._document.key_id or "rag")
         context = RequestContext("job", self._job.id)
         async with network_wait():
             embedded = await embed_texts(
-                self._job.registry, payer, context, self._app.id, contents, self._collection.embedding_model
+                self._job.registry, payer, context, self._app.id, contents, self._document.collection_model
             )
         is_last = done + len(rows) == self._document.chunks_total
         async with self._writing(last=is_last, bulk=True) as unit:
@@ -244,10 +282,10 @@ class _Preparation:
 
     async def _insert_vectors(self, unit: Unit, positions: Sequence[int], embedded: Embedded) -> None:
         document = self._document
-        if self._collection.embedding_model is None:
-            its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
+        if document.collection_model is None:
             changes = {"embedding_model": embedded.model, "dimensions": embedded.dimensions}
-            await unit.execute(update(collections).where(*its).values(changes))
+            its = {"of_app": self._app.id, "of_collection": document.collection_id}
+            await unit.write(_CHANGE_COLLECTION, {**its, **changes})
         rows = [
             {
                 "app_id": document.app_id,
@@ -260,16 +298,16 @@ class _Preparation:
             }
             for position, vector in zip(positions, embedded.vectors, strict=True)
         ]
-        await unit.execute(insert(vectors), rows)
+        await unit.execute(_INSERT_VECTORS, rows)
 
     async def _publish(self, unit: Unit, embedded: Embedded) -> None:
         """Puts the version in the place of the one before."""
-        document = self._document
+        document, version = self._document, self._document.next_version
         await self._set(
             unit,
             status="ready",
             error_message=None,
-            version=document.next_version,
+            version=version,
             next_version=None,
             keeps_text=False,
             ingest_id=None,
@@ -279,9 +317,8 @@ class _Preparation:
             embedding_model=embedded.model,
             dimensions=embedded.dimensions,
         )
-        its = (collections.c.app_id == self._app.id, collections.c.id == document.collection_id)
-        await unit.execute(update(collections).where(*its).values(revision=collections.c.revision + 1))
-        if document.next_version > 1:
+        await unit.write(_COUNT_REVISION, {"of_app": self._app.id, "of_collection": document.collection_id})
+        if version > 1:
             # Of the version before, which searches have seen or which was given up unfinished.
             await self._clean(unit)
         await self._emit(unit, READY, chunk_count=document.chunks_total)
@@ -329,7 +366,7 @@ class _Preparation:
         data |= {
             "document_id": document.id,
             "collection_id": document.collection_id,
-            "collection": self._collection.name,
+            "collection": document.collection_name,
             "filename": document.filename,
             "user_id": document.user_id,
         }

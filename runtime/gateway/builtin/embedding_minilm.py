@@ -48,10 +48,15 @@ class MiniLm:
         self._tokenizer.no_padding()
 
     def embed(self, texts: Sequence[str]) -> list["array[float]"]:
-        return [
-            array("f", self._network.compute_vector(self._truncate_tokens(tokens)).tobytes())
-            for tokens in self._tokenise(texts)
-        ]
+        return self.embed_counted(texts)[0]
+
+    def embed_counted(self, texts: Sequence[str]) -> tuple[list["array[float]"], int]:
+        vectors: list[array[float]] = []
+        count = 0
+        for tokens in self._tokenise(texts):
+            vectors.append(array("f", self._network.compute_vector(self._truncate_tokens(tokens)).tobytes()))
+            count += len(tokens)
+        return vectors, count
 
     def count(self, text: str) -> int:
         return len(next(self._tokenise([text])))

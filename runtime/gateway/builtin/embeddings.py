@@ -34,7 +34,7 @@ _loading = Lock()
 class Embedder(Protocol):
     """Turns texts into vectors whose dot product is their similarity, -1 to 1.
 
-    Call both methods in a worker thread, not on the event loop. Several threads may call them at once.
+    Call its methods in a worker thread, not on the event loop. Several threads may call them at once.
     """
 
     id: str
@@ -46,6 +46,10 @@ class Embedder(Protocol):
 
         Only the first `max_tokens` of a text are read. A text's vector is the same alone and in a batch.
         """
+        ...
+
+    def embed_counted(self, texts: Sequence[str]) -> tuple[list["array[float]"], int]:
+        """Does the same, and returns the number of tokens that `count` gives for all texts together, too."""
         ...
 
     def count(self, text: str) -> int:

@@ -35,6 +35,9 @@ class LexicalEmbedder:
     def embed(self, texts: Sequence[str]) -> list["array[float]"]:
         return [self._compute_vector(text) for text in texts]
 
+    def embed_counted(self, texts: Sequence[str]) -> tuple[list["array[float]"], int]:
+        return self.embed(texts), sum(map(self.count, texts))
+
     def count(self, text: str) -> int:
         return max(1, tokens.count_tokens(text))
 

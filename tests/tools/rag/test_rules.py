@@ -123,11 +123,13 @@ async def test_a_document_whose_job_is_gone_is_taken_up_again(app: RagApp, chunk
     document_id = answer.json()["documentId"]
     table = metadata.tables["rag_documents"]
     database = app.baobab.application.services.regions["local"].database
-    async with database.writing() as connection:
+    # Its own job may have begun by now, or even be done.
+    not_ready = {"status": "pending", "version": None, "next_version": 1}
+    async with database.writing(lock=app.id) as connection:
         await connection.execute(
             update(table)
             .where(table.c.id == document_id)
-            .values(ingest_id="of a job that is gone", chunks_done=chunks, chunks_total=chunks)
+            .values(ingest_id="of a job that is gone", chunks_done=chunks, chunks_total=chunks, **not_ready)
         )
     await app.run_jobs()
     assert (await app.get(document_id))["status"] == "pending"
