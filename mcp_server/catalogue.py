@@ -12,6 +12,7 @@ from baobab.mcp_server import meta_tools
 from baobab.mcp_server.mcp_client import McpClient
 from baobab.mcp_server.search import ToolIndex
 from baobab.storage.secrets import Vault
+from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.callers import Account, Caller, ScopedKey
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import Naming, name_operations, name_operations_within
@@ -130,6 +131,29 @@ class Catalogue:
             if tenant is not None:
                 self._forget()
         return offer
+
+    def find_closed(self, client: McpClient) -> dict[str, str]:
+        """The toolsets that the address names and that have no tool for this client, each with the reason."""
+        if client.view.toolsets is None:
+            return {}
+        opened = {family["name"] for family in self.get_offer(client).families}
+        return {name: self._explain_closed(name, client) for name in sorted(client.view.toolsets - opened)}
+
+    def list_open(self, client: McpClient) -> list[str]:
+        """The toolsets that an address could name for this client."""
+        everything = replace(client, view=replace(client.view, toolsets=None, every=True))
+        return [family["name"] for family in self.get_offer(everything).families]
+
+    def _explain_closed(self, name: str, client: McpClient) -> str:
+        tools = [tool for tool in self._registry.tools.values() if tool.mcp and tool.toolset.name == name]
+        if not tools:
+            return "none of its tools is for models."
+        admitting = [tool for tool in tools if tool.access.admits(client.caller)]
+        if not admitting:
+            return f"it takes another credential. {tools[0].access.description}"
+        exceeded = [key_limits.find_exceeded_limit(client.caller, tool) for tool in admitting]
+        # Whatever the limits of the key leave, the view does not show.
+        return exceeded[0] if exceeded[0] and all(exceeded) else "with read_only, none of its tools is left."
 
     def _forget(self) -> None:
         """If there are too many offers, drops the oldest one of the tenant that has the most."""

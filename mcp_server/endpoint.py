@@ -17,7 +17,7 @@ from baobab.http.request import Request
 from baobab.mcp_server.batches import MOST, ResponseCapture, is_batch, render_invalid_part
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.changes import ListChanges
-from baobab.mcp_server.errors import BatchTooLong, NoMessage, UnknownSession, ViewInvalid
+from baobab.mcp_server.errors import BatchTooLong, NoMessage, ToolsetsClosed, UnknownSession, ViewInvalid
 from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.fast_path import FastPath
 from baobab.mcp_server.mcp_client import McpClient
@@ -73,7 +73,7 @@ class McpEndpoint:
         services = registry.services
         self._registry = registry
         foreign = [tool for extension in extensions for tool in extension.tools]
-        catalogue = Catalogue(registry, foreign)
+        self._catalogue = catalogue = Catalogue(registry, foreign)
         self._changes = ListChanges(registry)
         self._own_sessions = Sessions(services)
         protocol = Protocol(registry, catalogue, self._changes, self._own_sessions, extensions)
@@ -143,7 +143,21 @@ class McpEndpoint:
         context = RequestContext("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
         context.trace = request.trace
         view, session = self._views.get_view(request.query), self._find_session(request, caller)
-        return McpClient(caller, view, context, request.header, session)
+        client = McpClient(caller, view, context, request.header, session)
+        self._require_tools(client)
+        return client
+
+    def _require_tools(self, client: McpClient) -> None:
+        """Raises ToolsetsClosed if the address names only toolsets that have no tool for the caller, because an empty
+        list would not say why. An app may give its users tools at any time, so their lists may be empty.
+        """
+        if client.view.toolsets is None or isinstance(client.caller, EndUser):
+            return
+        closed = self._catalogue.find_closed(client)
+        if len(closed) == len(client.view.toolsets):
+            reasons = " ".join(f"`{name}`: {reason}" for name, reason in closed.items())
+            details = {"closed": sorted(closed), "open": self._catalogue.list_open(client)}
+            raise ToolsetsClosed(f"{ToolsetsClosed.summary} {reasons}", details=details)
 
     def _find_app_id(self, request: Request) -> str | None:
         """Returns the app that the address names; None also for an address that is not valid."""

@@ -1,6 +1,6 @@
 """Errors that the MCP endpoint raises itself, before a tool is called or beside one."""
 
-from baobab.tools.core.errors import BadRequest, BaobabError, MalformedBody, NotFound, TooManyStreams
+from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, MalformedBody, NotFound, TooManyStreams
 
 
 class NoMessage(MalformedBody):
@@ -18,6 +18,12 @@ class ViewInvalid(BadRequest):
     remediation = (
         "Use these parameters: toolsets (names from details.toolsets, or all), app_id, read_only=true, results=text."
     )
+
+
+class ToolsetsClosed(Forbidden):
+    code = "MCP_TOOLSETS_CLOSED"
+    summary = "This credential may use no tool of the toolsets that the MCP address names."
+    remediation = "Name toolsets of details.open in the address, or connect with a credential that opens the others."
 
 
 class OtherApp(BadRequest):
@@ -41,6 +47,7 @@ ERRORS: tuple[type[BaobabError], ...] = (
     NoMessage,
     BatchTooLong,
     ViewInvalid,
+    ToolsetsClosed,
     OtherApp,
     ApprovalStateSpent,
     UnknownSession,

@@ -95,19 +95,25 @@ class Protocol:
         keys = [self._registry.services.vault.derive("mcp request state")]
         security = RequestStateSecurity(keys=keys, ttl=24 * 3600, bind_principal=_principal_name)
         boundary = RequestStateBoundary(security, default_audience=NAME)
-        server.middleware.extend((_add_remedies, self._instruct_users, boundary))
+        server.middleware.extend((_add_remedies, self._fit_instructions, boundary))
         return server
 
-    async def _instruct_users(self, ctx: Any, call_next: CallNext) -> HandlerResult:
-        """Instructs the models of an app's users about that app, and not about building with Baobab."""
+    async def _fit_instructions(self, ctx: Any, call_next: CallNext) -> HandlerResult:
+        """Instructs the models of an app's users about that app, and not about building with Baobab; others about the
+        toolsets that the address names in vain.
+        """
         result = await call_next(ctx)
         if not isinstance(result, dict) or "instructions" not in result:
             return result
-        caller = get_client(ctx).caller
-        if not isinstance(caller, EndUser) or not is_user(caller):
-            return result
-        app = await self._registry.services.directory.app(caller.app_id)
-        return {**result, "instructions": _USER_INSTRUCTIONS.format(app=app.name)}
+        client = get_client(ctx)
+        caller = client.caller
+        if isinstance(caller, EndUser) and is_user(caller):
+            app = await self._registry.services.directory.app(caller.app_id)
+            return {**result, "instructions": _USER_INSTRUCTIONS.format(app=app.name)}
+        closed = [
+            f"\n`{name}` has no tool here: {reason}" for name, reason in self._catalogue.find_closed(client).items()
+        ]
+        return {**result, "instructions": result["instructions"] + "".join(closed)} if closed else result
 
     def _find_header_schema(self, name: str) -> Mapping[str, Any] | None:
         """Returns the schema of a tool whose arguments may be sent in headers too; only extensions have such tools."""

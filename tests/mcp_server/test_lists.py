@@ -75,6 +75,39 @@ async def test_every_kind_of_caller_is_shown_a_small_list_first(baobab: Baobab) 
         assert 0 < len(await list_tools(baobab, by=by)) <= MOST_AT_START
 
 
+@each_era
+async def test_an_address_that_opens_nothing_says_why_and_what_the_key_opens(baobab: Baobab, era: str) -> None:
+    by = await create_key(baobab, key_scope="app", target_app_id=await baobab.create_app())
+    refused = await send_message(baobab, "tools/list", path="/mcp?toolsets=substrate", by=by, era=era)
+    assert refused.status == 403
+    said = refused.error["data"]
+    assert said["code"] == "MCP_TOOLSETS_CLOSED"
+    assert "a key with the scope `substrate`" in refused.error["message"]
+    assert said["details"]["closed"] == ["substrate"]
+    opened = said["details"]["open"]
+    assert "kv" in opened
+    assert "substrate" not in opened
+    for name in opened:
+        assert await list_tools(baobab, f"/mcp?toolsets={name}", by=by, era=era)
+    # Where something is open, only what is missing is told.
+    assert {"kv_get"} <= set(await list_tools(baobab, "/mcp?toolsets=kv,substrate", by=by, era=era))
+
+
+async def test_instructions_say_which_toolsets_of_the_address_are_closed(baobab: Baobab) -> None:
+    by = await create_key(baobab, key_scope="app", target_app_id=await baobab.create_app())
+    client = {
+        "protocolVersion": EARLIER,
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    begun = await send_message(baobab, "initialize", client, path="/mcp?toolsets=kv,substrate", by=by)
+    assert "`substrate` has no tool here" in begun.result["instructions"]
+    assert "`kv`" not in begun.result["instructions"]
+    limited = await create_key(baobab, toolsets=["kv"])
+    refused = await send_message(baobab, "tools/list", path="/mcp?toolsets=files", by=limited)
+    assert "its toolsets are kv" in refused.error["message"]
+
+
 async def test_a_key_of_the_substrate_is_shown_first_what_it_can_do_there(baobab: Baobab, tokens: Any) -> None:
     listed = await list_tools(baobab, by=await create_key(baobab, scope="substrate"))
     wanted = {"substrate_propose", "substrate_actions", "substrate_search_memory", "substrate_entities"}
