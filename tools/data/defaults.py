@@ -11,6 +11,7 @@ from baobab.tools.data.catalogue import Column
 _TEXT = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
 _CAST = re.compile(r"::\s*[a-z][a-z0-9 ]*(\([0-9, ]+\))?(\[\])?$", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WORDS = re.compile(r"[\w -]{1,60}")
 _NOW = ("now()", "current_timestamp", "transaction_timestamp()", "statement_timestamp()", "localtimestamp")
 _DAY = ("current_date", "now()::date")
 _UUID = ("gen_random_uuid()", "uuid_generate_v4()")
@@ -47,7 +48,8 @@ def evaluate(column: Column, text: str, actor: Actor, now: str) -> Any:  # noqa:
         return _of_type(column, plain)
     if plain.lower() == "array[]" and column.type.array:
         return []
-    raise BadRequest(f"`{column.name}`: the default `{text[:60]}` is not {KNOWN}.")
+    advice = f" Write the text as `'{plain}'`, with its quotes." if _WORDS.fullmatch(plain) else ""
+    raise BadRequest(f"`{column.name}`: the default `{text[:60]}` is not {KNOWN}.{advice}")
 
 
 def _of_type(column: Column, text: str) -> Any:

@@ -169,6 +169,12 @@ async def test_a_schema_that_cannot_be_is_refused_with_its_reason(tables: Tables
     assert (await tables.ask("GET", "/schema")).json["schema"]["tables"] == {}
 
 
+async def test_a_default_without_its_quotes_is_refused_with_the_text_to_write(tables: Tables) -> None:
+    schema = {"tables": {"orders": {"columns": {**ID, "state": {"type": "text", "default": "new"}}}}}
+    answer = await tables.ask("POST", "/schema/apply", {"schema": schema})
+    assert answer.json["error"]["message"].endswith("Write the text as `'new'`, with its quotes.")
+
+
 async def test_an_app_has_at_most_fifty_tables(tables: Tables) -> None:
     many = {f"t{n}": {"columns": ID} for n in range(51)}
     answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": many}})
