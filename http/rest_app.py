@@ -151,7 +151,8 @@ class RestApp:
         if method == "OPTIONS":
             return await _answer_options(request, methods)
         if method not in methods and not (method == "HEAD" and "GET" in methods):
-            raise MethodNotAllowed(headers={"allow": _allow_header(methods)})
+            instead = tool.rest.instead.get(method) if tool.rest is not None else None
+            raise MethodNotAllowed(remediation=instead, headers={"allow": _allow_header(methods)})
         if tool.rest is not None and tool.rest.apart and self._options.files_domain and host.files_of is None:
             app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
             if APP_ID.fullmatch(app_id):

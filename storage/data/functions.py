@@ -2,26 +2,17 @@
 
 import json
 import os
-import re
 import sqlite3
 import uuid
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache, partial
 from typing import Any
 
+from baobab.storage.data.english import search_text
+
 _EXACT = Context(prec=4000)
 _WIDE = Context(prec=40_000)
 """A context with enough digits for arithmetic with the longest numbers of columns."""
-_WORD = re.compile(r"[^\W_]+")
-# The words that Postgres's English search passes over.
-_STOP_WORDS = frozenset(
-    """i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
-    it its itself they them their theirs themselves what which who whom this that these those am is are was were be been
-    being have has had having do does did doing a an the and but if or because as until while of at by for with about
-    against between into through during before after above below to from up down in out on off over under again further
-    then once here there when where why how all any both each few more most other some such no nor not only own same so
-    than too very s t can will just don should now""".split()  # noqa: SIM905 - one word a line would fill pages
-)
 
 
 def add_to(connection: sqlite3.Connection) -> None:
@@ -38,7 +29,7 @@ def add_to(connection: sqlite3.Connection) -> None:
         ("json_contains", 2, lambda left, right: _of_json(_contains, left, right)),
         ("json_contained", 2, lambda left, right: _of_json(_contains, right, left)),
         ("json_overlaps", 2, lambda left, right: _of_json(_overlaps, left, right)),
-        ("english_match", 2, _match_english),
+        ("english_search", 2, search_text),
     ):
         connection.create_function(name, arguments, function, deterministic=True)
     for metric in ("cosine", "l2", "inner"):
@@ -197,30 +188,3 @@ def _same(left: Any, right: Any) -> bool:
 
 def _overlaps(left: list[Any], right: list[Any]) -> bool:
     return any(_same(a, b) for a in left if a is not None for b in right)
-
-
-def _match_english(text: str | None, query: str | None) -> bool | None:
-    """Returns whether a text has every word of a query, in any grammatical form; False for a query of stop words
-    only.
-    """
-    if text is None or query is None:
-        return None
-    query_stems = _stems(query)
-    return bool(query_stems) and query_stems <= _stems(text)
-
-
-def _stems(text: str) -> set[str]:
-    return {_stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS}
-
-
-@lru_cache(maxsize=50_000)
-def _stem(word: str) -> str:
-    stem: str = _stemmer().stemWord(word)
-    return stem
-
-
-@lru_cache(maxsize=1)
-def _stemmer() -> Any:
-    from snowballstemmer import stemmer  # noqa: PLC0415 - few installations need it, and not at the start
-
-    return stemmer("english")

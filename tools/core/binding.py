@@ -37,6 +37,8 @@ class RestBinding:
     """The query parameter that may hold the caller's credential, for browsers, which send no header here."""
     apart: bool = False
     """Whether it is served from the host of the app's files, where there is one."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """By a method that its path does not take, what a caller should do who tries it."""
     repeats: frozenset[str] = frozenset()
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     raw_body: str | None = None

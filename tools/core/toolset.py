@@ -57,6 +57,7 @@ class Rest:
     credential: the query parameter that may hold the caller's credential, for what browsers open without headers.
     examples: of fields of the body, by name.
     apart: it answers bytes as strangers have stored them: from the host of the app's files, where there is one.
+    instead: by a method that its path does not take, what a caller should do who tries it.
     """
 
     status: int | Callable[[Any], int] = 200
@@ -75,6 +76,7 @@ class Rest:
     socket: bool = False
     credential: str | None = None
     apart: bool = False
+    instead: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -479,6 +481,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         socket=rest.socket,
         credential=rest.credential,
         apart=rest.apart,
+        instead=rest.instead,
         repeats=frozenset(rest.repeats),
         raw_body=rest.raw_body,
         whole_body=rest.body,

@@ -12,7 +12,7 @@ from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
 from baobab.tools.data.column_types import ColumnType, parse_type
-from baobab.tools.data.errors import ColumnNotFound, TableNotFound
+from baobab.tools.data.errors import INSTEAD_OF_RPC, ColumnNotFound, TableNotFound
 from baobab.tools.data.selection_items import Item
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -113,6 +113,10 @@ class TableInfo:
         """The columns whose values a write gives: all but the generated ones."""
         return tuple(column for column in self.columns.values() if column.generated is None)
 
+    def name_reference(self, column: Column) -> str:
+        """The name that Postgres gives to the constraint of a reference, by which clients choose one of several."""
+        return f"{self.name}_{column.name}_fkey"
+
     def column(self, name: str) -> Column:
         found = self.columns.get(name)
         if found is None:
@@ -158,7 +162,11 @@ class Catalogue:
             tables = " or ".join(f"`{table}`" for table in self.views[name].tables)
             raise TableNotFound(f"`{name}` is a view, and this is for tables.", remediation=f"Name {tables} instead.")
         if found is None:
-            raise TableNotFound(f"The app has no table `{name[:63]}`.", details={"tables": sorted(self.tables)})
+            raise TableNotFound(
+                f"The app has no table `{name[:63]}`.",
+                details={"tables": sorted(self.tables)},
+                remediation=INSTEAD_OF_RPC if name == "rpc" else None,
+            )
         return found
 
     def find_readable(self, name: str) -> TableInfo:

@@ -2,6 +2,11 @@
 
 from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, Forbidden, NotFound, Unauthenticated
 
+INSTEAD_OF_RPC = (
+    "There are no functions of the database (`rpc`): read a view that op:schema_apply declares, write to several "
+    "tables at once with op:data_batch, and insert rows at the table's own address with op:data_insert."
+)
+
 
 class TableNotFound(NotFound):
     code = "VALIDATION_TABLE_NOT_FOUND"

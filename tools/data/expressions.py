@@ -8,7 +8,7 @@ A tree is JSON: a list of a name and its parts.
     ["in", a, [b, ...]]
     ["like", a, b] ["ilike", a, b]
     ["contains", a, b] ["contained", a, b] ["overlaps", a, b]
-    ["words", a, b]
+    ["search", a, tree of text_search]
     ["exists", {table, alias, column, where}] ["in_rows", a, {...}]
     ["column", alias, name] ["value", type, canonical] ["number", text] ["user"] ["user_uuid"] ["role"] ["now"]
     ["concat", a, b, ...] ["exact", "+" | "-" | "*", a, b] ["exact_choice", ["call", "coalesce", a, ...]]
@@ -20,14 +20,17 @@ A tree is JSON: a list of a name and its parts.
 The alias of a column is empty for the table that the condition is about.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from baobab.storage.data.english import MOST_SEARCHED, SEPARATORS
 from baobab.storage.data.store import DataStore
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType, parse_type
 from baobab.tools.data.errors import InvalidExpression
+from baobab.tools.data.text_search import write_tsquery
 
 TRUE: Expression = ["true"]
 FALSE: Expression = ["false"]
@@ -178,11 +181,14 @@ class SqlWriter:
         operator = {"contains": "@>", "contained": "<@", "overlaps": "&&"}[tree[0]]
         return f"({left} {operator} {right})"
 
-    def _write_words(self, tree: Expression, scope: Scope) -> str:
-        left, right = self.write(tree[1], scope), self.write(tree[2], scope)
+    def _write_search(self, tree: Expression, scope: Scope) -> str:
+        left = self.write(tree[1], scope)
         if self.dialect == "sqlite":
-            return f"english_match({left}, {right})"
-        return f"(to_tsvector('english', {left}) @@ plainto_tsquery('english', {right}))"
+            return f"english_search({left}, {self.value(json.dumps(tree[2]))})"
+        # Postgres's own parser takes words apart in another way, by the locale, and reads more of a text than fits.
+        words = f"regexp_replace({self._fold}(left({left}, {MOST_SEARCHED})), '[{SEPARATORS}]+', ' ', 'g')"
+        wanted = self.value(write_tsquery(tree[2]), "?::text")
+        return f"(to_tsvector('english', {words}) @@ to_tsquery('english', {wanted}))"
 
     def _write_exists(self, tree: Expression, scope: Scope) -> str:
         return f"EXISTS ({self._write_rows(tree[1], scope)})"
@@ -190,6 +196,11 @@ class SqlWriter:
     def _write_in_rows(self, tree: Expression, scope: Scope) -> str:
         left = self.write(tree[1], scope)
         return f"({left} IN ( {self._write_rows(tree[2], scope)}))"
+
+    def name_alias(self) -> str:
+        """A name for a table of a subquery, which no other in the statement has."""
+        self._aliases += 1
+        return f"_q{self._aliases}"
 
     def _write_rows(self, rows: Mapping[str, Any], scope: Scope) -> str:
         """A subquery. Whoever asks reaches in it what the policies of its table open to them."""
@@ -199,8 +210,7 @@ class SqlWriter:
                 remediation="Open the table that a policy asks by a policy of its own that asks no further table.",
             )
         table = self._catalogue.table(rows["table"])
-        self._aliases += 1
-        alias = f"_q{self._aliases}"
+        alias = self.name_alias()
         inner = {**scope, rows["alias"]: alias}
         self._depth += 1
         column = self.write(rows["column"], inner) if rows["column"] else "1"
@@ -357,7 +367,7 @@ class SqlWriter:
         "contains": _write_contains,
         "contained": _write_contains,
         "overlaps": _write_contains,
-        "words": _write_words,
+        "search": _write_search,
         "exists": _write_exists,
         "in_rows": _write_in_rows,
         "column": _write_column,

@@ -63,12 +63,12 @@ IdempotencyKey = Annotated[
     Field(description="A text of your own. Calls that repeat it within 7 days run once, with one answer."),
 ]
 OneOrMore = Annotated[
-    JsonObject | Annotated[list[JsonObject], Field(min_length=1, max_length=MOST_ROWS)],
+    JsonObject | Annotated[list[JsonObject], Field(max_length=MOST_ROWS)],
     WithJsonSchema(
         {
             "anyOf": [
                 {"type": "object"},
-                {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": MOST_ROWS},
+                {"type": "array", "items": {"type": "object"}, "maxItems": MOST_ROWS},
             ]
         }
     ),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.data import text_search
 from baobab.tools.data.catalogue import Column, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import InvalidFilter
@@ -15,12 +16,15 @@ Where = Mapping[str, str | list[str]]
 
 _COMPARE = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _SETS = {"cs": "contains", "cd": "contained", "ov": "overlaps"}
-_WORDS = ("fts", "plfts")
-OPERATORS = (*_COMPARE, "like", "ilike", "in", "is", "isdistinct", *_SETS, *_WORDS)
+OPERATORS = (*_COMPARE, "like", "ilike", "in", "is", "isdistinct", *_SETS, *text_search.OPERATORS)
+_OF_SEVERAL = (*_COMPARE, "like", "ilike")
+"""The operators that compare with any or all of a list: `like(any).{a*,b*}`."""
 _GROUPS = ("and", "or", "not.and", "not.or")
-_CONDITION = re.compile(r"(not\.)?([a-z]+)(?:\((any|all|english)\))?\.(.*)", re.DOTALL)
+_CONDITION = re.compile(r"(not\.)?([a-z]+)(?:\(([a-z_]*)\))?\.(.*)", re.DOTALL)
 _STEP = re.compile(r"(->>?)([^-]+?)(?=->|$)", re.DOTALL)
 _IS = ("null", "true", "false", "not_null")
+_OF_NONE = {"any": "false", "all": "true"}
+"""What a comparison with any or all values of an empty list is."""
 _MOST = 200
 """Conditions of one query."""
 _DEEPEST = 10
@@ -49,9 +53,10 @@ class FilterReader:
                         conditions.append(self._read_condition(name, text))
                 except InvalidFilter as exc:
                     wrong.append(f"{name}={text}"[:200])
-                    message = exc.message
+                    last = exc
         if wrong:
-            raise InvalidFilter(message, details={"invalidFilters": wrong, "columns": list(self._table.columns)})
+            details = {"invalidFilters": wrong, "columns": list(self._table.columns)}
+            raise InvalidFilter(last.message, remediation=last.remedy, details=details)
         return conditions
 
     def _read_group(self, name: str, text: str, depth: int) -> Expression:
@@ -81,14 +86,21 @@ class FilterReader:
             raise BadRequest(f"A query has at most {_MOST} conditions.")
         left, kind = self.operand(name)
         found = _CONDITION.fullmatch(text)
+        if found is not None and found[2] in ("match", "imatch"):
+            # SQLite has none, Python's may take for ever, and both read another language than Postgres.
+            raise InvalidFilter(
+                f"`{name}={text[:60]}`: regular expressions are not available.",
+                remediation="Use `like` or `ilike` with `*`, several with `(any)`, or search words with `wfts`.",
+            )
         if found is None or found[2] not in OPERATORS:
             raise InvalidFilter(
                 f"`{name}={text[:60]}` has no operator that there is: {', '.join(OPERATORS)}, each also after `not.`."
             )
         negated, operator, mode, value = found.groups()
-        if mode in ("any", "all") and operator in (*_COMPARE, "like", "ilike"):
+        _check_mode(operator, mode)
+        if mode in ("any", "all"):
             joined = [_compare(name, left, kind, operator, item) for item in _items_of(value, "{", "}")]
-            condition: Expression = ["or" if mode == "any" else "and", *joined] if joined else ["false"]
+            condition: Expression = ["or" if mode == "any" else "and", *joined] if joined else [_OF_NONE[mode]]
         else:
             condition = _compare(name, left, kind, operator, _unquote(value) if in_group else value)
         return ["not", condition] if negated else condition
@@ -120,6 +132,18 @@ def read_json_path(operand: Expression, column: Column, path: str) -> tuple[Expr
     return tree, TEXT if as_text else ColumnType("jsonb")
 
 
+def _check_mode(operator: str, mode: str | None) -> None:
+    """Refuses what an operator does not know in its parentheses, which would otherwise be passed over."""
+    if mode is None or (mode in ("any", "all") and operator in _OF_SEVERAL):
+        return
+    if operator not in text_search.OPERATORS:
+        raise InvalidFilter(f"`{operator}({mode[:20]})`: {', '.join(_OF_SEVERAL)} take `(any)` and `(all)`.")
+    if mode != "english":
+        raise InvalidFilter(
+            f"`{operator}({mode[:20]})`: texts are searched as English.", remediation=f"Write `{operator}`, as it is."
+        )
+
+
 def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value: str) -> Expression:  # noqa: PLR0911 - one for each kind of operator
     if operator in _COMPARE:
         if operator not in ("eq", "neq") and not kind.is_ordered:
@@ -145,7 +169,7 @@ def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value
         return _compare_sets(name, left, kind, _SETS[operator], value)
     if not kind.is_text:
         raise InvalidFilter(f"`{name}` is {kind}, and `{operator}` searches texts.")
-    return ["words", left, _value(TEXT, value, name)]
+    return ["search", left, text_search.read_search(operator, value)]
 
 
 def _compare_is(name: str, left: Expression, kind: ColumnType, value: str) -> Expression:

@@ -93,8 +93,8 @@ class RowReader:
         seconds = time.monotonic() - began
         if seconds >= self.slow_seconds:
             table = selection.table
-            trees = [order.tree for order in read_order(table, selection.order)] if operation == "select" else []
-            order = tuple(name for tree in trees for _, name in list_names(tree))
+            orders = read_order(selection) if operation == "select" else []
+            order = tuple(name for each in orders if each.embed is None for _, name in list_names(each.tree))
             self.slow.append(note_slow(operation, table, FilterReader(table).read(selection.where), order, seconds))
 
     def _read(
@@ -109,7 +109,7 @@ class RowReader:
         # The placeholders of the columns come before those of the conditions.
         shown = [_show(writer, item, scope) for item in items]
         shown += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
-        orders = read_order(table, selection.order)
+        orders = read_order(selection)
         if related_by is not None and (selection.limit is not None or selection.offset):
             if selection.groups is not None:
                 raise InvalidFilter(
@@ -193,11 +193,17 @@ class RowReader:
             groups.setdefault(owner, []).append(row)
         for row, key in zip(rows, keys, strict=True):
             found = groups.get(key) or _aggregate_nothing(embed.selection)
-            row[embed.name] = found if embed.many else (found[0] if found else None)
+            if embed.is_spread:
+                row.update(found[0] if found else dict.fromkeys(embed.names))
+            else:
+                row[embed.name] = found if embed.many else (found[0] if found else None)
 
-    def _where(self, writer: SqlWriter, selection: Selection, further: Sequence[Expression]) -> str:
+    def _where(
+        self, writer: SqlWriter, selection: Selection, further: Sequence[Expression], alias: str | None = None
+    ) -> str:
+        """alias: how the statement calls the table, if not by its own name."""
         table = selection.table
-        scope = {"": quote(table.name)}
+        scope = {"": alias or quote(table.name)}
         conditions = [*FilterReader(table).read(selection.where)]
         parts = [writer.write(condition, scope) for condition in conditions]
         for condition in further:
@@ -206,32 +212,38 @@ class RowReader:
                 parts.append(f"{scope['']}.{quote(condition[1])} IN ( {places})")
             else:
                 parts.append(writer.write(condition, scope))
-        parts += [self._exists(writer, table, embed) for embed in selection.embeds if embed.has_any is not None]
+        parts += [self._exists(writer, scope[""], embed) for embed in selection.embeds if embed.has_any is not None]
         allowed = allowed_rows(table, "SELECT", self.actor)
         return " AND ".join([*parts, writer.write(allowed, scope)])
 
-    def _exists(self, writer: SqlWriter, table: TableInfo, embed: Embed) -> str:
-        """That a row has related ones, or that it has none. Nothing is embedded twice under one name, so that the names
-        do not collide.
-        """
-        inner = embed.selection.table
-        if inner.name == table.name:
-            raise InvalidFilter(
-                "A table that is embedded in itself cannot be asked for with `!inner`, `is.null` or `not.is.null`.",
-                remediation="Filter by the column that refers to the other row.",
-            )
-        # Its placeholders come before those of the conditions.
-        source = write_source(writer, inner, self.actor)
-        where = self._where(writer, embed.selection, [])
-        joined = f"{quote(inner.name)}.{quote(embed.theirs)} = {quote(table.name)}.{quote(embed.ours)}"
-        exists = f"EXISTS (SELECT 1 FROM {source} WHERE {where} AND {joined})"  # noqa: S608
+    def _exists(self, writer: SqlWriter, outer: str, embed: Embed) -> str:
+        """That a row has related ones, or that it has none. outer: how the statement calls its table."""
+        exists = f"EXISTS (SELECT 1 {self._related(writer, outer, embed, writer.name_alias())})"
         return exists if embed.has_any else f"NOT {exists}"
+
+    def _related(self, writer: SqlWriter, outer: str, embed: Embed, alias: str) -> str:
+        """Where a subquery reads the rows from that belong to a row, as far as the caller sees them."""
+        # The placeholders of a view come before those of the conditions.
+        source = write_source(writer, embed.selection.table, self.actor, alias)
+        where = self._where(writer, embed.selection, [], alias)
+        return f"FROM {source} WHERE {where} AND {alias}.{quote(embed.theirs)} = {outer}.{quote(embed.ours)}"
+
+    def _order_value(self, writer: SqlWriter, outer: str, order: Order) -> str:
+        """What rows are ordered by. A related row that the caller does not see has no value."""
+        if order.embed is None:
+            return writer.write(order.tree, {"": outer})
+        alias = writer.name_alias()
+        value = writer.write(order.tree, {"": alias})
+        written = f"(SELECT {value} {self._related(writer, outer, order.embed, alias)})"
+        # What a subquery answers has no collation in SQLite.
+        is_exact = writer.dialect == "sqlite" and order.type.name == "numeric"
+        return f"{written} COLLATE decimal" if is_exact else written
 
     def _order(self, writer: SqlWriter, table: TableInfo, orders: list[Order]) -> str:
         """Rows that are alike in the order have that of their keys, so that pages neither repeat nor miss any."""
         scope = {"": quote(table.name)}
         parts = [
-            f"{writer.write(order.tree, scope)} {'DESC' if order.descending else 'ASC'} "
+            f"{self._order_value(writer, scope[''], order)} {'DESC' if order.descending else 'ASC'} "
             f"NULLS {'FIRST' if order.nulls_first else 'LAST'}"
             for order in orders
         ]
@@ -300,20 +312,25 @@ def _measure_rows(rows: Iterable[Row], selection: Selection, known: dict[int, in
     Many rows may embed the same one, which is read once and answered many times. known: the sizes of rows that have
     been measured, by their `id`.
     """
-    embedded = {embed.name for embed in selection.embeds}
-    names = {item.name for item in selection.items} - embedded
     total = 0
     for row in rows:
         size = known.get(id(row))
         if size is None:
-            size = sum([len(name) + _measure_value(row[name]) for name in names])
-            for embed in selection.embeds:
-                related = row[embed.name]
-                if related:
-                    size += _measure_rows(related if embed.many else [related], embed.selection, known)
-            known[id(row)] = size
+            size = known[id(row)] = _measure_row(row, selection, known)
         total += size
     return total
+
+
+def _measure_row(row: Row, selection: Selection, known: dict[int, int]) -> int:
+    embedded = {embed.name for embed in selection.embeds if not embed.is_spread}
+    names = {item.name for item in selection.items} - embedded
+    size = sum([len(name) + _measure_value(row[name]) for name in names])
+    for embed in selection.embeds:
+        if embed.is_spread:
+            size += _measure_row(row, embed.selection, known)
+        elif related := row[embed.name]:
+            size += _measure_rows(related if embed.many else [related], embed.selection, known)
+    return size
 
 
 def _measure_value(value: Any) -> int:

@@ -1,18 +1,21 @@
 """Writes the rows of one app, in one transaction, as one actor, and notes each change in the log."""
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
+from baobab.tools.data.broken_references import ReferenceFinder
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.change_log import Change, ChangeLog
 from baobab.tools.data.defaults import find_default
@@ -146,7 +149,8 @@ class Rows(RowReader):
             text += self._write_upsert(writer, table, named, upsert, scope)
             if upsert.merge:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
-        inserted = self._write_inserted(writer, table, text, both(*command), rows, upsert, answer)
+        with self._naming_references(table, rows):
+            inserted = self._write_inserted(writer, table, text, both(*command), rows, upsert, answer)
         if upsert is not None and upsert.merge and len(inserted) < len(rows):
             raise PolicyViolation(
                 f"A row of `{table.name}` that this would change is not one that the caller may change."
@@ -179,8 +183,10 @@ class Rows(RowReader):
         writer, began = self._writer(), time.monotonic()
         conditions = list(conditions)
         sets: list[str] = []
+        given: dict[str, Any] = {}
         for column in columns:
             value = _require_value(table, column, column.type.clean(changes[column.name], column.name))
+            given[column.name] = value
             sets.append(f"{quote(column.name)} = {self._place(writer, column, value)}")
         reachable = self._reachable(table, "UPDATE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
@@ -188,13 +194,15 @@ class Rows(RowReader):
         check = allowed_after(table, "UPDATE", self.actor)
         changes_size = len(json.dumps({column.name: changes[column.name] for column in columns}))
         if self._log is None or not self._fits_log(table, reachable, changes_size):
-            changed = self._write_returning(writer, table, text, check, answer)
+            with self._naming_references(table, [given], reachable):
+                changed = self._write_returning(writer, table, text, check, answer)
             self._note_slow_write("update", table, conditions, began)
             return changed
         names = {column.name for column in columns}
         older = self._images.read(table, reachable)
         led = self._images.follow_update(table, older, names)
-        changed = self._write_returning(writer, table, text, check, None, is_bounded=True)
+        with self._naming_references(table, [given], reachable):
+            changed = self._write_returning(writer, table, text, check, None, is_bounded=True)
         self._note_slow_write("update", table, conditions, began)
         self._images.write_followers(self._log, led)
         for old_row, row in self._images.pair(table, older, changed, names):
@@ -211,16 +219,43 @@ class Rows(RowReader):
         where = writer.write(reachable, {"": quote(table.name)})
         text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"  # noqa: S608
         if self._log is None or not self._fits_log(table, reachable, 0):
-            deleted = self._write_returning(writer, table, text, ["true"], answer)
+            with self._naming_references(table, [], reachable, deletes=True):
+                deleted = self._write_returning(writer, table, text, ["true"], answer)
             self._note_slow_write("delete", table, conditions, began)
             return deleted
         led = self._images.follow_delete(table, reachable)
-        deleted = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
+        with self._naming_references(table, [], reachable, deletes=True):
+            deleted = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
         self._note_slow_write("delete", table, conditions, began)
         self._images.write_followers(self._log, led)
         for row in deleted if led.deleted is None else led.deleted:
             self._log.add(table, "DELETE", row, None)
         return _pick_columns(deleted, answer)
+
+    @contextmanager
+    def _naming_references(
+        self,
+        table: TableInfo,
+        written: Sequence[Mapping[str, Any]],
+        condition: Expression | None = None,
+        *,
+        deletes: bool = False,
+    ) -> Iterator[None]:
+        """Names the reference for which SQLite refuses a statement. written: values that it writes, canonical ones.
+        condition: which rows it changes or deletes.
+        """
+        try:
+            yield
+        except (IntegrityError, sqlite3.IntegrityError) as exc:
+            if self._store.dialect != "sqlite" or "FOREIGN KEY" not in str(exc):
+                raise
+            finder = ReferenceFinder(self._statements, self._catalogue)
+            broken = finder.find_missing(self._writer(), table, written)
+            if broken is None and condition is not None:
+                broken = finder.find_held(self._writer(), table, condition, deletes=deletes)
+            if broken is None:
+                raise
+            raise broken from exc
 
     def _note_slow_write(
         self, operation: Operation, table: TableInfo, conditions: Sequence[Expression], began: float

@@ -1,19 +1,21 @@
 """Reads which columns and related rows a query wants: `id,name:title,data->>size,author(id,name),comments(text)`."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.aggregates import find_groups, read_aggregate
-from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import InvalidFilter
 from baobab.tools.data.filters import TEXT, Where, as_list, read_json_path, split_outside
 from baobab.tools.data.selection_items import Item
 
 _ITEM = re.compile(r"(?:([^:(),\"!]+?):(?!:))?\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-:]+)*)(?:::([a-z0-9 ]+))?", re.DOTALL)
-_EMBED = re.compile(r"(?:([^:(),\"!]+?):)?([a-z_][a-z0-9_]*)((?:![a-z_][a-z0-9_]*)*)\((.*)\)", re.DOTALL)
+_EMBED = re.compile(r"(\.\.\.)?(?:([^:(),\"!]+?):)?([a-z_][a-z0-9_]*)((?:![a-z_][a-z0-9_]*)*)\((.*)\)", re.DOTALL)
 _ORDER = re.compile(r"\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-.]+)*)((?:\.(?:asc|desc|nullsfirst|nullslast))*)")
+_RELATED_ORDER = re.compile(r"([^:()\",]+)\(([^()]*)\)((?:\.(?:asc|desc|nullsfirst|nullslast))*)", re.DOTALL)
 _DISTANCE = re.compile(r"([a-z_][a-z0-9_]*)\.(cosine|l2|inner)\.\{([^{}]*)\}")
 _MOST_COLUMNS = 200
 _MOST_EMBEDS = 20
@@ -23,9 +25,13 @@ _DEEPEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Order:
+    """embed: the related row that has the value; None for a value of the row itself. type: of the value."""
+
     tree: Expression
+    type: ColumnType
     descending: bool
     nulls_first: bool
+    embed: "Embed | None" = None
 
 
 @dataclass
@@ -34,6 +40,7 @@ class Embed:
 
     many: whether a list of them, which refer to the row by `theirs`, or the one that the row refers to by `ours`.
     has_any: whether only rows that have some are asked for, or only those that have none; None for all rows.
+    is_spread: whether the row has the values of the one as its own: `...author(name)`.
     """
 
     name: str
@@ -42,6 +49,12 @@ class Embed:
     theirs: str
     has_any: bool | None
     selection: "Selection"
+    is_spread: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names by which the row has it."""
+        return self.selection.names if self.is_spread else [self.name]
 
 
 @dataclass
@@ -55,6 +68,11 @@ class Selection:
     order: str = ""
     limit: int | None = None
     offset: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what each row has."""
+        return [item.name for item in self.items] + [name for embed in self.embeds for name in embed.names]
 
     def find_embed(self, name: str) -> Embed | None:
         """The embedded rows that a filter of this name is about; None for a filter of a column."""
@@ -93,6 +111,7 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
             selection.items += table.items
         elif item := _read_item(table, part):
             selection.items.append(item)
+    _require_names_apart(selection)
     if selection.count_embeds() > _MOST_EMBEDS:
         raise BadRequest(f"A query embeds at most {_MOST_EMBEDS} related tables.")
     if not selection.items and not selection.embeds:
@@ -104,6 +123,19 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
             remediation="Write the aggregates in the related table's parentheses, `books(count())`, or ask twice.",
         )
     return selection
+
+
+def _require_names_apart(selection: Selection) -> None:
+    """Raises InvalidFilter if a value of a related row would take the place of another."""
+    for embed in selection.embeds:
+        if embed.is_spread:
+            others = [name for name in selection.names if name in embed.names]
+            if len(others) > len(embed.names):
+                twice = next(name for name in others if others.count(name) > 1)
+                raise InvalidFilter(
+                    f"`{twice[:63]}` is selected twice, once by `...{embed.name}`.",
+                    remediation=f"Give one of them another name: `...{embed.name}(other_name:{twice[:63]})`.",
+                )
 
 
 def place_filters(selection: Selection, where: Where) -> None:
@@ -141,30 +173,54 @@ def _read_presence(name: str, texts: list[str]) -> bool:
     return texts == ["not.is.null"]
 
 
-def read_order(table: TableInfo, text: str) -> list[Order]:
-    """Reads `created_at.desc,name.asc.nullsfirst`. Nulls come last, or first where the order is descending."""
+def read_order(selection: Selection) -> list[Order]:
+    """Reads `created_at.desc,author(name).nullsfirst`. Nulls come last, or first where the order is descending."""
     orders: list[Order] = []
-    for part in split_outside(text):
-        if near := _read_distance(table, part.strip()):
+    for part in map(str.strip, split_outside(selection.order)):
+        if near := _read_distance(selection.table, part):
             orders.append(near)
-            continue
-        found = _ORDER.fullmatch(part.strip())
-        column = table.columns.get(found[1]) if found else None
-        if found is None or column is None:
-            raise InvalidFilter(
-                f"`order={part[:60]}` is not a column with `.asc` or `.desc`.",
-                details={"invalidFilters": [part[:100]], "columns": list(table.columns)},
-            )
-        tree: Expression = ["column", "", column.name]
-        kind = column.type
-        if found[2]:
-            tree, kind = read_json_path(tree, column, found[2])
-        if not kind.is_ordered:
-            raise InvalidFilter(f"`{column.name}` is {kind}, which has no order.")
-        words = found[3].split(".")
-        descending = "desc" in words
-        orders.append(Order(tree, descending, "nullsfirst" in words or (descending and "nullslast" not in words)))
+        elif related := _RELATED_ORDER.fullmatch(part):
+            embed = _find_one(selection, related[1])
+            order = _read_column_order(embed.selection.table, f"{related[2].strip()}{related[3]}")
+            orders.append(replace(order, embed=embed))
+        else:
+            orders.append(_read_column_order(selection.table, part))
     return orders
+
+
+def _find_one(selection: Selection, name: str) -> Embed:
+    """The related row that rows are ordered by. InvalidFilter for what is not one, or is not selected."""
+    for embed in selection.embeds:
+        if name in (embed.name, embed.selection.table.name):
+            if embed.many:
+                raise InvalidFilter(
+                    f"Rows are not ordered by `{name[:63]}`, of which each may have several.",
+                    remediation=f"Order the related rows themselves with `{name[:63]}.order`, or declare a view.",
+                )
+            return embed
+    raise InvalidFilter(
+        f"Rows are ordered by a column of `{name[:63]}` only if `select` names it too.",
+        remediation=f"Add `{name[:63]}(id)` to `select`.",
+    )
+
+
+def _read_column_order(table: TableInfo, text: str) -> Order:
+    found = _ORDER.fullmatch(text)
+    column = table.columns.get(found[1]) if found else None
+    if found is None or column is None:
+        raise InvalidFilter(
+            f"`order={text[:60]}` is not a column of `{table.name}` with `.asc` or `.desc`.",
+            details={"invalidFilters": [text[:100]], "columns": list(table.columns)},
+        )
+    tree: Expression = ["column", "", column.name]
+    kind = column.type
+    if found[2]:
+        tree, kind = read_json_path(tree, column, found[2])
+    if not kind.is_ordered:
+        raise InvalidFilter(f"`{column.name}` is {kind}, which has no order.")
+    words = found[3].split(".")
+    descending = "desc" in words
+    return Order(tree, kind, descending, "nullsfirst" in words or (descending and "nullslast" not in words))
 
 
 def _read_distance(table: TableInfo, text: str) -> Order | None:
@@ -177,7 +233,7 @@ def _read_distance(table: TableInfo, text: str) -> Order | None:
         raise InvalidFilter(f"`{column.name}` is {column.type}, and `{found[2]}` compares vectors.")
     wanted = column.type.parse(f"[{found[3]}]", column.name)
     tree: Expression = ["distance", found[2], ["column", "", column.name], ["value", str(column.type), wanted]]
-    return Order(tree, descending=False, nulls_first=False)
+    return Order(tree, ColumnType("double precision"), descending=False, nulls_first=False)
 
 
 def _read_item(table: TableInfo, text: str) -> Item | None:
@@ -208,7 +264,7 @@ def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -
         )
     if depth >= _DEEPEST:
         raise BadRequest(f"Related tables are embedded at most {_DEEPEST} deep.")
-    alias, target, hints, inside = found.groups()
+    spread, alias, target, hints, inside = found.groups()
     words = hints.split("!")[1:]
     hint = next((word for word in words if word not in ("inner", "left")), None)
     relation = _find_relation(catalogue, table, target, hint)
@@ -225,8 +281,14 @@ def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -
             )
         raise InvalidFilter(f"`{table.name}` has no reference to or from `{target[:63]}`.", remediation=remediation)
     selection = read_selection(catalogue, relation.related, inside, depth + 1)
+    if spread and (relation.many or selection.groups is not None):
+        raise InvalidFilter(
+            f"`{text[:60]}`: only the values of the one row that a row refers to are spread.",
+            remediation="Leave the dots out: related rows and aggregates are embedded as a list.",
+        )
     has_any = True if "inner" in words else None
-    return Embed(alias or target, relation.many, relation.ours, relation.theirs, has_any, selection)
+    name = alias or target
+    return Embed(name, relation.many, relation.ours, relation.theirs, has_any, selection, is_spread=bool(spread))
 
 
 class _Relation(NamedTuple):
@@ -247,7 +309,7 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
     view = catalogue.views.get(target)
     for column in table.columns.values():
         to = column.references
-        if to is None or hint not in (None, column.name, to.table, _name_constraint(table, column)):
+        if to is None or hint not in (None, column.name, to.table, table.name_reference(column)):
             continue
         if target in (to.table, column.name) or column.name == f"{target}_id":
             one = catalogue.table(to.table)
@@ -261,15 +323,10 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
         other = catalogue.find_readable(target)
         for column in other.columns.values():
             to = column.references
-            if to is not None and hint in (None, column.name, _name_constraint(other, column)):
+            if to is not None and hint in (None, column.name, other.name_reference(column)):
                 names = catalogue.find_columns(table, to.table, to.column)
                 ways += [_Relation(column.name, ours, column.name, other, many=True) for ours in names]
     if len(ways) > 1:
         named = ", ".join(f"{target}!{way.hint}" for way in ways)
         raise InvalidFilter(f"`{table.name}` and `{target}` are related in several ways: write one of {named}.")
     return ways[0] if ways else None
-
-
-def _name_constraint(table: TableInfo, column: Column) -> str:
-    """The name that Postgres gives to the constraint of a reference, by which clients choose one of several."""
-    return f"{table.name}_{column.name}_fkey"

@@ -14,6 +14,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.attempts import Attempt, Attempts, read_attempt
+from baobab.tools.data.broken_references import translate_reference
 from baobab.tools.data.catalogue import Catalogue, Catalogues, is_frozen, read_catalogue
 from baobab.tools.data.change_log import Author, ChangeLog, find_author
 from baobab.tools.data.constraints import find_check
@@ -213,7 +214,7 @@ def _translate_postgres(state: str, diagnosis: Any, catalogue: Catalogue) -> Bao
         named = (diagnosis.message_detail or "").partition("(")[2].partition(")")[0]
         return _unique(diagnosis.table_name or "", [name.strip().strip('"') for name in named.split(",")])
     if state == "23503":
-        return ForeignKeyViolation()
+        return translate_reference(diagnosis, catalogue)
     if state == "23502":
         column = diagnosis.column_name or ""
         return NotNullViolation(f"`{column}` must have a value.", details={"column": column})

@@ -148,11 +148,14 @@ class _ViewCompiler:
         return self._scope.find_type(alias, name)
 
 
-def write_source(writer: SqlWriter, table: TableInfo, actor: Actor) -> str:
-    """A table or a view as what a query reads from, under its own name. The placeholders come where it is written."""
+def write_source(writer: SqlWriter, table: TableInfo, actor: Actor, alias: str = "") -> str:
+    """A table or a view as what a query reads from, under its own name unless it is given another. The placeholders
+    come where it is written.
+    """
+    alias = alias or quote(table.name)
     if table.view is None:
-        return f"{writer.name_table(table.name)} AS {quote(table.name)}"
-    return f"({_write_query(writer, table.view, table.columns, actor)}) AS {quote(table.name)}"
+        return f"{writer.name_table(table.name)} AS {alias}"
+    return f"({_write_query(writer, table.view, table.columns, actor)}) AS {alias}"
 
 
 def _write_query(writer: SqlWriter, query: Mapping[str, Any], columns: Mapping[str, Column], actor: Actor) -> str:

@@ -62,7 +62,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Query:
-    """columns: pairs of the name in the answer and the column; none for all."""
+    """columns: pairs of the name in the answer and the column; none for all. orders: of a column, or of one of the row
+    that a row refers to, as `table(column)`.
+    """
 
     table: str
     columns: tuple[tuple[str, str], ...] = ()
@@ -75,11 +77,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Embed:
-    """many: the rows that refer to a row, and not the one that it refers to. inner: rows without any are left out."""
+    """many: the rows that refer to a row, and not the one that it refers to. inner: rows without any are left out.
+    spread: the values of the one are those of the row.
+    """
 
     query: Query
     many: bool
     inner: bool
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -265,13 +270,22 @@ class Model:
         for column, direction, nulls in reversed(query.orders):
             down = direction == ".desc"
             first = nulls == ".nullsfirst" or (down and nulls != ".nullslast")
-            empty = [row for row in found if row[column] is None]
-            full = [row for row in found if row[column] is not None]
-            kind = self.kind(query.table, column)
+            values = {row[ID]: self._value(caller, query, row, column) for row in found}
+            empty = [row for row in found if values[row[ID]] is None]
+            full = [row for row in found if values[row[ID]] is not None]
             # A sort that is turned around would turn around those that are alike, too.
-            full.sort(key=lambda row, column=column, kind=kind: comparable(kind, row[column]), reverse=down)  # type: ignore[misc]
+            full.sort(key=lambda row, values=values: values[row[ID]], reverse=down)  # type: ignore[misc]
             found = empty + full if first else full + empty
         return found
+
+    def _value(self, caller: str, query: Query, row: Row, column: str) -> Any:
+        """What a row is ordered by: null of a related row that is not there, or that the caller does not see."""
+        table, bracket, inner = column.rstrip(")").partition("(")
+        if not bracket:
+            return comparable(self.kind(query.table, column), row[column])
+        [embed] = [each for each in query.embeds if each.query.table == table]
+        related = self._relate(caller, query.table, row, embed)
+        return comparable(self.kind(table, inner), related[0][inner]) if related else None
 
     def _relate(self, caller: str, table: str, row: Row, embed: Embed) -> list[Row]:
         other = embed.query.table
@@ -289,7 +303,10 @@ class Model:
             related = self._relate(caller, query.table, row, embed)
             # Of the one row that a row refers to, a limit of 0 would leave nothing.
             rows = [self._show(caller, embed.query, each) for each in _cut(embed.query, related)]
-            shown[embed.query.table] = rows if embed.many else (rows[0] if rows else None)
+            if embed.spread:
+                shown |= rows[0] if rows else dict.fromkeys(name for name, _ in embed.query.columns)
+            else:
+                shown[embed.query.table] = rows if embed.many else (rows[0] if rows else None)
         return shown
 
     # Writing. What is refused changes nothing.

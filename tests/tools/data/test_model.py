@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -169,21 +169,36 @@ def rows_of(table: Table, *, whole: bool) -> st.SearchStrategy[Row]:
 @st.composite
 def queries(draw: st.DrawFn, known: dict[str, Table], name: str, depth: int = 0) -> Query:
     table = known[name]
-    ordered = [ID, *(column for column, each in table.fields.items() if each.kind not in ("text[]", "jsonb"))]
-    order = st.tuples(
-        st.sampled_from(ordered),
-        st.sampled_from(["", ".asc", ".desc"]),
-        st.sampled_from(["", ".nullsfirst", ".nullslast"]),
-    )
+
+    def ordered_columns(of: Table) -> list[str]:
+        return [ID, *(column for column, each in of.fields.items() if each.kind not in ("text[]", "jsonb"))]
+
     embeds: list[Embed] = []
     if depth < 2:
         up = [table.references[PARENT][0]] if PARENT in table.references else []
         down = [each.name for each in known.values() if each.references.get(PARENT, ("",))[0] == name]
         for other, many in [*((each, False) for each in up), *((each, True) for each in down)]:
             if draw(st.booleans()):
-                embeds.append(
-                    Embed(draw(queries(known, other, depth + 1)), many, draw(st.sampled_from([False, False, True])))
-                )
+                inner = draw(st.sampled_from([False, False, True]))
+                embed = Embed(draw(queries(known, other, depth + 1)), many, inner)
+                query = embed.query
+                if not many and query.columns and not query.embeds and draw(st.booleans()):
+                    # No name of the row is one of these.
+                    spread = tuple((f"up_{column}", column) for _, column in query.columns)
+                    embed = replace(embed, query=replace(query, columns=spread), spread=True)
+                embeds.append(embed)
+    ordered = ordered_columns(table)
+    ordered += [
+        f"{each.query.table}({column})"
+        for each in embeds
+        if not each.many
+        for column in ordered_columns(known[each.query.table])
+    ]
+    order = st.tuples(
+        st.sampled_from(ordered),
+        st.sampled_from(["", ".asc", ".desc"]),
+        st.sampled_from(["", ".nullsfirst", ".nullslast"]),
+    )
     columns = draw(st.lists(st.sampled_from(table.columns), max_size=3, unique=True))
     renamed = tuple((f"as_{column}" if draw(st.booleans()) else column, column) for column in columns)
     search = draw(st.none() | conditions(table, [], of_policies=False))
@@ -314,7 +329,8 @@ def _quote(value: Any) -> str:
 def write_select(query: Query) -> str:
     columns = [name if name == column else f"{name}:{column}" for name, column in query.columns] or ["*"]
     embeds = [
-        f"{each.query.table}{'!inner' if each.inner else ''}({write_select(each.query)})" for each in query.embeds
+        f"{'...' if each.spread else ''}{each.query.table}{'!inner' if each.inner else ''}({write_select(each.query)})"
+        for each in query.embeds
     ]
     return ",".join([*columns, *embeds])
 

@@ -250,15 +250,29 @@ async def test_what_constraints_refuse_is_told_by_its_kind(tables: Tables) -> No
         }
     }
     await tables.apply({"parents": parent, "children": child})
+    named = {"table": "children", "column": "parent_id", "references": "parents.id"}
     orphan = await tables.ask("POST", "/children", {"id": 1, "parent_id": 7})
     assert (orphan.status, orphan.json["error"]["code"]) == (400, "VALIDATION_FOREIGN_KEY_VIOLATION")
+    assert orphan.json["message"] == "`parent_id` of `children` refers to a row of `parents` that is not there."
+    assert orphan.json["error"]["details"] == named
     empty = await tables.ask("POST", "/children", {"id": 1})
     assert (empty.status, empty.json["error"]["code"]) == (400, "VALIDATION_NOT_NULL_VIOLATION")
     assert empty.json["error"]["details"]["column"] == "parent_id"
     await tables.insert("parents", {"id": 7})
     await tables.insert("children", {"id": 1, "parent_id": 7})
-    held = await tables.ask("DELETE", "/parents/7")
-    assert (held.status, held.json["error"]["code"]) == (400, "VALIDATION_FOREIGN_KEY_VIOLATION")
+    for held in (
+        await tables.ask("DELETE", "/parents/7"),
+        await tables.ask("DELETE", "/parents?id=gt.1"),
+        await tables.ask("PATCH", "/parents/7", {"id": 8}),
+    ):
+        assert (held.status, held.json["error"]["code"]) == (400, "VALIDATION_FOREIGN_KEY_VIOLATION")
+        assert held.json["message"] == "`parent_id` of `children` refers to this row of `parents`."
+        assert held.json["error"]["details"] == named
+    moved = await tables.ask("PATCH", "/children/1", {"parent_id": 9})
+    assert moved.json["error"]["details"] == named
+    writes = [{"op": "insert", "table": "children", "values": [{"id": 2, "parent_id": 7}, {"id": 3, "parent_id": 9}]}]
+    batch = await tables.ask("POST", "/data-batch", {"writes": writes})
+    assert batch.json["error"]["details"] == {**named, "write": 0}
     nulled = await tables.ask("PATCH", "/children/1", {"parent_id": None})
     assert nulled.json["error"]["code"] == "VALIDATION_NOT_NULL_VIOLATION"
     foreign = await tables.ask("POST", "/children", {"nothing": 1})
@@ -351,11 +365,21 @@ async def test_names_in_json_are_names_however_they_look(tables: Tables) -> None
     assert await tables.list("notes?select=id", {}) == [{"id": 1}]
 
 
-async def test_words_are_found_in_texts_whatever_their_form(tables: Tables) -> None:
-    await tables.apply({"notes": {"columns": {"id": {"type": "serial", "primaryKey": True}, "text": "text"}}})
-    await tables.insert("notes", {"text": "The quick foxes were jumping"}, {"text": "A slow dog runs, jumps & barks"})
-    for query, ids in (("jump", [1, 2]), ("fox quick", [1]), ("dogs running", [2]), ("the", []), ("cat", [])):
-        assert [row["id"] for row in await tables.list(f"notes?order=id&text=fts.{quote(query)}")] == ids, query
+async def test_an_empty_list_of_rows_is_written(posts: Tables) -> None:
+    answer = await posts.ask("POST", "/posts", [], prefer="return=representation,count=exact")
+    assert (answer.status, answer.json, answer.headers["content-range"]) == (201, [], "*/0")
+    assert (await posts.ask("POST", "/posts?on_conflict=id&select=id", [])).json == []
+    assert (await posts.ask("POST", "/nothing", [])).status == 404
+    batch = await posts.ask("POST", "/data-batch", {"writes": [{"op": "insert", "table": "posts", "values": []}]})
+    assert batch.json["results"] == [{"op": "insert", "table": "posts", "count": 0, "rows": []}]
+
+
+async def test_a_call_of_a_function_is_told_what_there_is_instead(posts: Tables) -> None:
+    called = await posts.ask("POST", "/rpc/search_posts", {"q": "x"})
+    assert (called.status, called.json["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert "view" in called.json["error"]["remediation"]
+    read = await posts.ask("GET", "/rpc/search_posts")
+    assert (read.status, read.json["error"]["remediation"]) == (404, called.json["error"]["remediation"])
 
 
 async def test_a_table_is_also_reached_below_data_and_on_the_apps_own_host(posts: Tables) -> None:

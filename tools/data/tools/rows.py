@@ -11,6 +11,7 @@ from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.csv_rows import MEDIA_TYPE, format_csv
 from baobab.tools.data.errors import (
+    INSTEAD_OF_RPC,
     AnswerTooLarge,
     RowNotFound,
     SingleRowExpected,
@@ -88,9 +89,10 @@ async def data_list(
 
     select: columns, and related tables in parentheses; by default, all columns. Or aggregates, grouped by the other
       columns: `kind,count(),price.sum()`, and avg, min, max.
-    where: filters by column, as `operator.value`: eq, neq, gt, gte, lt, lte, like, ilike, in.(a,b), is.null, fts, cs,
+    where: filters by column, as `operator.value`: eq, neq, gt, gte, lt, lte, like, ilike, in.(a,b), is.null, wfts, cs,
       cd, ov, negated by `not.`; also `or` and `and`, with conditions in parentheses.
-    order: columns, each with `.asc` or `.desc`; `embedding.cosine.{0.1,0.2}`, l2 or inner for the nearest vectors.
+    order: columns, or `author(name)` of a related row, each with `.asc` or `.desc`; `embedding.cosine.{0.1,0.2}`, l2
+      or inner for the nearest vectors.
     limit: how many rows at most.
     offset: how many rows to skip.
     prefer: `count=exact` counts all matching rows, in the header Content-Range.
@@ -128,7 +130,7 @@ async def data_list(
     effect="read",
     raises=(*READ_ERRORS, RowNotFound),
     taints=True,
-    rest=Rest(from_headers=AS_HEADERS, also=("/data/{table}/{row_id}",)),
+    rest=Rest(from_headers=AS_HEADERS, also=("/data/{table}/{row_id}",), instead={"POST": INSTEAD_OF_RPC}),
     mcp=Mcp(
         keywords=(
             "read one row, record or entry by its key or id; Zeile nach Schlüssel lesen; leer una fila por su clave"
@@ -160,8 +162,7 @@ async def data_get(
 
 
 async def _send_csv(selection: Selection, rows: list[Row]) -> AsyncGenerator[bytes, None]:
-    names = [item.name for item in selection.items] + [embed.name for embed in selection.embeds]
-    yield "".join(format_csv(names, rows)).encode()
+    yield "".join(format_csv(selection.names, rows)).encode()
 
 
 def _tell_range(call: Call, shown: int, offset: int, total: int | None) -> None:

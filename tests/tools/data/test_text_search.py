@@ -1,0 +1,127 @@
+"""Searches in texts, as PostgREST's clients write them; the same rows on both databases."""
+
+from urllib.parse import quote
+
+import pytest
+import pytest_asyncio
+
+from tests.http.installation import Installation
+from tests.tools.data.conftest import Tables
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TEXTS = {
+    1: "The quick foxes were jumping",
+    2: "A slow dog runs, jumps & barks",
+    3: "The cat in the hat",
+    4: "Cats and hats",
+    5: "fat-cat@example.com wrote 1.5 pages about superstars",
+    6: "“Größe” … ÜBER alles",
+    7: None,
+    8: "",
+}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def notes(world: Installation) -> Tables:
+    tables = Tables(world, await world.create_app())
+    await tables.apply({"notes": {"columns": {"id": {"type": "integer", "primaryKey": True}, "text": "text"}}})
+    await tables.insert("notes", *({"id": number, "text": text} for number, text in TEXTS.items()))
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("search", "ids"),
+    [
+        ("fts.jump", [1, 2]),
+        ("fts.fox quick", [1]),
+        ("fts.'fox' | 'dog'", [1, 2]),
+        ("fts.'jump' & !'dog'", [1]),
+        ("fts.jump & (dog | cat)", [2]),
+        ("fts.super:*", [5]),
+        ("fts.cat <3> hat", [3]),
+        ("fts.cat <-> hat", []),
+        ("fts.cat <2> hat", [4]),
+        ("fts.fat-cat", [5]),
+        ("fts.'fat cat'", [5]),
+        ("fts.(fat | slow) <-> (cat | dog)", [2, 5]),
+        ("fts.the", []),
+        ("fts.the & cat", [3, 4, 5]),
+        ("fts.", []),
+        ("fts(english).cats", [3, 4, 5]),
+        ("not.fts.cat", [1, 2, 6, 8]),
+        ("not.fts.the", [1, 2, 3, 4, 5, 6, 8]),
+        ("plfts.dogs running", [2]),
+        ("plfts.'cat' | !hat", [3, 4]),
+        ("plfts.example", [5]),
+        ("plfts.1", [5]),
+        ("plfts.größe", [6]),
+        ("plfts.über", [6]),
+        ("phfts.cat in the hat", [3]),
+        ("phfts.cats and hats", [4]),
+        ("phfts.hat cat", []),
+        ('wfts."cat in the hat" or dog', [2, 3]),
+        ("wfts.jumping -dog", [1]),
+        ('wfts.jump -"slow dog"', [1]),
+        ("wfts.cat or", [3, 4, 5]),
+        ('wfts."quick foxes', [1]),
+        ("wfts.", []),
+        ("wfts.& | ! ( :* <->", []),
+    ],
+)
+async def test_a_search_finds_the_texts_that_fulfil_it(notes: Tables, search: str, ids: list[int]) -> None:
+    found = await notes.list(f"notes?select=id&order=id&text={quote(search)}")
+    assert [row["id"] for row in found] == ids
+
+
+async def test_a_search_stands_among_other_conditions(notes: Tables) -> None:
+    found = await notes.list(f"notes?select=id&order=id&or={quote('(text.wfts.fox,text.fts.slow&dog,id.eq.8)')}")
+    assert [row["id"] for row in found] == [1, 2, 8]
+
+
+@pytest.mark.parametrize(
+    "search",
+    ["fts.cat |", "fts.& cat", "fts.(cat", "fts.cat)", "fts.cat:A", "fts.'cat", "fts.cat <-> !dog", "fts.a1 <99999> b"],
+)
+async def test_what_is_no_search_is_refused_in_words(notes: Tables, search: str) -> None:
+    refused = await notes.ask("GET", f"/notes?text={quote(search)}")
+    assert (refused.status, refused.json["error"]["code"]) == (400, "VALIDATION_INVALID_SCHEMA"), refused.content
+    assert refused.json["error"]["details"]["invalidFilters"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "hint"),
+    [
+        ("fts(french).chat", "searched as English", "`fts`"),
+        ("match.^a", "regular expressions", "ilike"),
+        ("not.imatch.^a", "regular expressions", "ilike"),
+        ("in(any).(a)", "take `(any)`", "column=operator.value"),
+    ],
+)
+async def test_an_operator_that_there_is_not_names_what_there_is(
+    notes: Tables, condition: str, message: str, hint: str
+) -> None:
+    refused = await notes.ask("GET", f"/notes?text={quote(condition)}")
+    assert refused.status == 400
+    assert message in refused.json["message"]
+    assert hint in refused.json["hint"]
+
+
+async def test_a_text_is_searched_as_far_as_it_is_said(notes: Tables) -> None:
+    filler = " ".join(f"w{number}" for number in range(40_000))
+    long = f"start {'x' * 3000} next {filler} behind"
+    await notes.insert("notes", {"id": 9, "text": long})
+    for search, is_found in (
+        ("plfts.w100", True),
+        ("phfts.start next", True),
+        ("plfts.w39999", False),
+        ("plfts.behind", False),
+        ("phfts.w100 w101", True),
+        ("phfts.w20000 w20001", False),
+        ("plfts.w20000 w20001", True),
+    ):
+        found = await notes.list(f"notes?select=id&id=eq.9&text={quote(search)}")
+        assert bool(found) is is_found, search
+    await notes.ask("DELETE", "/notes/9")
+    for search in (" ".join(f"w{number}" for number in range(101)), "x" * 2500, "(" * 30):
+        assert (await notes.ask("GET", f"/notes?text=fts.{quote(search)}")).status == 400
