@@ -10,6 +10,7 @@ _MARKED = re.compile(r"(?:#|//) Lines to paste\n(.*)(?:#|//) End of the lines\n"
 _IMPORT = re.compile(r"^(?:from (?!checks)\S+ )?import .*$", re.MULTILINE)
 _GIVEN = {
     r"`\$\{BASE\}/v1`": '"http://127.0.0.1:8000/v1"',
+    r"`\$\{V1\}/data`": '"http://127.0.0.1:8000/v1/APP/data"',
     r"\b(?:checks\.)?V1\b": '"http://127.0.0.1:8000/v1/APP"',
     r"\b(?:checks\.)?BASE\b": '"http://127.0.0.1:8000"',
     r"\b(?:checks\.)?KEY\b": '"bb_sk_..."',

@@ -140,6 +140,8 @@ class RowReader:
         rows = decode_rows(decoders, found)
         start = len(items) + (1 if related_by else 0)
         for position, embed in enumerate(selection.embeds):
+            if not embed.is_shown:
+                continue
             keys = [values[start + position] for values in found]
             self._embed(rows, keys, embed)
         return rows, [values[len(items)] for values in found] if related_by else []
@@ -218,10 +220,10 @@ class RowReader:
 
     def _exists(self, writer: SqlWriter, outer: str, embed: Embed) -> str:
         """That a row has related ones, or that it has none. outer: how the statement calls its table."""
-        exists = f"EXISTS (SELECT 1 {self._related(writer, outer, embed, writer.name_alias())})"
+        exists = f"EXISTS (SELECT 1 {self._write_related(writer, outer, embed, writer.name_alias())})"
         return exists if embed.has_any else f"NOT {exists}"
 
-    def _related(self, writer: SqlWriter, outer: str, embed: Embed, alias: str) -> str:
+    def _write_related(self, writer: SqlWriter, outer: str, embed: Embed, alias: str) -> str:
         """Where a subquery reads the rows from that belong to a row, as far as the caller sees them."""
         # The placeholders of a view come before those of the conditions.
         source = write_source(writer, embed.selection.table, self.actor, alias)
@@ -234,7 +236,7 @@ class RowReader:
             return writer.write(order.tree, {"": outer})
         alias = writer.name_alias()
         value = writer.write(order.tree, {"": alias})
-        written = f"(SELECT {value} {self._related(writer, outer, order.embed, alias)})"
+        written = f"(SELECT {value} {self._write_related(writer, outer, order.embed, alias)})"
         # What a subquery answers has no collation in SQLite.
         is_exact = writer.dialect == "sqlite" and order.type.name == "numeric"
         return f"{written} COLLATE decimal" if is_exact else written
@@ -326,7 +328,7 @@ def _measure_row(row: Row, selection: Selection, known: dict[int, int]) -> int:
     names = {item.name for item in selection.items} - embedded
     size = sum([len(name) + _measure_value(row[name]) for name in names])
     for embed in selection.embeds:
-        if embed.is_spread:
+        if embed.is_spread or not embed.is_shown:
             size += _measure_row(row, embed.selection, known)
         elif related := row[embed.name]:
             size += _measure_rows(related if embed.many else [related], embed.selection, known)

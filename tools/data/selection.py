@@ -40,7 +40,8 @@ class Embed:
 
     many: whether a list of them, which refer to the row by `theirs`, or the one that the row refers to by `ours`.
     has_any: whether only rows that have some are asked for, or only those that have none; None for all rows.
-    is_spread: whether the row has the values of the one as its own: `...author(name)`.
+    is_spread: whether the row has the values of the one as its own: `...author(name)`. What selects nothing, `books()`,
+    is there for filters and orders only.
     """
 
     name: str
@@ -52,9 +53,13 @@ class Embed:
     is_spread: bool = False
 
     @property
+    def is_shown(self) -> bool:
+        return bool(self.selection.items or self.selection.embeds)
+
+    @property
     def names(self) -> list[str]:
         """The names by which the row has it."""
-        return self.selection.names if self.is_spread else [self.name]
+        return self.selection.names if self.is_spread or not self.is_shown else [self.name]
 
 
 @dataclass
@@ -200,7 +205,7 @@ def _find_one(selection: Selection, name: str) -> Embed:
             return embed
     raise InvalidFilter(
         f"Rows are ordered by a column of `{name[:63]}` only if `select` names it too.",
-        remediation=f"Add `{name[:63]}(id)` to `select`.",
+        remediation=f"Add `{name[:63]}()` to `select`.",
     )
 
 
@@ -249,7 +254,10 @@ def _read_item(table: TableInfo, text: str) -> Item | None:
         alias = alias or re.split(r"->>?", path)[-1]
     if cast is not None:
         if cast != "text":
-            raise InvalidFilter(f"`{text[:60]}`: columns can be cast to text only.")
+            raise InvalidFilter(
+                f"`{text[:60]}`: columns can be cast to text only.",
+                remediation="Leave the cast out, or write `::text`.",
+            )
         if not kind.is_text:
             tree, kind = ["cast", tree, "text"], TEXT
     return Item(alias or column.name, tree, kind)
@@ -279,8 +287,12 @@ def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -
             remediation = (
                 "A view is related by columns that it shows as they are: select what refers, or is referred to."
             )
+        elif junction := _find_junction(catalogue, table, target):
+            remediation = f"They are related by `{junction}`: write `{junction}({target}({inside[:100]}))`."
         raise InvalidFilter(f"`{table.name}` has no reference to or from `{target[:63]}`.", remediation=remediation)
-    selection = read_selection(catalogue, relation.related, inside, depth + 1)
+    # Nothing in the parentheses is nothing, unlike no `select`.
+    related = relation.related
+    selection = read_selection(catalogue, related, inside, depth + 1) if inside.strip() else Selection(related)
     if spread and (relation.many or selection.groups is not None):
         raise InvalidFilter(
             f"`{text[:60]}`: only the values of the one row that a row refers to are spread.",
@@ -311,6 +323,9 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
         to = column.references
         if to is None or hint not in (None, column.name, to.table, table.name_reference(column)):
             continue
+        if to.table == table.name == target and hint is not None:
+            # Those that refer are meant; the one that is referred to is embedded by the name of the column.
+            continue
         if target in (to.table, column.name) or column.name == f"{target}_id":
             one = catalogue.table(to.table)
             ways.append(_Relation(column.name, column.name, to.column, one, many=False))
@@ -327,6 +342,21 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
                 names = catalogue.find_columns(table, to.table, to.column)
                 ways += [_Relation(column.name, ours, column.name, other, many=True) for ours in names]
     if len(ways) > 1:
-        named = ", ".join(f"{target}!{way.hint}" for way in ways)
-        raise InvalidFilter(f"`{table.name}` and `{target}` are related in several ways: write one of {named}.")
+        # Of a table that refers to itself, a column is named alone for the row that it refers to.
+        itself = table.name == target
+        named = [way.hint if itself and not way.many else f"{target}!{way.hint}" for way in ways]
+        written = ", ".join(f"`{each}(...)`" for each in dict.fromkeys(named))
+        raise InvalidFilter(
+            f"`{table.name}` and `{target}` are related in several ways: write one of {written}.",
+            remediation="The column behind `!` is the one that refers.",
+        )
     return ways[0] if ways else None
+
+
+def _find_junction(catalogue: Catalogue, table: TableInfo, target: str) -> str | None:
+    """The table that refers to both, by which rows of one have many of the other."""
+    for other in catalogue.tables.values():
+        referred = [each.references.table for each in other.columns.values() if each.references is not None]
+        if table.name in referred and target in referred:
+            return other.name
+    return None

@@ -3,7 +3,7 @@ import { PostgrestClient } from "@supabase/postgrest-js";
 import { BASE, HEADERS, V1, run } from "./checks.mjs";
 
 // Lines to paste
-const rows = new PostgrestClient(V1, { headers: HEADERS });
+const rows = new PostgrestClient(`${V1}/data`, { headers: HEADERS });
 // End of the lines
 
 const TABLES = {

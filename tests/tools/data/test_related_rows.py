@@ -259,6 +259,45 @@ async def test_a_related_row_that_the_reader_may_not_see_is_neither_spread_nor_o
     ]  # fmt: skip
 
 
+async def test_related_rows_of_which_nothing_is_selected_are_there_for_filters_and_orders(library: Tables) -> None:
+    assert await library.list(f"authors?select=name,{BY_AUTHOR}()&books=is.null") == [{"name": "Iris"}]
+    found = await library.list(f"authors?select=name,{BY_AUTHOR}!inner()&books.price=gt.8")
+    assert found == [{"name": "Octavia"}]
+    ordered = await library.list("books?select=title,author:authors!author_id()&order=author(name),id&limit=2")
+    assert ordered == [{"title": "Kindred"}, {"title": "Rocannon"}]
+    csv = await library.ask("GET", f"/authors?select=name,{BY_AUTHOR}()&id=eq.1", accept="text/csv")
+    assert csv.content.decode().split() == ["name", "Ursula"]
+
+
+async def test_what_two_tables_have_in_common_is_named_where_they_are_not_related(tables: Tables) -> None:
+    def refer(table: str) -> dict[str, Any]:
+        return {"type": "integer", "primaryKey": True, "references": f"{table}.id"}
+
+    plain = {"columns": {"id": {"type": "serial", "primaryKey": True}, "name": "text"}}
+    tagged = {"columns": {"post_id": refer("posts"), "tag_id": refer("tags")}}
+    await tables.apply({"posts": plain, "tags": plain, "post_tags": tagged})
+    refused = await tables.ask("GET", "/posts?select=name,tags(name)")
+    assert refused.json["hint"] == "They are related by `post_tags`: write `post_tags(tags(name))`."
+    assert await tables.list("posts?select=name,post_tags(tags(name))") == []
+
+
+async def test_a_table_that_refers_to_itself_is_embedded_in_either_direction(tables: Tables) -> None:
+    columns = {
+        "id": {"type": "serial", "primaryKey": True},
+        "name": "text",
+        "parent_id": {"type": "integer", "references": "nodes.id"},
+    }
+    await tables.apply({"nodes": {"columns": columns}})
+    await tables.insert("nodes", {"name": "a"}, {"name": "b", "parent_id": 1}, {"name": "c", "parent_id": 1})
+    for hint in ("parent_id", "nodes_parent_id_fkey"):
+        [row, *_] = await tables.list(f"nodes?select=name,below:nodes!{hint}(name)&order=id")
+        assert row == {"name": "a", "below": [{"name": "b"}, {"name": "c"}]}
+    [*_, row] = await tables.list("nodes?select=name,above:parent_id(name)&order=id")
+    assert row == {"name": "c", "above": {"name": "a"}}
+    refused = await tables.ask("GET", "/nodes?select=nodes(name)")
+    assert "`parent_id(...)`, `nodes!parent_id(...)`" in refused.json["message"]
+
+
 async def test_a_table_that_refers_to_itself_is_ordered_by_filtered_by_and_spread(tables: Tables) -> None:
     columns = {
         "id": {"type": "serial", "primaryKey": True},
