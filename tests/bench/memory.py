@@ -110,8 +110,11 @@ def _make_proposals(harness: ToolHarness, owner: Account) -> Callable[[int], Awa
 def _make_searches(
     harness: ToolHarness, owner: Account, way: str, match: str, *, repeated: bool = False
 ) -> Callable[[int], Awaitable[Any]]:
+    # Each way asks other questions: the vectors of those that another has asked are remembered.
+    first = list(_WAYS.values()).index((way, match)) * _SEARCHES
+
     async def search(number: int) -> Any:
-        row = 7 if repeated else (number * 997) % MEMORIES
+        row = 7 if repeated else ((first + number) * 997) % MEMORIES
         words = _build_text(row).split()
         # With "or", as in a question: most of its words are everyday ones.
         q = " ".join(words[3:6] + (_WORDS[1:6] if match == "or" else []))
