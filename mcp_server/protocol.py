@@ -187,7 +187,7 @@ class Protocol:
     async def _ask_extensions(
         self, ask: Callable[[Extension], Awaitable[T | None]], missing: BaobabError, **data: str
     ) -> T:
-        """Returns the first extension's answer that is not None. asked: added to the data of an error."""
+        """Returns the first extension's answer that is not None. data: added to the data of an error."""
         try:
             for extension in self._extensions:
                 result = await ask(extension)

@@ -41,7 +41,7 @@ class Changes:
         """Yields an event at each change, and a comment every 15 seconds, until the watch ends. It ends when any
         session of the account ends: the page then asks again, and learns whether the session was its own.
 
-        seen: the stamp from when the page was made. If it differs by now, an event is sent at once.
+        stamp_seen: the stamp from when the page was made. If it differs by now, an event is sent at once.
         """
         self._waiting.add(watch.listen)
         try:

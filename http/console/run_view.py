@@ -45,7 +45,7 @@ def build_timeline(
 ) -> list[dict[str, Any]]:
     """Returns the entries of a timeline, oldest first: the steps with their calls, and the events between them.
 
-    asked: the requests to models and their answers, by step, if the page shows them.
+    model_calls: the requests to models and their answers, by step, if the page shows them.
     """
     entries: list[dict[str, Any]] = []
     steps: dict[int, dict[str, Any]] = {}

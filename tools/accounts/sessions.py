@@ -74,8 +74,8 @@ async def rotate(call: Call, token: str) -> str:
         await call.execute(used)
         await _keep(call, heir, row.account_id, row.family)
     else:
-        known = await _row(call, heir)
-        if known is None or not _is_live(known, now):
+        heir_row = await _row(call, heir)
+        if heir_row is None or not _is_live(heir_row, now):
             raise InvalidRefreshToken
     return heir
 

@@ -44,13 +44,13 @@ async def agent_meaning(call: Call, app_id: AppId, name: Name, **_others: Any) -
     """Returns a digest of the agent's present state, which an approval of a call that names the agent is bound to."""
     row = await get_agent_row(call, app_id, name)
     names = ("id", "graph_spec", "default_model", "visibility", "status", "taint_checks", "approvers")
-    meant = json.dumps([getattr(row, column) for column in names], sort_keys=True, separators=(",", ":"))
-    return sha256(meant.encode()).hexdigest()
+    text = json.dumps([getattr(row, column) for column in names], sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
 
 
-def agent_columns(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of an agent by column. given: the arguments of a call, some of which may be left out."""
-    shall = {field: value for field, value in given.items() if field not in _NOT_COLUMNS and value is not OMITTED}
+def agent_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of an agent by column. fields: the arguments of a call, some of which may be left out."""
+    shall = {field: value for field, value in fields.items() if field not in _NOT_COLUMNS and value is not OMITTED}
     if isinstance(shall.get("approvers"), str | BaseModel):
         shall["approvers"] = Approvers.parse(shall["approvers"]).as_column
     return {_COLUMN_NAMES.get(field, field): value for field, value in shall.items()}

@@ -14,7 +14,7 @@ from baobab.tools.core.call import Call
 async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
     """Lists the child runs of a run that have not ended, the nearest first. run: its row."""
     below = await list_descendant_runs(call, run)
-    asked: dict[str, list[Decision]] = {}
+    decisions_by_run: dict[str, list[Decision]] = {}
     for row in await call.services.approvals.list_pending_of_runs(call.execute, [row.id for row in below]):
         approvers = PendingDecision.of_approval(row).approvers.as_json
         decision: Decision = {
@@ -23,14 +23,14 @@ async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
             "approvers": approvers,
             "expires_at": row.expires_at,
         }
-        asked.setdefault(row.run_id, []).append(decision)
+        decisions_by_run.setdefault(row.run_id, []).append(decision)
     return [
         {
             "run_id": row.id,
             "agent": row.agent,
             "status": row.status,
             "parent_run_id": row.parent_run_id,
-            "decisions": asked.get(row.id, []),
+            "decisions": decisions_by_run.get(row.id, []),
         }
         for row in below
     ]

@@ -55,14 +55,14 @@ async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: b
     nodes = [(node_id, node) for node_id, node in spec.nodes.items() if isinstance(node, AgentNode)]
     if not nodes:
         return []
-    named = {node.agent for _, node in nodes}
+    agent_names = {node.agent for _, node in nodes}
     query = select(rows.c.name).where(rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None))
     async with call.reading() as execute:
-        known = {name, *(await execute(query.where(rows.c.name.in_(named)))).scalars()}
+        existing_names = {name, *(await execute(query.where(rows.c.name.in_(agent_names)))).scalars()}
     agent_issues = []
     for node_id, node in nodes:
         where = ("nodes", node_id, "agent")
-        if node.agent not in known:
+        if node.agent not in existing_names:
             agent_issues.append(GraphIssue(where, f"there is no agent {node.agent}"))
         elif node.agent == name and whole and is_inevitable(spec, node_id):
             agent_issues.append(GraphIssue(where, "runs this agent itself, and no condition leads past it"))
@@ -141,7 +141,7 @@ def are_other_approvers(value: Any) -> bool:
 
 def names_other_approvers(graph: Any) -> bool:
     """Returns whether a node of a graph names approvers other than admins."""
-    return any(named != ADMIN for named in _node_approvers(graph).values())
+    return any(approvers != ADMIN for approvers in _node_approvers(graph).values())
 
 
 def check_node_approvers(caller: Caller, before: Any, after: Any) -> None:
@@ -161,5 +161,5 @@ def check_node_approvers(caller: Caller, before: Any, after: Any) -> None:
 def _node_approvers(graph: Any) -> dict[str, Any]:
     nodes = graph.get("nodes") if isinstance(graph, Mapping) else None
     items = nodes.items() if isinstance(nodes, Mapping) else ()
-    named = {name: node.get("approvers") for name, node in items if isinstance(node, Mapping)}
-    return {name: approvers for name, approvers in named.items() if approvers is not None}
+    approvers_by_node = {name: node.get("approvers") for name, node in items if isinstance(node, Mapping)}
+    return {name: approvers for name, approvers in approvers_by_node.items() if approvers is not None}

@@ -217,13 +217,13 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
         answer = await services.http_client.request(
             "POST", row.webhook_url, headers=headers, body=body, timeout=_SECONDS
         )
-        status, taken = answer.status, answer.status < 300
+        status, was_accepted = answer.status, answer.status < 300
     except EgressError:
-        status, taken = None, False
+        status, was_accepted = None, False
     tried += 1
     async with job.writing(last=True) as unit:
-        await _note(unit, run_id, event_id, tried, status, sent_at if taken else None)
-        if not taken and tried < _TRIES:
+        await _note(unit, run_id, event_id, tried, status, sent_at if was_accepted else None)
+        if not was_accepted and tried < _TRIES:
             # A postponed job does not count as an attempt, so each attempt is a job of its own.
             again, pause = {"run_id": run_id, "tried": tried}, min(2**tried, _LONGEST_PAUSE_SECONDS)
             await services.jobs.enqueue(unit, WEBHOOK, again, job_id=f"{job.id}:{tried}", delay=pause)
@@ -247,13 +247,13 @@ async def _note(
     await unit.execute(update(runs).where(runs.c.id == run_id).values(webhook_delivery=delivery))
 
 
-def _secrets(vault: Vault, held: Any, now: datetime) -> list[str]:
+def _secrets(vault: Vault, sealed_secrets: Any, now: datetime) -> list[str]:
     """Returns the secrets that sign now, the newest first."""
-    if held is None:
+    if sealed_secrets is None:
         return []
-    secrets = [vault.open(held.secret, _context("secret", held.app_id)).decode()]
-    if held.earlier is not None and held.earlier_until > now:
-        secrets.append(vault.open(held.earlier, _context("earlier", held.app_id)).decode())
+    secrets = [vault.open(sealed_secrets.secret, _context("secret", sealed_secrets.app_id)).decode()]
+    if sealed_secrets.earlier is not None and sealed_secrets.earlier_until > now:
+        secrets.append(vault.open(sealed_secrets.earlier, _context("earlier", sealed_secrets.app_id)).decode())
     return secrets
 
 

@@ -38,12 +38,12 @@ def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
     # Whoever may decide about a call sees its arguments.
     if payload.get("tool_source", "builtin") == "builtin" or "approval_token" in payload:
         return event
-    shown = _without(payload, _HELD)
+    visible = _without(payload, _HELD)
     if isinstance(error := payload.get("error"), Mapping) and "code" in error:
-        shown["error"] = {"code": error["code"]}
+        visible["error"] = {"code": error["code"]}
     if "payload" in payload:
-        shown["payload"] = dict(shown)
-    return event | {"payload": shown}
+        visible["payload"] = dict(visible)
+    return event | {"payload": visible}
 
 
 def redact_failure(error: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

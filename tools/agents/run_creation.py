@@ -63,10 +63,10 @@ class RunRequest:
 
     @property
     def digest(self) -> str:
-        meant = [self.input, self.thread_id, self.webhook_url, self.as_user]
+        parts = [self.input, self.thread_id, self.webhook_url, self.as_user]
         if self.origin is not None:
-            meant += [self.origin.run.id, self.origin.point.step, self.origin.state]
-        return sha256(json.dumps(meant, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+            parts += [self.origin.run.id, self.origin.point.step, self.origin.state]
+        return sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
         await point.save_to_run(unit, run_id)
     await unit.write(_INSERT_RUN, values)
     # The tenant is the app's organisation, so that many visitors get no more of the workers than one.
-    asked, tenant = {"run_id": run_id}, app.organisation_id
-    await call.services.jobs.enqueue(unit, ADVANCE, asked, job_id=f"run:{run_id}", tenant=tenant)
+    arguments, tenant = {"run_id": run_id}, app.organisation_id
+    await call.services.jobs.enqueue(unit, ADVANCE, arguments, job_id=f"run:{run_id}", tenant=tenant)
     call.audit.resource_id, call.audit.data["agent"] = run_id, agent.name
     return SimpleNamespace(**values)
 
@@ -193,8 +193,8 @@ def _resolve_person(call: Call, request: RunRequest, caller: Caller, run_id: str
     if not isinstance(caller, Anonymous):
         return conversation_owner(caller)
     if request.origin is not None:
-        kept: str = request.origin.run.person
-        return kept
+        person: str = request.origin.run.person
+        return person
     return visitor_owner(request.visitor_id or derive_visitor_id(call.services.vault, run_id))
 
 

@@ -61,7 +61,7 @@ async def follow_events(
     A seq that the run has not reached is taken for its latest: after a failure of power it may stand behind what was
     told.
     """
-    known = False
+    exists = False
     texts, answers = services.of(LiveTexts), _AnswerReader(reader.caller)
     with services.of(RunWatcher).subscribe(run.id, database) as news:
         while True:
@@ -73,7 +73,7 @@ async def follow_events(
                 if must_read:
                     # Read before the events: if the run ends in between, all its events are read.
                     status, latest = await _read_run_state(database, run.id)
-                    after, known = after if known else min(after, latest), True
+                    after, exists = after if exists else min(after, latest), True
                     while events := await read_events(services, database, run, after, PAGE, reader):
                         for event in events:
                             if event["type"] == "llm_token_usage":
@@ -161,8 +161,8 @@ async def list_events(call: Call, run: Any, after: int, limit: int) -> Events:
 
 def stream_events(call: Call, run: Any, last_event_id: str | None, reader: Decider, since_seq: int = 0) -> str:
     """Streams server-sent events after the seq that the client names in the header or the query; else all of them."""
-    named = last_event_id or ""
-    after = int(named) if named.isascii() and named.isdigit() else since_seq
+    position = last_event_id or ""
+    after = int(position) if position.isascii() and position.isdigit() else since_seq
     return cast(str, Stream(encode_sse(_follow_visible(call, run, after, reader)), subject=run.id))
 
 

@@ -73,8 +73,8 @@ def _in_app(handler: Handler, name: str) -> Handler:
     signature = inspect.signature(handler)
     call, *parameters = signature.parameters.values()
 
-    async def handle(call: Call, app_id: str, **given: Any) -> Any:  # noqa: ARG001 - the registry has found the app
-        return await handler(call, **given)
+    async def handle(call: Call, app_id: str, **arguments: Any) -> Any:  # noqa: ARG001 - the registry has found the app
+        return await handler(call, **arguments)
 
     handle.__name__, handle.__doc__, handle.__module__ = name, handler.__doc__, handler.__module__
     handle.__annotations__ = {**handler.__annotations__, "app_id": AppId}

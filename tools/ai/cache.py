@@ -112,7 +112,7 @@ class CacheEntry:
 
 
 def build_entry(
-    call: Call, reach: ProviderAccess, model: Model, request: Mapping[str, Any], wanted: CacheOptions
+    call: Call, reach: ProviderAccess, model: Model, request: Mapping[str, Any], options: CacheOptions
 ) -> CacheEntry:
     """Builds the cache entry for a request.
 
@@ -128,7 +128,7 @@ def build_entry(
     )
     # Keyed, so that somebody who obtains the rows cannot guess the requests by trying.
     digest = hmac.digest(call.services.vault.derive("response cache"), key_text.encode(), "sha256").hex()
-    return CacheEntry(call, model, request, digest, wanted.get("ttl", _USUAL_SECONDS))
+    return CacheEntry(call, model, request, digest, options.get("ttl", _USUAL_SECONDS))
 
 
 def _is_complete(answer: Mapping[str, Any]) -> bool:

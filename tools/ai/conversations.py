@@ -98,12 +98,14 @@ class Conversation:
         return True
 
 
-async def open_conversation(call: Call, given: Any, previous: str | None, *, store: bool) -> Conversation:
+async def open_conversation(call: Call, new_input: Any, previous: str | None, *, store: bool) -> Conversation:
     """Opens a request's conversation, with the items of stored responses that it refers to or continues.
 
     Raises ResponseNotFound or ItemNotFound.
     """
-    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
+    items = (
+        [{"type": "message", "role": "user", "content": new_input}] if isinstance(new_input, str) else list(new_input)
+    )
     items = await _resolve_references(call, items)
     if previous is not None:
         stored = await _load_response(call, previous)

@@ -56,19 +56,23 @@ def _encode_messages(messages: list[Message]) -> str:
     return "[" + b",".join(reversed(encoded)).decode() + "]"
 
 
-def _message(told: Mapping[str, Any], usual: str = "user") -> Message:
-    role = told.get("role")
+def _message(raw_message: Mapping[str, Any], usual: str = "user") -> Message:
+    role = raw_message.get("role")
     parts: list[Any] = []
-    if told.get("role") == "tool" or told.get("type") in ("tool_result", "function_call_output"):
-        result = told.get("content") if told.get("role") == "tool" else told.get("output", told.get("content"))
-        call_id = told.get("tool_call_id") or told.get("call_id") or told.get("tool_use_id")
+    if raw_message.get("role") == "tool" or raw_message.get("type") in ("tool_result", "function_call_output"):
+        result = (
+            raw_message.get("content")
+            if raw_message.get("role") == "tool"
+            else raw_message.get("output", raw_message.get("content"))
+        )
+        call_id = raw_message.get("tool_call_id") or raw_message.get("call_id") or raw_message.get("tool_use_id")
         parts.append({"type": "tool_call_response", "id": _short(call_id), "response": _short(result)})
-    elif told.get("type") in ("function_call", "tool_use"):
-        parts.append(_tool_call_part(told, told))
+    elif raw_message.get("type") in ("function_call", "tool_use"):
+        parts.append(_tool_call_part(raw_message, raw_message))
     else:
-        content = told.get("content")
+        content = raw_message.get("content")
         parts += _parts(content if isinstance(content, list) else [content])
-    for call in told.get("tool_calls") or ():
+    for call in raw_message.get("tool_calls") or ():
         if isinstance(call, dict) and isinstance(call.get("function"), dict):
             parts.append(_tool_call_part(call, call["function"]))
     return {"role": role if isinstance(role, str) else usual, "parts": parts}

@@ -139,24 +139,24 @@ class ModelSpan:
             self._span.set_attribute("gen_ai.response.finish_reasons", reasons)
         self._span.end()
 
-    def _read(self, told: Mapping[str, Any]) -> None:
+    def _read(self, payload: Mapping[str, Any]) -> None:
         """Records the id, model and finish reasons of an answer or an event, in any wire format."""
-        inner = told.get("response") or told.get("message")
+        inner = payload.get("response") or payload.get("message")
         if isinstance(inner, dict):
             self._read(inner)
         for name in ("id", "model"):
-            if isinstance(told.get(name), str):
-                self._span.set_attribute(f"gen_ai.response.{name}", told[name][:_LONGEST_NAME])
-        choices = told.get("choices")
+            if isinstance(payload.get(name), str):
+                self._span.set_attribute(f"gen_ai.response.{name}", payload[name][:_LONGEST_NAME])
+        choices = payload.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 self._record_finish(choice.get("index", 0), choice.get("finish_reason"))
-        delta, details = told.get("delta"), told.get("incomplete_details")
+        delta, details = payload.get("delta"), payload.get("incomplete_details")
         self._record_finish(
-            0, told.get("stop_reason") or (delta.get("stop_reason") if isinstance(delta, dict) else None)
+            0, payload.get("stop_reason") or (delta.get("stop_reason") if isinstance(delta, dict) else None)
         )
-        if told.get("object") == "response" and told.get("status") in ("completed", "incomplete", "failed"):
-            self._record_finish(0, details.get("reason") if isinstance(details, dict) else told["status"])
+        if payload.get("object") == "response" and payload.get("status") in ("completed", "incomplete", "failed"):
+            self._record_finish(0, details.get("reason") if isinstance(details, dict) else payload["status"])
 
     def _record_finish(self, index: Any, reason: Any) -> None:
         if isinstance(index, int) and isinstance(reason, str):

@@ -62,12 +62,12 @@ def without_unpriced(
     *,
     elsewhere: frozenset[str] = frozenset(),
     theirs: Callable[[Any], bool] = runs_itself,
-    known: str = "`function` and `custom`",
+    known_kinds: str = "`function` and `custom`",
 ) -> dict[str, Any]:
     """Returns the fields without the search tools that the installation's setting drops.
 
     Raises RequestRefused for everything else without a price. elsewhere: more fields, of the wire format, that change
-    who is charged, or for what. theirs: says whether the caller runs tools of a type. known: those types, as text.
+    who is charged, or for what. theirs: says whether the caller runs tools of a type. known_kinds: those types, as text.
     """
     for field in sorted((_UNPRICED | _ELSEWHERE | elsewhere) & further.keys()):
         value = further[field]
@@ -92,7 +92,7 @@ def without_unpriced(
         elif isinstance(tool, dict) and searches and setting == "drop" and not _is_chosen(tool, further):
             dropped_tools.append(tool)
         else:
-            raise _tool_error(at, kind, known)
+            raise _tool_error(at, kind, known_kinds)
     if not dropped_tools:
         return dict(further)
     set_dropped_header(call, *(f"tools.{tool['type']}" for tool in dropped_tools))
@@ -120,10 +120,10 @@ def _is_chosen(tool: Mapping[str, Any], further: Mapping[str, Any]) -> bool:
     return choice.get("type") == tool["type"] or (tool.get("name") is not None and choice.get("name") == tool["name"])
 
 
-def _tool_error(at: int, kind: Any, known: str) -> RequestRefused:
+def _tool_error(at: int, kind: Any, known_kinds: str) -> RequestRefused:
     type_text = f"is of the type `{kind[:60]}`" if isinstance(kind, str) else "has no type"
     return RequestRefused(
-        f"`tools[{at}]` {type_text}, and only the types {known} are passed on: others have no price here.",
+        f"`tools[{at}]` {type_text}, and only the types {known_kinds} are passed on: others have no price here.",
         remediation="Leave it out of `tools`.",
         details={"param": f"tools[{at}]"},
     )

@@ -378,9 +378,9 @@ def _limits(call: Call, requested: Limits, toolsets: list[str] | None) -> Limits
     return replace(narrowed, toolsets=open_families(call.registry, narrowed.toolsets, asks=narrowed.asks))
 
 
-async def _app_organisation(call: Call, app_id: str, named: str | None) -> str:
+async def _app_organisation(call: Call, app_id: str, organisation_id: str | None) -> str:
     app = await call.services.directory.app(app_id)
-    if named is not None and named != app.organisation_id:
+    if organisation_id is not None and organisation_id != app.organisation_id:
         raise KeyScopesUnclear("The app belongs to another organisation than `organization_id`.")
     call.audit.data["app_id"] = app.id
     return app.organisation_id

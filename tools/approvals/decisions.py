@@ -83,8 +83,8 @@ class CallDecisions:
 
     def _edit_arguments(self, call: Call, row: Any, edit: Edit) -> dict[str, Any]:
         """Returns the columns that hold other arguments than those that the call of the row was proposed with."""
-        asked, tool = self._texts.arguments(row), call.registry.find(row.tool)
-        if edit.whole == asked:
+        proposed, tool = self._texts.arguments(row), call.registry.find(row.tool)
+        if edit.whole == proposed:
             return {}
         seals, fields = self._texts.seals, render_fields(tool, edit.whole)
         call.audit.data |= {

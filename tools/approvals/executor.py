@@ -83,8 +83,8 @@ def job_id_of(approval_id: str) -> str:
 
 async def ask_for_execution(call: Call, approval_id: str, organisation_id: str) -> None:
     """Enqueues the execution of an approved call; it begins when the decision is committed."""
-    asked = {"approval_id": approval_id}
-    await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_id_of(approval_id), tenant=organisation_id)
+    arguments = {"approval_id": approval_id}
+    await call.services.jobs.enqueue(call.unit, JOB, arguments, job_id=job_id_of(approval_id), tenant=organisation_id)
 
 
 class Executor:
@@ -96,9 +96,9 @@ class Executor:
 
     async def execute(self, job: Job, approval_id: str) -> None:
         """Makes one attempt. Raises JobLost if another has taken over, RetryLater if a later one may succeed."""
-        wanted = (approvals.c.id == approval_id, approvals.c.status == "approved")
+        conditions = (approvals.c.id == approval_id, approvals.c.status == "approved")
         async with self._database.reading() as connection:
-            row = (await connection.execute(select(approvals).where(*wanted))).first()
+            row = (await connection.execute(select(approvals).where(*conditions))).first()
         if row is None:
             return
         try:
@@ -130,8 +130,10 @@ class Executor:
         if job.attempt > MOST_ATTEMPTS:
             raise Unfinished
         if self._clock.now() > row.decided_at + GOOD_FOR:
-            begun = None if job.attempt > 1 else "No server was there in the day after the decision; nothing was done."
-            raise Unfinished(begun)
+            problem = (
+                None if job.attempt > 1 else "No server was there in the day after the decision; nothing was done."
+            )
+            raise Unfinished(problem)
 
     async def _fail(self, job: Job, row: Any, error: BaobabError) -> None:
         refusal = {

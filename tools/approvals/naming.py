@@ -39,8 +39,8 @@ class ApprovalLabels:
         if OUTCOME in fields:
             return fields[OUTCOME]
         if row.tool == "interrupt":
-            asked = _cut(fields.get("reason", ""))
-            return f"Answer a question: {asked}" if asked else "Answer a question"
+            reason = _cut(fields.get("reason", ""))
+            return f"Answer a question: {reason}" if reason else "Answer a question"
         summary = row.tool if tool is None else tool.summary
         words = re.split(r"[;:.](?:\s|$)", summary, maxsplit=1)[0].replace("`", "")
         counted = (name for name in fields if name.endswith(COUNTED))

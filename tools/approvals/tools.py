@@ -139,10 +139,10 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     row = await _find(call, approval_id)
     arguments, preview = None, Preview(None)
     if _status(call, row) in ("pending", "approved"):
-        asked, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
+        call_arguments, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
         # Of a tool that is gone nobody knows any more which arguments are secrets.
-        arguments = None if tool is None else redact_arguments(tool, asked)
-        preview = await _preview(call, row, asked) if row.status == "pending" else preview
+        arguments = None if tool is None else redact_arguments(tool, call_arguments)
+        preview = await _preview(call, row, call_arguments) if row.status == "pending" else preview
     elif (used := service_of(call.services).texts.used_arguments(row)) is not None:
         arguments = used
     decider = await decider_of(call, row.organisation_id)
@@ -255,15 +255,15 @@ async def _find(call: Call, approval_id: str) -> Any:
 async def _visible(call: Call, organisation_id: str) -> Any:
     """Which approvals of an organisation are the caller's business."""
     caller = call.caller
-    asked = rows.c.proposer == proposers.proposer_name(caller)
+    is_own = rows.c.proposer == proposers.proposer_name(caller)
     if caller.limits is None and isinstance(caller, (AppKey, EndUser)):
         of_app = and_(rows.c.app_id == caller.app_id, rows.c.run_id.is_not(None))
         if isinstance(caller, AppKey):
-            return or_(asked, of_app)
+            return or_(is_own, of_app)
         own_runs = and_(rows.c.approvers == STARTER, rows.c.starter == person(caller))
-        return or_(asked, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), own_runs)))
+        return or_(is_own, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), own_runs)))
     if not isinstance(caller, Account) or caller.limits is not None:
-        return asked
+        return is_own
     role = await load_role(call, organisation_id, caller.account_id)
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")

@@ -44,11 +44,11 @@ async def audit_logs_trim(job: Job) -> None:
         if cap is None or rows <= cap:
             continue
         owner = table.c.organisation_id == organisation if organisation else table.c.organisation_id.is_(None)
-        left = rows - await _remove_oldest(job, rows - cap, owner, not_(guarded))
-        if left > cap * GUARDED_SHARE:
-            fields = {"organisation_id": organisation, "rows": left - cap * GUARDED_SHARE}
+        excess = rows - await _remove_oldest(job, rows - cap, owner, not_(guarded))
+        if excess > cap * GUARDED_SHARE:
+            fields = {"organisation_id": organisation, "rows": excess - cap * GUARDED_SHARE}
             _log.warning("an audit log has more changes of its last days than its plan has room for", extra=fields)
-            await _remove_oldest(job, left - cap * GUARDED_SHARE, owner)
+            await _remove_oldest(job, excess - cap * GUARDED_SHARE, owner)
 
 
 async def _remove_oldest(job: Job, most: int, *which: ColumnElement[bool]) -> int:

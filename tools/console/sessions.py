@@ -88,9 +88,9 @@ async def find_session(services: Services, secret: str) -> LiveSession:
             raise ConsoleSignedOut from exc
     assert isinstance(caller, Account)
     if now - row.last_seen_at > _SEEN:
-        seen = update(console_sessions).where(console_sessions.c.id == row.id).values(last_seen_at=now)
+        statement = update(console_sessions).where(console_sessions.c.id == row.id).values(last_seen_at=now)
         async with services.database.writing(lock=None) as connection:
-            await connection.execute(seen)
+            await connection.execute(statement)
     return LiveSession(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at)
 
 

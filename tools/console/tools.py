@@ -99,10 +99,10 @@ async def console_sign_in(
         elif state is not None and credential is not None:
             caller = await _open_home(call, await use_passkey(call, state, credential))
         else:
-            given = {"email": email, "password": password}
+            credentials = {"email": email, "password": password}
             # In a call of its own, which counts wrong passwords and whose refusal has its own audit row.
             signed_in, _ = await call.registry.run(
-                call.registry.find("platform_login"), given, call.caller, call.context
+                call.registry.find("platform_login"), credentials, call.caller, call.context
             )
             caller = await _open_home(call, signed_in["user"]["id"])
     except (ConsoleLinkSpent, PasskeyRefused, Unauthenticated, InvalidApiKey):
@@ -111,8 +111,8 @@ async def console_sign_in(
     session, expires_at = await start_session(call, caller)
     call.audit.actor, call.audit.actor_id = caller.actor, caller.actor_id
     call.audit.resource_id, call.audit.organisation_id = caller.account_id, caller.organisation_id
-    named = {"key": key is not None, "link": link is not None, "passkey": by_passkey}
-    call.audit.data["by"] = next((way for way, given in named.items() if given), "password")
+    credentials_by_way = {"key": key is not None, "link": link is not None, "passkey": by_passkey}
+    call.audit.data["by"] = next((way for way, is_used in credentials_by_way.items() if is_used), "password")
     return {"session": session, "expires_at": expires_at}
 
 
@@ -134,8 +134,8 @@ async def console_sessions_list(call: Call) -> ConsoleSessions:
     """List the account's sessions of the console that are in force, newest first; a key sees those that it began."""
     query = select(*_SHOWN, rows.c.key_id).where(*_in_force(call)).order_by(rows.c.created_at.desc(), rows.c.id)
     session_rows: Any = (await call.execute(query)).mappings()
-    shown = [{**row, "by_key": row["key_id"] is not None} for row in session_rows]
-    return {"sessions": [cast(ConsoleSession, {n: row[n] for n in ConsoleSession.__annotations__}) for row in shown]}
+    sessions = [{**row, "by_key": row["key_id"] is not None} for row in session_rows]
+    return {"sessions": [cast(ConsoleSession, {n: row[n] for n in ConsoleSession.__annotations__}) for row in sessions]}
 
 
 @console.tool(
@@ -173,15 +173,15 @@ async def console_sign_out(call: Call, session_id: SessionId) -> ConsoleSessions
 async def console_passkey_begin(call: Call, session_id: SessionId) -> PasskeyBegun:
     """Begin to add a passkey to the account, soon after a sign-in: what the browser is asked for."""
     await require_recent_sign_in(call, session_id)
-    known = await list_own(call)
-    if len(known) >= MOST_PASSKEYS:
+    own_passkeys = await list_own(call)
+    if len(own_passkeys) >= MOST_PASSKEYS:
         raise AccountPasskeysFull
     account_id, site = call.account.account_id, find_site(call.services)
     account_row = (
         await call.execute(select(accounts.c.email, accounts.c.name).where(accounts.c.id == account_id))
     ).one()
     owner = Owner(account_id, account_row.email, account_row.name, "Baobab")
-    here = [row.credential_id for row in known if row.rp_id == site.rp_id]
+    here = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
     options, state = await get_ceremonies(call.services).begin_registration(site, owner, known=here)
     return {"options": options, "state": state}
 
@@ -224,8 +224,8 @@ async def console_passkey_add(
 @console.tool(access=_PERSON, effect="read")
 async def console_passkeys_list(call: Call) -> AccountPasskeys:
     """List the passkeys of the account, the newest first."""
-    shown = AccountPasskey.__annotations__
-    return {"passkeys": [cast(AccountPasskey, {n: getattr(row, n) for n in shown}) for row in await list_own(call)]}
+    names = AccountPasskey.__annotations__
+    return {"passkeys": [cast(AccountPasskey, {n: getattr(row, n) for n in names}) for row in await list_own(call)]}
 
 
 @console.tool(

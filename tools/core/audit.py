@@ -203,11 +203,11 @@ class AuditLog:
         rows = []
         for tally in tallies:
             # The row counts many calls, so it must not name the resource of the first.
-            kept = {
+            details = {
                 name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user", "code")
             }
             tally.row["event_data"] = {
-                **kept,
+                **details,
                 "count": tally.count,
                 "last_at": datetime.fromtimestamp(tally.last_at, UTC).isoformat(),
             }

@@ -188,10 +188,10 @@ class Tool:
 
     def names_fit(self, arguments: Mapping[str, Any]) -> bool:
         """Returns whether no required argument is missing and none unknown. An `app_id` of null counts as missing."""
-        required, known = self._names
+        required, allowed_names = self._names
         keys = arguments.keys()
-        named = self.app_parameter is None or arguments.get(self.app_parameter) is not None
-        return named and required <= keys and (known is None or keys <= known)
+        names_app = self.app_parameter is None or arguments.get(self.app_parameter) is not None
+        return names_app and required <= keys and (allowed_names is None or keys <= allowed_names)
 
     def decode(self, text: str) -> Any:
         """Decodes a result from its JSON text."""

@@ -17,7 +17,7 @@ _OPERATION = re.compile(r"\bop:([a-z][a-z0-9_]*)")
 
 def name_operations(text: str, naming: Naming = str) -> str:
     """Returns a text in which each reference to an operation (`op:apps_list`) is put in an interface's words."""
-    return _OPERATION.sub(lambda found: naming(found[1]), text) if "op:" in text else text
+    return _OPERATION.sub(lambda match: naming(match[1]), text) if "op:" in text else text
 
 
 def name_operations_within(data: Any, naming: Naming = str) -> Any:

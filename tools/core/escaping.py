@@ -16,7 +16,7 @@ _MOST_OF_NAME = 100
 
 def escape_text(text: str) -> str:
     """Returns the text on one line, with escapes for characters that are invisible or reorder others."""
-    return _UNUSUAL.sub(lambda found: _escape(found[0]), text)
+    return _UNUSUAL.sub(lambda match: _escape(match[0]), text)
 
 
 def escape_name(name: str) -> str:

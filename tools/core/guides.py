@@ -72,11 +72,11 @@ class Guide:
         return text, None
 
 
-def build_not_found(what: str, name: str, known: list[str]) -> GuideNotFound:
+def build_not_found(what: str, name: str, names: list[str]) -> GuideNotFound:
     """Builds the error for a page or section that does not exist, with the names of those that do."""
-    near = difflib.get_close_matches(name, known, 1)
-    meant = f" Did you mean `{near[0]}`?" if near else ""
-    return GuideNotFound(f"There is no {what} `{name[:100]}`.{meant}", details={"known": known})
+    near = difflib.get_close_matches(name, names, 1)
+    suggestion = f" Did you mean `{near[0]}`?" if near else ""
+    return GuideNotFound(f"There is no {what} `{name[:100]}`.{suggestion}", details={"known": names})
 
 
 def find_guide(name: str) -> Guide:
@@ -110,12 +110,12 @@ class Slugs:
         return f"{slug}-{number}" if number else slug
 
 
-def _strip_unserved(text: str, known: Mapping[str, str]) -> str:
+def _strip_unserved(text: str, pages: Mapping[str, str]) -> str:
     """Returns a page without remarks for its editors and without links to files that are not served."""
 
     def keep(link: re.Match[str]) -> str:
         words, target = link[1], link[2]
-        beside = "/" not in target and target.removesuffix(".md") in known
+        beside = "/" not in target and target.removesuffix(".md") in pages
         return link[0] if not target or "://" in target or beside else words
 
     return _LINK.sub(keep, _COMMENT.sub("", text))

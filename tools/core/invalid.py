@@ -51,8 +51,8 @@ def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Lo
 def leave_out(value: Any, places: set[Location], path: Location = ()) -> Any:
     """Returns a copy of a value without the parts at some paths."""
     if isinstance(value, Mapping):
-        kept = {name: item for name, item in value.items() if (*path, name) not in places}
-        return {name: leave_out(item, places, (*path, name)) for name, item in kept.items()}
+        remaining = {name: item for name, item in value.items() if (*path, name) not in places}
+        return {name: leave_out(item, places, (*path, name)) for name, item in remaining.items()}
     if isinstance(value, list):
         return [leave_out(item, places, (*path, at)) for at, item in enumerate(value)]
     return value
@@ -78,12 +78,12 @@ def _field_names_error(
         sentences.append(f"{_quote_names(unknown)} is not a field of this operation.")
     elif unknown:
         sentences.append(f"{_quote_names(unknown)} are not fields of this operation.")
-    known = _quote_names([info.alias or name for name, info in model.model_fields.items()]) or "none"
+    field_names = _quote_names([info.alias or name for name, info in model.model_fields.items()]) or "none"
     action = "Remove it or correct its name" if len(unknown) == 1 else "Remove them or correct their names"
     if missing and unknown:
         action = "Add what is missing, and correct or remove what is unknown"
     # Inside another object, the fields are those of that object: the names above are the operation's own.
-    remedy = f"{action}; the fields are {known}." if unknown else None
+    remedy = f"{action}; the fields are {field_names}." if unknown else None
     error = MissingField if kind == "missing" else UnknownField
     return error(" ".join(sentences), remediation=remedy, details={"fields": fields})
 

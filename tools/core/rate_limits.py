@@ -63,17 +63,19 @@ class RateLimits:
 
     def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
         now = self._now()
-        taken = self._live_window(policy, subject, amount, window, now)
-        left = amount - len(taken) - cost
-        if left < 0:
+        moments = self._live_window(policy, subject, amount, window, now)
+        remaining = amount - len(moments) - cost
+        if remaining < 0:
             raise RateLimited(
-                math.ceil(taken[-left - 1] + window - now) if -left <= len(taken) else window, amount, window
+                math.ceil(moments[-remaining - 1] + window - now) if -remaining <= len(moments) else window,
+                amount,
+                window,
             )
         if cost == 1:
-            taken.append(now)
+            moments.append(now)
         else:
-            taken.extend([now] * cost)
-        return Allowance(policy, amount, left, window, math.ceil(taken[0] + window - now))
+            moments.extend([now] * cost)
+        return Allowance(policy, amount, remaining, window, math.ceil(moments[0] + window - now))
 
     def count_used(self, policy: str, subject: str, amount: int, window: int) -> int:
         return len(self._live_window(policy, subject, amount, window, self._now()))
@@ -81,22 +83,24 @@ class RateLimits:
     def _live_window(self, policy: str, subject: str, amount: int, window: int, now: float) -> deque[float]:
         """When each of what still counts was taken, oldest first."""
         name = (policy, subject, amount, window)
-        taken = self._windows.get(name)
-        if taken is None:
+        moments = self._windows.get(name)
+        if moments is None:
             if len(self._windows) >= _MOST_WINDOWS:
                 self._forget_idle(now)
-            taken = self._windows[name] = deque()
+            moments = self._windows[name] = deque()
         oldest = now - window
-        while taken and taken[0] <= oldest:
-            taken.popleft()
-        return taken
+        while moments and moments[0] <= oldest:
+            moments.popleft()
+        return moments
 
     def _forget_idle(self, now: float) -> None:
         """Drop what no longer counts. A flood is of one policy: it takes places from its own, longest known first.
 
         So a flood of addresses cannot make another policy forget what it guards.
         """
-        self._windows = {name: taken for name, taken in self._windows.items() if taken and taken[-1] > now - name[3]}
+        self._windows = {
+            name: moments for name, moments in self._windows.items() if moments and moments[-1] > now - name[3]
+        }
         excess = len(self._windows) - _MOST_WINDOWS // 2
         if excess > 0:
             flooded = Counter(name[0] for name in self._windows).most_common(1)[0][0]
@@ -118,14 +122,14 @@ class SharedRateLimits:
 
     async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
         try:
-            left, wait = await self._windows.take(_name(policy, subject, amount, window), amount, window, cost)
+            remaining, wait = await self._windows.take(_name(policy, subject, amount, window), amount, window, cost)
         except ValkeyUnavailable as exc:
             self._fall_back(exc)
             return self._own.spend(policy, subject, amount, window, cost)
         self._rejoin()
-        if left < 0:
+        if remaining < 0:
             raise RateLimited(wait, amount, window)
-        return Allowance(policy, amount, left, window, wait)
+        return Allowance(policy, amount, remaining, window, wait)
 
     async def count_used(self, policy: str, subject: str, amount: int, window: int) -> int:
         try:
@@ -156,10 +160,10 @@ class Remaining:
         self._limiter = limiter
 
     async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
-        left = amount - await self.count_used(policy, subject, amount, window)
-        if left < cost:
+        remaining = amount - await self.count_used(policy, subject, amount, window)
+        if remaining < cost:
             raise RateLimited(window, amount, window)
-        return Allowance(policy, amount, left, window, window)
+        return Allowance(policy, amount, remaining, window, window)
 
     async def count_used(self, policy: str, subject: str, amount: int, window: int) -> int:
         return await resolve_answer(self._limiter.count_used(policy, subject, amount, window))

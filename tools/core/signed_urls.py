@@ -41,13 +41,13 @@ def build_signed_url(
 
 def require_signature(call: Call, method: Method, path: str, arguments: Mapping[str, Any], *bound: str) -> None:
     """Raises UrlRefused or UrlExpired. arguments: those of the request, not validated yet; bound: names of them."""
-    expires, given = arguments.get("expires"), arguments.get("signature")
-    if not isinstance(expires, int) or not isinstance(given, str):
+    expires, sent_signature = arguments.get("expires"), arguments.get("signature")
+    if not isinstance(expires, int) or not isinstance(sent_signature, str):
         raise UrlRefused
-    said = {name: arguments[name] for name in bound if arguments.get(name) is not None}
-    text = _build_text(method, path, expires, said)
+    bound_values = {name: arguments[name] for name in bound if arguments.get(name) is not None}
+    text = _build_text(method, path, expires, bound_values)
     keys = call.services.vault.derive_each(_PURPOSE)
-    if not any(hmac.compare_digest(_sign(key, text), given.encode(errors="replace")) for key in keys):
+    if not any(hmac.compare_digest(_sign(key, text), sent_signature.encode(errors="replace")) for key in keys):
         raise UrlRefused
     if expires <= call.services.clock.time():
         raise UrlExpired

@@ -325,26 +325,30 @@ def _audit(name: str, effect: Effect, audit: Audit | None) -> Audit | None:
     return Audit(event=name.replace("_", ".", 1), action=action)
 
 
-def _spending(name: str, hints: Mapping[str, Any], given: frozenset[str]) -> frozenset[str]:
-    unknown = sorted(given - hints.keys())
+def _spending(name: str, hints: Mapping[str, Any], declared_names: frozenset[str]) -> frozenset[str]:
+    unknown = sorted(declared_names - hints.keys())
     if unknown:
         raise RegistrationError(f"{name}: `spends` names {unknown[0]}, which it does not take")
-    return given
+    return declared_names
 
 
-def _widening(name: str, hints: Mapping[str, Any], access: Access, given: Mapping[str, Widens]) -> dict[str, Widens]:
+def _widening(
+    name: str, hints: Mapping[str, Any], access: Access, declared_hints: Mapping[str, Widens]
+) -> dict[str, Widens]:
     """Which arguments widen. A secret does where a credential is asked for: it is kept, and used for others."""
-    unknown = sorted(given.keys() - hints.keys())
+    unknown = sorted(declared_hints.keys() - hints.keys())
     if unknown:
         raise RegistrationError(f"{name}: `widens` names {unknown[0]}, which it does not take")
-    taken = {argument: hint for argument, hint in hints.items() if argument not in ("call", "return")}
-    for argument, hint in taken.items():
+    parameters = {argument: hint for argument, hint in hints.items() if argument not in ("call", "return")}
+    for argument, hint in parameters.items():
         for secret_name in find_undeclared_secrets(argument, hint):
             raise RegistrationError(
                 f"{name}: {secret_name} is called like a secret; declare its type Secret or NotSecret"
             )
-    kept = {argument: whatever_is_given for argument, hint in taken.items() if access.credential and holds_secret(hint)}
-    return {**kept, **given}
+    secret_parameters = {
+        argument: whatever_is_given for argument, hint in parameters.items() if access.credential and holds_secret(hint)
+    }
+    return {**secret_parameters, **declared_hints}
 
 
 def _read_hints(handler: Handler) -> dict[str, Any]:
@@ -376,18 +380,18 @@ def _signature(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseMod
     by_name = {parameter.name: parameter for parameter in parameters[1:]}
     for untyped in (p.name for p in parameters[1:] if p.kind is not _FURTHER and p.name not in hints):
         raise RegistrationError(f"{name}: {untyped} has no type")
-    for taken, hint in hints.items():
+    for argument, hint in hints.items():
         # The field of a group is no parameter by itself, and holds its default in its type.
-        parameter = by_name.get(taken)
+        parameter = by_name.get(argument)
         if parameter is not None and parameter.kind is _FURTHER:
             if hint is not Any:
-                raise RegistrationError(f"{name}: `**{taken}` is `Any`, or `Unpack[Group]` with `typing.Unpack`")
+                raise RegistrationError(f"{name}: `**{argument}` is `Any`, or `Unpack[Group]` with `typing.Unpack`")
             # `**further: Any` takes what the operation passes on without knowing it.
             extra = "allow"
-        elif taken not in ("call", "return"):
-            fields[taken] = (
+        elif argument not in ("call", "return"):
+            fields[argument] = (
                 hint,
-                _field(_NONE if parameter is None else parameter.default, described.pop(taken, None)),
+                _field(_NONE if parameter is None else parameter.default, described.pop(argument, None)),
             )
     if described:
         raise RegistrationError(f"{name}: the docstring describes {', '.join(described)}, which it does not take")
@@ -449,15 +453,15 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         path = path.rstrip("/")
     in_path = tuple(m[1] for m in _PARAMETER.finditer(path))
     # On the wire a parameter has its alias, where it has one (`from` cannot be a name in Python).
-    known = tuple(info.alias or name for name, info in arguments.model_fields.items())
+    names_on_wire = tuple(info.alias or name for name, info in arguments.model_fields.items())
     for parameter in (*in_path, *rest.query, *filter(None, (rest.body, rest.raw_body, rest.further_query))):
-        if parameter not in known:
+        if parameter not in names_on_wire:
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
     # What a header gives, whoever sends a browser here with a form or a query must not.
     withheld = set(rest.from_headers) if rest.form else set()
     if rest.further_query is not None:
         withheld |= set(rest.from_headers) - set(rest.query)
-    others = tuple(p for p in known if p not in in_path and p not in withheld and p != rest.further_query)
+    others = tuple(p for p in names_on_wire if p not in in_path and p not in withheld and p != rest.further_query)
     if rest.body is not None:
         in_query = tuple(p for p in others if p != rest.body)
     else:

@@ -79,10 +79,10 @@ def quote_text(text: object) -> str:
 
 def list_texts(texts: Sequence[object], most: int = 3) -> str:
     """Returns the first few of what a proposer chose, each quoted, and how many more there are."""
-    shown = [quote_text(text) for text in texts[:most]]
+    quoted_texts = [quote_text(text) for text in texts[:most]]
     if len(texts) > most:
-        return f"{', '.join(shown)} and {len(texts) - most} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+        return f"{', '.join(quoted_texts)} and {len(texts) - most} more"
+    return " and ".join(filter(None, (", ".join(quoted_texts[:-1]), *quoted_texts[-1:])))
 
 
 def redact_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,36 +91,36 @@ def redact_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]
     return safe
 
 
-def restore_hidden(tool: Tool, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def restore_hidden(tool: Tool, proposed: Mapping[str, Any], edited: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments that a person edited, with the proposed secrets in place of `(hidden)`.
 
     Raises HiddenIsUnknown if a text reads `(hidden)` where nothing was proposed.
     """
-    restored: dict[str, Any] = _with_secrets(tool.input_schema, dict(asked), dict(given))
+    restored: dict[str, Any] = _with_secrets(tool.input_schema, dict(proposed), dict(edited))
     return restored
 
 
-def _with_secrets(schema: Mapping[str, Any], asked: Any, given: Any) -> Any:
-    if schema.get("writeOnly") and given == HIDDEN:
-        if asked is _NOTHING or asked is None:
+def _with_secrets(schema: Mapping[str, Any], proposed: Any, edited: Any) -> Any:
+    if schema.get("writeOnly") and edited == HIDDEN:
+        if proposed is _NOTHING or proposed is None:
             raise HiddenIsUnknown
-        return asked
+        return proposed
     for variant in _variants(schema):
-        given = _with_secrets(variant, asked, given)
-    if isinstance(given, dict):
-        before = asked if isinstance(asked, dict) else {}
+        edited = _with_secrets(variant, proposed, edited)
+    if isinstance(edited, dict):
+        before = proposed if isinstance(proposed, dict) else {}
         return {
             name: _with_secrets(_field_schema(schema, name), before.get(name, _NOTHING), item)
-            for name, item in given.items()
+            for name, item in edited.items()
         }
-    if isinstance(given, list):
-        earlier, items = asked if isinstance(asked, list) else [], _item_schema(schema)
+    if isinstance(edited, list):
+        earlier, items = proposed if isinstance(proposed, list) else [], _item_schema(schema)
         # By its place, and only where all else of the item is as it was.
         return [
             _with_secrets(items, earlier[n] if _is_alike(items, earlier[n : n + 1], item) else _NOTHING, item)
-            for n, item in enumerate(given)
+            for n, item in enumerate(edited)
         ]
-    return given
+    return edited
 
 
 def _is_alike(schema: Mapping[str, Any], earlier: list[Any], item: Any) -> bool:

@@ -21,9 +21,9 @@ CANCEL = "jobs_cancel"
 def list_databases(services: Services) -> dict[str, Database]:
     """The databases that hold jobs, each by the first region of which it keeps the rows: this installation's first."""
     home = services.options.default_region
-    named = {home: services.database, **{name: stores.database for name, stores in services.regions.items()}}
+    databases = {home: services.database, **{name: stores.database for name, stores in services.regions.items()}}
     first: dict[Database, str] = {}
-    for name, database in named.items():
+    for name, database in databases.items():
         first.setdefault(database, name)
     return {name: database for database, name in first.items()}
 

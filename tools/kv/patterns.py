@@ -84,9 +84,9 @@ def _anywhere(chunk: str, meaning: Mapping[str, str]) -> str:
     if not chunk:
         return ".*"
     parts = [(meaning.get(part), part) for part in _TOKEN.split(chunk)]
-    texts = [known or re.escape(part) for known, part in parts]
-    wild = next((n for n, (known, _) in enumerate(parts) if known == _SEGMENT), None)
-    if wild is None or any(":" in part for known, part in parts[:wild] if known is None):
+    texts = [expression or re.escape(part) for expression, part in parts]
+    wild = next((n for n, (expression, _) in enumerate(parts) if expression == _SEGMENT), None)
+    if wild is None or any(":" in part for expression, part in parts[:wild] if expression is None):
         return ".*?" + "".join(texts)
     # The chunk may begin anywhere in a segment, but only its first place there is tried: if the wildcard cannot match
     # from there, it cannot match from a later place. Trying all places would take quadratic time.

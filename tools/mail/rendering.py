@@ -150,13 +150,13 @@ def render_mail(template: str, app_name: str, values: Mapping[str, str], colour:
 
     values: `code`, `link` or both are shown if they are there.
     """
-    chosen, shown = TEMPLATES[template], {**values, "app": app_name, "colour": colour or _BLACK}
+    chosen, context = TEMPLATES[template], {**values, "app": app_name, "colour": colour or _BLACK}
     plain, escaping = _environments()
-    words = {name: plain.from_string(text).render(shown) for name, text in chosen.words.items()}
+    words = {name: plain.from_string(text).render(context) for name, text in chosen.words.items()}
     return RenderedMail(
-        " ".join(plain.from_string(chosen.subject).render(shown).split()),
-        plain.from_string(chosen.text).render(shown | words),
-        escaping.from_string(chosen.html).render(shown | words),
+        " ".join(plain.from_string(chosen.subject).render(context).split()),
+        plain.from_string(chosen.text).render(context | words),
+        escaping.from_string(chosen.html).render(context | words),
     )
 
 

@@ -115,9 +115,9 @@ class Mover:
                 await self._set(unit, {"ending": "failed", "last_error": "The app was deleted."})
 
     async def _unblock(self) -> None:
-        left = SETTLED_SECONDS - (self._services.clock.now() - self._row.step_started_at).total_seconds()
-        if left > 0:
-            raise RetryLater(left, "workers hear of the new region")
+        seconds_left = SETTLED_SECONDS - (self._services.clock.now() - self._row.step_started_at).total_seconds()
+        if seconds_left > 0:
+            raise RetryLater(seconds_left, "workers hear of the new region")
         for data in self._data:
             await data.thaw(self._dest, self._row.app_id)
 

@@ -57,8 +57,8 @@ def find_cell(services: Services, name: str) -> Cell:
 
 async def choose_cell(services: Services, execute: Execute, app_id: str, candidates: list[Cell]) -> str:
     """Returns the least loaded of some cells that an app can move to. Raises Ineligible and RegionFull."""
-    left = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
-    tearing_down = set((await execute(select(moves_table.c.source_region).where(*left))).scalars())
+    conditions = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
+    tearing_down = set((await execute(select(moves_table.c.source_region).where(*conditions))).scalars())
     # The removal would delete what the move brings there.
     free = [cell for cell in candidates if cell.name not in tearing_down]
     if not free:

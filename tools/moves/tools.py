@@ -148,9 +148,9 @@ async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> s
 async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
     row = await _get_reversible(call, app_id, migration_id)
-    begun = await _start(call, app_id, await _choose_old_region(call, row.source_region))
-    move_id = begun["migration_id"]
-    return {**begun, "migrationId": move_id, "path": f"/v1/apps/{app_id}/migrations/{move_id}"}
+    move = await _start(call, app_id, await _choose_old_region(call, row.source_region))
+    move_id = move["migration_id"]
+    return {**move, "migrationId": move_id, "path": f"/v1/apps/{app_id}/migrations/{move_id}"}
 
 
 @moves.tool(

@@ -382,6 +382,8 @@ async def _code(call: Call, client_id: str, code: str) -> Any:
     return row
 
 
-def _redirect_back(asked: AuthorizationRequest, **parameters: str) -> Decided:
+def _redirect_back(request: AuthorizationRequest, **parameters: str) -> Decided:
     """Returns the client's address with the answer, the client's state and the issuer (RFC 9207)."""
-    return {"redirect_to": redirects.answer(asked.redirect_uri, **parameters, state=asked.state, iss=asked.issuer)}
+    return {
+        "redirect_to": redirects.answer(request.redirect_uri, **parameters, state=request.state, iss=request.issuer)
+    }

@@ -35,12 +35,12 @@ class Member:
             raise Unauthenticated
         if not isinstance(caller, Account):
             raise Forbidden(f"{call.tool.name} needs the credential of an account.")
-        named = arguments.get("organization_id")
-        if caller.key_id is not None and named != caller.organisation_id:
+        organisation_id = arguments.get("organization_id")
+        if caller.key_id is not None and organisation_id != caller.organisation_id:
             raise Forbidden("An API key is pinned to its organisation.")
-        is_id = isinstance(named, str) and len(named) == _ID_LENGTH
-        call.role = await call.services.directory.role(str(named), caller.account_id) if is_id else None
+        is_id = isinstance(organisation_id, str) and len(organisation_id) == _ID_LENGTH
+        call.role = await call.services.directory.role(str(organisation_id), caller.account_id) if is_id else None
         if call.role is None:
             raise OrganisationNotFound
         require_role(call.role, self.role)
-        call.unit.lock_for(str(named))
+        call.unit.lock_for(str(organisation_id))

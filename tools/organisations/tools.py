@@ -151,9 +151,9 @@ async def _get_deletable(call: Call, organization_id: str) -> Any:
     row = await load_organisation(call, organization_id, "owner")
     if row["personal"]:
         raise PersonalOrganisation("A personal organisation cannot be deleted.")
-    left = (await call.execute(select(func.count()).where(apps.c.organisation_id == organization_id))).scalar()
-    if left:
-        raise OrganisationHasApps(details={"apps": left})
+    app_count = (await call.execute(select(func.count()).where(apps.c.organisation_id == organization_id))).scalar()
+    if app_count:
+        raise OrganisationHasApps(details={"apps": app_count})
     return row
 
 

@@ -23,10 +23,10 @@ _columns = repo_blobs.c
 
 async def find_blobs(execute: Execute, app_id: str, digests: Iterable[str]) -> dict[str, Any]:
     """Returns the rows of those contents that are there, by digest."""
-    wanted = list(dict.fromkeys(digests))
+    unique_digests = list(dict.fromkeys(digests))
     blob_rows: dict[str, Any] = {}
-    for start in range(0, len(wanted), _AT_ONCE):
-        some = wanted[start : start + _AT_ONCE]
+    for start in range(0, len(unique_digests), _AT_ONCE):
+        some = unique_digests[start : start + _AT_ONCE]
         rows = await execute(select(repo_blobs).where(_columns.app_id == app_id, _columns.sha256.in_(some)))
         blob_rows |= {row.sha256: row for row in rows.all()}
     return blob_rows

@@ -26,11 +26,11 @@ async def give_address(unit: Unit, app_id: str, user_id: str, email: str, **chan
     """
     anonymous = (users.c.app_id == app_id, users.c.id == user_id, users.c.email.is_(None))
     try:
-        given = await unit.execute(update(users).where(*anonymous).values(email=email, **changes))
+        result = await unit.execute(update(users).where(*anonymous).values(email=email, **changes))
     except IntegrityError as exc:
         raise UserExists from exc
     user = await find_user(unit.execute, app_id, user_id=user_id)
-    if not given.rowcount or user is None:
+    if not result.rowcount or user is None:
         raise NotAnonymous
     return user
 

@@ -81,10 +81,10 @@ async def use_code(call: Call, email: str, purpose: Purpose, code: str) -> None:
     try that counts is written for it, too.
     """
     app_id = call.require_app().id
-    given = _digest(call.services.vault, app_id, email, purpose, code)
+    digest = _digest(call.services.vault, app_id, email, purpose, code)
     async with call.stores.database.writing(lock=app_id) as connection:
         await FREEZES.require_thawed(connection.execute, app_id)
-        refusal = await _try_code(connection.execute, app_id, email, purpose, given, call.now)
+        refusal = await _try_code(connection.execute, app_id, email, purpose, digest, call.now)
     if refusal is not None:
         raise _word(refusal, purpose)
 
@@ -134,13 +134,13 @@ def _word(refusal: type[WrongCode], purpose: Purpose) -> WrongCode:
 
 
 async def _try_code(
-    execute: Execute, app_id: str, email: str, purpose: str, given: str, now: datetime
+    execute: Execute, app_id: str, email: str, purpose: str, digest: str, now: datetime
 ) -> type[WrongCode] | None:
     key = (user_codes.c.app_id == app_id, user_codes.c.email == email, user_codes.c.purpose == purpose)
     row: Any = (await execute(select(user_codes).where(*key).with_for_update())).first()
     if row is None or row.tries >= MOST_TRIES:
         return WrongCode
-    if not hmac.compare_digest(row.digest, given):
+    if not hmac.compare_digest(row.digest, digest):
         await execute(update(user_codes).where(*key).values(tries=row.tries + 1))
         return WrongCode
     if row.used_at is not None:

@@ -17,11 +17,11 @@ _LENGTH = 43
 _columns = user_mcp_codes.c
 
 
-async def issue_code(call: Call, unit: Unit, asked: AuthorizationRequest, user_id: str) -> str:
+async def issue_code(call: Call, unit: Unit, request: AuthorizationRequest, user_id: str) -> str:
     """Stores a code for a client that a user has let in, and returns it."""
     code = call.services.ids.secret(_LENGTH)
     names = ("client_id", "client_name", "redirect_uri", "redirect_given", "code_challenge")
-    row = {name: getattr(asked, name) for name in names}
+    row = {name: getattr(request, name) for name in names}
     row |= {"app_id": call.require_app().id, "digest": digest_token(code), "user_id": user_id}
     row |= {"session_id": call.services.ids.uuid(), "expires_at": call.now + LIFETIME}
     await unit.execute(insert(user_mcp_codes), row)

@@ -14,14 +14,14 @@ def build_issuer(base_url: str, app_id: str) -> str:
     return f"{base_url}/auth/{app_id}"
 
 
-def seal_request(services: Services, app_id: str, base_url: str, asked: AuthorizationRequest) -> str:
+def seal_request(services: Services, app_id: str, base_url: str, request: AuthorizationRequest) -> str:
     """Returns the sealed text of a request, valid for ten minutes and for this app.
 
     Raises InvalidTarget for the resource of another app or of the platform, and OAuthError.
     """
-    if asked.resource not in (None, build_resource(base_url, app_id)):
+    if request.resource not in (None, build_resource(base_url, app_id)):
         raise InvalidTarget("This authorization server gives access to the MCP endpoint of its own app only.")
-    return requests.seal_request(services, _CONTEXT + app_id, asked)
+    return requests.seal_request(services, _CONTEXT + app_id, request)
 
 
 def open_request(services: Services, app_id: str, text: str) -> AuthorizationRequest:

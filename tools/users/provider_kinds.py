@@ -151,7 +151,7 @@ def read_profile(profile: Profile, data: dict[str, Any]) -> ProviderUser:
 
 
 def _build(uid: str | int, email: Any, name: Any, avatar: Any = None, *, verified: bool = False) -> ProviderUser:
-    known = email.strip().lower() if isinstance(email, str) and 3 <= len(email) <= 250 and "@" in email else None
-    seen = "".join(c for c in name if c.isprintable())[:200] if isinstance(name, str) else ""
+    address = email.strip().lower() if isinstance(email, str) and 3 <= len(email) <= 250 and "@" in email else None
+    display_name = "".join(c for c in name if c.isprintable())[:200] if isinstance(name, str) else ""
     picture = avatar if isinstance(avatar, str) and avatar.startswith("https://") and len(avatar) <= 2000 else None
-    return ProviderUser(str(uid)[:250], known, verified and known is not None, seen, picture)
+    return ProviderUser(str(uid)[:250], address, verified and address is not None, display_name, picture)

@@ -82,14 +82,14 @@ def build_callback(call: Call, provider: str) -> str:
 def describe_provider(call: Call, row: Any) -> Provider:
     """What is shown of a provider: never its secrets."""
     kind = BUILT_IN.get(row.provider)
-    shown = {
+    description = {
         name: getattr(row, name)
         for name in Provider.__annotations__
         if name not in ("provider_metadata", "callback_url")
     }
-    shown["callback_url"] = build_callback(call, row.provider)
+    description["callback_url"] = build_callback(call, row.provider)
     for name in ("authorization_url", "token_url", "userinfo_url"):
-        shown[name] = shown[name] or (None if kind is None else getattr(kind, name))
+        description[name] = description[name] or (None if kind is None else getattr(kind, name))
     metadata = open_metadata(call.services.vault, row)
     metadata = {name: "(hidden)" if name in HIDDEN else value for name, value in metadata.items()}
-    return cast(Provider, {**shown, "provider_metadata": metadata})
+    return cast(Provider, {**description, "provider_metadata": metadata})

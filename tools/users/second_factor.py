@@ -74,8 +74,8 @@ async def describe_factors(execute: Execute, app_id: str, user_id: str) -> Secon
     """Returns what a user has set up, as it is shown."""
     factors = await find_factors(execute, app_id, user_id)
     required = (await find_settings(execute, app_id))["second_factor"] == "required"
-    left = factors.recovery_codes if factors.totp else 0
-    return {"totp": factors.totp, "recovery_codes": left, "passkeys": factors.passkeys, "required": required}
+    codes_left = factors.recovery_codes if factors.totp else 0
+    return {"totp": factors.totp, "recovery_codes": codes_left, "passkeys": factors.passkeys, "required": required}
 
 
 async def delete_factors(execute: Execute, app_id: str, user_ids: Any) -> None:
@@ -159,7 +159,7 @@ async def try_code(call: Call, user_id: str, code: str, *, confirms: bool = Fals
     answers, which is used up by it.
     """
     app_id = call.require_app().id
-    given = "".join(character for character in code.lower() if character.isalnum())
+    plain_code = "".join(character for character in code.lower() if character.isalnum())
     async with call.stores.database.writing(lock=app_id) as connection:
         await FREEZES.require_thawed(connection.execute, app_id)
         if (
@@ -169,10 +169,10 @@ async def try_code(call: Call, user_id: str, code: str, *, confirms: bool = Fals
         ):
             # A passkey was quicker; this challenge has shown a password only.
             refusal: BaobabError | None = FactorExists()
-        elif given.isdigit() or confirms:
-            refusal = await _try_totp(call, connection.execute, user_id, given, confirms=confirms)
+        elif plain_code.isdigit() or confirms:
+            refusal = await _try_totp(call, connection.execute, user_id, plain_code, confirms=confirms)
         else:
-            refusal = await _try_recovery_code(connection.execute, app_id, user_id, given, call.now)
+            refusal = await _try_recovery_code(connection.execute, app_id, user_id, plain_code, call.now)
         if refusal is None and challenge is not None:
             await spend_challenge(connection.execute, challenge, call.now)
     if refusal is not None:

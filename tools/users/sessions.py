@@ -140,9 +140,9 @@ async def exchange_token(call: Call, unit: Unit, exchange: Exchange) -> str:
     """Returns the refresh token of an exchange, and extends its session. Raises WrongRefreshToken."""
     app, now = call.require_app(), call.now
     if exchange.rotates:
-        given = {"app": app.id, "session": exchange.session_id, "spent": exchange.generation - 1}
-        given |= {"newest": exchange.generation, "now": now, "until": now + timedelta(days=app.session_days)}
-        if not (await unit.execute(_EXTEND, given)).rowcount:
+        data = {"app": app.id, "session": exchange.session_id, "spent": exchange.generation - 1}
+        data |= {"newest": exchange.generation, "now": now, "until": now + timedelta(days=app.session_days)}
+        if not (await unit.execute(_EXTEND, data)).rowcount:
             # Another exchange of the same token was quicker, or the session has ended in between.
             this = (_columns.app_id == app.id, _columns.id == exchange.session_id)
             session = (await unit.execute(select(user_sessions).where(*this))).first()
@@ -200,8 +200,8 @@ async def list_sessions(execute: Execute, app_id: str, user_id: str, now: dateti
 
 def describe_session(row: Any, current: str | None) -> Session:
     """Builds what a session's row shows. current: the id of the session that asks."""
-    shown = {name: getattr(row, name) for name in Session.__annotations__ if name != "current"}
-    return cast(Session, {**shown, "current": row.id == current})
+    session = {name: getattr(row, name) for name in Session.__annotations__ if name != "current"}
+    return cast(Session, {**session, "current": row.id == current})
 
 
 def build_tokens(call: Call, access_token: str, refresh_token: str) -> Tokens:

@@ -15,7 +15,7 @@ data_option = click.option("--data", type=Path, help="Folder that holds everythi
 
 
 def load_settings(**options: Any) -> Settings:
-    """Loads the settings from the environment and the options `given`. Raises CommandError if one is not valid."""
+    """Loads the settings from the environment and the command's options. Raises CommandError if one is not valid."""
     try:
         return settings_module.load_settings(**options)
     except SettingsError as exc:

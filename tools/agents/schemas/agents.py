@@ -221,36 +221,36 @@ Description = Annotated[str, Text(5000)]
 
 
 def agent_of(row: Any) -> Agent:
-    shown = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
+    fields = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
     budget = None if row.daily_budget is None else dollars(row.daily_budget)
     approvers = None if row.approvers is None else Approvers.parse(row.approvers).as_json
     return cast(
-        Agent, shown | {"approvers": approvers, "daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window}
+        Agent, fields | {"approvers": approvers, "daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window}
     )
 
 
 def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -> Run:
     """Renders a run as the caller may see it."""
-    shown = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
+    fields = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
     usage: dict[str, Any] = {
         "input_tokens": row.prompt_tokens,
         "output_tokens": row.completion_tokens,
     }
     if is_outsider(caller):
-        shown["error"] = redact_failure(row.error)
+        fields["error"] = redact_failure(row.error)
     else:
         usage["cost_usd"] = usd(row.cost)
-    if delivery := shown.get("webhook_delivery"):
+    if delivery := fields.get("webhook_delivery"):
         at = delivery["delivered_at"]
-        shown["webhook_delivery"] = delivery | {"delivered_at": at and datetime.fromisoformat(at)}
+        fields["webhook_delivery"] = delivery | {"delivered_at": at and datetime.fromisoformat(at)}
     if awaited is not None:
-        shown["waiting_for"] = list(awaited)
-    return cast(Run, shown | {"usage": usage})
+        fields["waiting_for"] = list(awaited)
+    return cast(Run, fields | {"usage": usage})
 
 
 def model_call_of(row: Any) -> ModelCall:
-    shown = {name: getattr(row, name) for name in ModelCall.__annotations__ if hasattr(row, name)}
-    return cast(ModelCall, shown | {"cost_usd": usd(row.cost), "duration_ms": row.milliseconds})
+    fields = {name: getattr(row, name) for name in ModelCall.__annotations__ if hasattr(row, name)}
+    return cast(ModelCall, fields | {"cost_usd": usd(row.cost), "duration_ms": row.milliseconds})
 
 
 class Validity(TypedDict):

@@ -130,8 +130,8 @@ class RemoteAnswer(TypedDict):
 
 
 def server_of(row: Mapping[str, Any]) -> McpServer:
-    shown = {name: row[name] for name in McpServer.__annotations__ if name != "tools"}
-    return cast(McpServer, shown | {"tools": tools_of(row)})
+    fields = {name: row[name] for name in McpServer.__annotations__ if name != "tools"}
+    return cast(McpServer, fields | {"tools": tools_of(row)})
 
 
 def tools_of(row: Mapping[str, Any]) -> list[RemoteTool]:

@@ -95,7 +95,7 @@ async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     return {"agent": agent_of(await get_agent_row(call, app_id, name))}
 
 
-async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Graph, **_given: Any) -> str:
+async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Graph, **_fields: Any) -> str:
     spec = await require_valid(call, name, graph_spec)
     async with call.reading() as execute:
         mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
@@ -205,20 +205,20 @@ async def agents_create(
     return _render_changed(row, spec, await load_tool_offers(call))
 
 
-async def _preview_update(call: Call, app_id: AppId, name: Name, **given: Any) -> str:
+async def _preview_update(call: Call, app_id: AppId, name: Name, **arguments: Any) -> str:
     await get_agent_row(call, app_id, name)
-    if isinstance(given["graph_spec"], dict):
-        await require_valid(call, name, given["graph_spec"])
-    fields = sorted(field for field, value in given.items() if value is not OMITTED)
+    if isinstance(arguments["graph_spec"], dict):
+        await require_valid(call, name, arguments["graph_spec"])
+    fields = sorted(field for field, value in arguments.items() if value is not OMITTED)
     return f"It would change of the agent {name}: {', '.join(fields) or 'nothing'}."
 
 
 _COMPARED = ("graph_spec", "display_name", "description", "default_model", "visibility", "status")
 
 
-async def _list_update_changes(call: Call, app_id: AppId, name: Name, **given: Any) -> list[Change]:
+async def _list_update_changes(call: Call, app_id: AppId, name: Name, **arguments: Any) -> list[Change]:
     row = await get_agent_row(call, app_id, name)
-    fields = [(field, getattr(row, field), given[field]) for field in _COMPARED if given[field] is not OMITTED]
+    fields = [(field, getattr(row, field), arguments[field]) for field in _COMPARED if arguments[field] is not OMITTED]
     return [describe_change(field, before, after) for field, before, after in fields if before != after]
 
 
@@ -310,8 +310,9 @@ async def agents_update(
 
 async def _preview_delete(call: Call, app_id: AppId, name: Name) -> str:
     row = await get_agent_row(call, app_id, name)
-    shown = f" ({escape_name(row.display_name)})" if row.display_name else ""
-    return f"It would remove the agent {name}{shown}, last changed {row.updated_at:%Y-%m-%d %H:%M} UTC. Its runs stay."
+    display_name = f" ({escape_name(row.display_name)})" if row.display_name else ""
+    changed_at = f"{row.updated_at:%Y-%m-%d %H:%M} UTC"
+    return f"It would remove the agent {name}{display_name}, last changed {changed_at}. Its runs stay."
 
 
 @agents.tool(
@@ -330,8 +331,8 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
         row = await load_agent_row(unit.execute, app_id, name)
         call.audit.resource_id, call.audit.data["name"] = row.id, name
         # Runs have their own copy of the graph, so the agent's is deleted.
-        gone = {"deleted_at": call.now, "status": "disabled", "graph_spec": {}}
-        await unit.execute(update(rows).where(rows.c.id == row.id).values(**gone))
+        values = {"deleted_at": call.now, "status": "disabled", "graph_spec": {}}
+        await unit.execute(update(rows).where(rows.c.id == row.id).values(**values))
 
 
 def _render_changed(row: Any, spec: GraphSpec, offers: ToolOffers) -> ChangedAgent:

@@ -29,7 +29,7 @@ Step = Annotated[int, Field(ge=0, le=200)]
 State = Annotated[ShallowObject, Field(max_length=1000)]
 
 
-async def _preview_fork(call: Call, app_id: AppId, name: Name, id: RunId, **_given: Any) -> str:
+async def _preview_fork(call: Call, app_id: AppId, name: Name, id: RunId, **_fields: Any) -> str:
     run, agent = await get_run_row(call, app_id, id, name), await get_agent_row(call, app_id, name)
     return f"It would start a run of the agent {agent.name} that goes on from one of {run.created_at:%Y-%m-%d %H:%M}."
 

@@ -221,8 +221,8 @@ async def _token(call: Call, run_id: str) -> Opened:
     token, expires = call.services.ids.secret(_TOKEN_LENGTH), call.now + _TOKEN_LIFE
     async with FREEZES.writing(call) as unit:
         await unit.execute(delete(stream_tokens).where(stream_tokens.c.expires_at < call.now))
-        kept = {"digest": digest_token(token), "run_id": run_id, "expires_at": expires}
-        await unit.execute(insert(stream_tokens), kept)
+        token_row = {"digest": digest_token(token), "run_id": run_id, "expires_at": expires}
+        await unit.execute(insert(stream_tokens), token_row)
     return {"stream_token": token, "expires_at": expires}
 
 
@@ -250,14 +250,14 @@ def _reader(run: Any) -> Decider:
 async def _require_token(call: Call, run_id: str, token: str, *, again: bool) -> None:
     """Marks the token as used. again: whether the reader names the last event it received, so that it may reconnect."""
     columns = stream_tokens.c
-    named = [columns.digest == digest_token(token), columns.run_id == run_id, columns.expires_at > call.now]
+    conditions = [columns.digest == digest_token(token), columns.run_id == run_id, columns.expires_at > call.now]
     if not again:
-        named.append(columns.opened_at.is_(None))
+        conditions.append(columns.opened_at.is_(None))
     # Checked before anything is written: anonymous callers may send any token and must not take the write lock.
     async with call.stores.database.reading() as connection:
-        if not token or (await connection.execute(select(columns.digest).where(*named))).first() is None:
+        if not token or (await connection.execute(select(columns.digest).where(*conditions))).first() is None:
             raise StreamTokenInvalid
-    taken = update(stream_tokens).where(*named).values(opened_at=call.now)
+    statement = update(stream_tokens).where(*conditions).values(opened_at=call.now)
     async with call.stores.database.writing(lock=None) as connection:
-        if (await connection.execute(taken)).rowcount != 1:
+        if (await connection.execute(statement)).rowcount != 1:
             raise StreamTokenInvalid

@@ -177,7 +177,7 @@ async def agents_runs_list(
     limit: how many runs at most.
     parent_run_id: only runs that are steps of this run.
     """
-    wanted: dict[str, Any] = {
+    filters: dict[str, Any] = {
         "app_id": app_id,
         "status": status,
         "thread_id": thread_id,
@@ -188,13 +188,15 @@ async def agents_runs_list(
         agent = await get_agent_row(call, app_id, name)
         if not is_agent_available(agent.visibility, call.caller):
             raise NotYourRun
-        wanted["agent"] = name
+        filters["agent"] = name
     elif is_outsider(call.caller):
         raise NotYourRun("Only those who run the app list the runs of all agents. Name one agent.")
     if isinstance(call.caller, EndUser):
-        wanted["subject"] = caller_subject(call.caller, "")
-    values = {f"of_{column}": value for column, value in wanted.items() if value is not None}
-    query = _select_page(*[column for column, value in wanted.items() if value is not None], goes_on=cursor is not None)
+        filters["subject"] = caller_subject(call.caller, "")
+    values = {f"of_{column}": value for column, value in filters.items() if value is not None}
+    query = _select_page(
+        *[column for column, value in filters.items() if value is not None], goes_on=cursor is not None
+    )
     vault = call.services.vault
     if cursor is not None:
         at, values["last"] = decode_cursor(vault, _LIST, cursor)

@@ -139,10 +139,10 @@ async def mcp_servers_create(
         "seen": None,
         "created_at": call.now,
     }
-    asked, refused = await _probe_server(call, ToolServer.from_row(values))
+    answer, refused = await _probe_server(call, ToolServer.from_row(values))
     if isinstance(refused, (AddressRefused, UrlRefused)):
         raise refused
-    values |= asked
+    values |= answer
     values["accepted"] = values["seen"] or {}
     call.audit.resource_id, call.audit.data["name"] = id_, name
     async with FREEZES.writing(call) as unit:
@@ -182,8 +182,8 @@ async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:
     """Remove a tool server and its credential. Agents can no longer call its tools."""
     call.audit.resource_id = id
     async with FREEZES.writing(call) as unit:
-        gone = await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == id))
-        if gone.rowcount == 0:
+        result = await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == id))
+        if result.rowcount == 0:
             raise ToolServerNotFound
 
 
@@ -227,15 +227,15 @@ async def mcp_servers_probe(
       By default, new and changed tools are shown and not called.
     """
     server = ToolServer.from_row(await _row(call, app_id, id))
-    asked, refused = await _probe_server(call, server)
-    seen = {name: ToolDescription.from_row(name, row) for name, row in asked.get("seen", {}).items()}
+    answer, refused = await _probe_server(call, server)
+    descriptions = {name: ToolDescription.from_row(name, row) for name, row in answer.get("seen", {}).items()}
     call.audit.resource_id, call.audit.data["accept"] = id, accept
     if refused is None and (accept is not False or server.seen is None):
-        accepted = _accepted_tools(server, seen, accept)
-        asked["accepted"] = {name: tool.row for name, tool in accepted.items()}
+        accepted = _accepted_tools(server, descriptions, accept)
+        answer["accepted"] = {name: tool.row for name, tool in accepted.items()}
     async with FREEZES.writing(call) as unit:
         # If two probe at once, the later answer stands: somebody was shown what it accepted.
-        changed = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(asked))
+        changed = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(answer))
         if changed.rowcount == 0:
             raise ToolServerNotFound
         row: Any = (await unit.execute(select(rows).where(rows.c.id == id))).mappings().one()
@@ -312,24 +312,24 @@ async def _probe_server(call: Call, server: ToolServer) -> tuple[dict[str, Any],
         listing = await call.services.of(ToolServerClient).list_tools(server)
     except (ToolServerFailed, EgressError) as exc:
         return {**now, "status": "unhealthy", "problem": exc.message}, exc
-    left = f"{listing.left_out} of its tools cannot be used here." if listing.left_out else None
-    seen = {name: tool.row for name, tool in listing.tools.items()}
-    return {**now, "status": "healthy", "problem": left, "seen": seen}, None
+    problem = f"{listing.left_out} of its tools cannot be used here." if listing.left_out else None
+    descriptions = {name: tool.row for name, tool in listing.tools.items()}
+    return {**now, "status": "healthy", "problem": problem, "seen": descriptions}, None
 
 
 def _accepted_tools(
-    server: ToolServer, seen: Mapping[str, ToolDescription], accept: bool | list[str]
+    server: ToolServer, descriptions: Mapping[str, ToolDescription], accept: bool | list[str]
 ) -> Mapping[str, ToolDescription]:
     """Returns the tools that may be called from now on. Raises ToolChanged if a digest fits none of them."""
     if server.seen is None:
         # The first tool is shown in the error.
-        return seen
-    shown = {tool.digest for tool in server.seen.values()} if isinstance(accept, bool) else set(accept)
-    now = {tool.digest for tool in seen.values()}
-    if not isinstance(accept, bool) and (unknown := sorted(shown - now)):
+        return descriptions
+    digests = {tool.digest for tool in server.seen.values()} if isinstance(accept, bool) else set(accept)
+    now = {tool.digest for tool in descriptions.values()}
+    if not isinstance(accept, bool) and (unknown := sorted(digests - now)):
         raise ToolChanged("No tool of the server has this digest now.", details={"digests": unknown})
-    kept = {name: tool for name, tool in server.accepted.items() if name in seen}
-    return kept | {name: tool for name, tool in seen.items() if tool.digest in shown}
+    remaining = {name: tool for name, tool in server.accepted.items() if name in descriptions}
+    return remaining | {name: tool for name, tool in descriptions.items() if tool.digest in digests}
 
 
 async def _row(call: Call, app_id: str, id_: str) -> Any:

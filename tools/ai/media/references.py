@@ -15,18 +15,20 @@ LONGEST_URL = 2048
 _PUBLIC = AddressPolicy()
 
 
-def merge_images(given: Mapping[str, Any]) -> dict[str, Any]:
+def merge_images(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields with every image under `input_images`, in the order of `FOLDED`. Raises BadReference."""
-    images = [url for name in (INPUT_IMAGES, *FOLDED) if given.get(name) is not None for url in urls(name, given[name])]
+    images = [
+        url for name in (INPUT_IMAGES, *FOLDED) if fields.get(name) is not None for url in urls(name, fields[name])
+    ]
     if len(images) > MOST_IMAGES:
         raise BadReference(INPUT_IMAGES, f"at most {MOST_IMAGES} images can be referred to")
-    other_fields = {name: value for name, value in given.items() if name not in FOLDED and name != INPUT_IMAGES}
+    other_fields = {name: value for name, value in fields.items() if name not in FOLDED and name != INPUT_IMAGES}
     return {**other_fields, INPUT_IMAGES: images} if images else other_fields
 
 
-def folded_names(given: Mapping[str, Any]) -> list[str]:
+def folded_names(fields: Mapping[str, Any]) -> list[str]:
     """Returns the names of the fields after merging; a null under another name of `input_images` does not count."""
-    names = (INPUT_IMAGES if name in FOLDED else name for name, value in given.items() if name not in FOLDED or value)
+    names = (INPUT_IMAGES if name in FOLDED else name for name, value in fields.items() if name not in FOLDED or value)
     return list(dict.fromkeys(names))
 
 

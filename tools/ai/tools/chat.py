@@ -341,11 +341,11 @@ def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
 
 
 async def _settle_answer(
-    call: Call, answer: dict[str, Any], metered: MeteredCall, kept: CacheEntry | None
+    call: Call, answer: dict[str, Any], metered: MeteredCall, entry: CacheEntry | None
 ) -> dict[str, Any]:
     await settle_call(metered)
-    if kept is not None and metered.granted_tokens is None:
+    if entry is not None and metered.granted_tokens is None:
         # An answer that was cut short for lack of credits is not for other callers.
-        await kept.save(answer, metered)
-    set_answer_headers(call, metered.model, cost=0 if metered.byok else metered.cost, cache="miss" if kept else None)
+        await entry.save(answer, metered)
+    set_answer_headers(call, metered.model, cost=0 if metered.byok else metered.cost, cache="miss" if entry else None)
     return answer

@@ -180,7 +180,7 @@ def _body(call: Call, messages: list[dict[str, Any]], system: Any, further: Mapp
         further,
         elsewhere=_ELSEWHERE | _MORE,
         theirs=_runs_itself,
-        known="`custom` and those of Anthropic's that the caller runs",
+        known_kinds="`custom` and those of Anthropic's that the caller runs",
     )
     body = {"messages": messages, **further}
     return body if system is None else {**body, "system": system}

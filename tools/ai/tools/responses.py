@@ -95,7 +95,7 @@ async def gateway_responses(
         further,
         elsewhere=_MORE,
         theirs=_runs_itself,
-        known="`function`, `custom`, `namespace` and those of OpenAI's that the caller runs",
+        known_kinds="`function`, `custom`, `namespace` and those of OpenAI's that the caller runs",
     )
     conversation = await open_conversation(call, input, previous_response_id, store=store is not False)
     body = {

@@ -129,13 +129,13 @@ async def send_due_notices(job: Job, account_id: str) -> None:
         pause = 0.0 if settings is None else find_pause(now, settings)
         if pause:
             raise RetryLater(pause, "the person is not told anything now")
-        told = await _choose_told(services, unit.execute, settings, due)
+        recipients = await _choose_recipients(services, unit.execute, settings, due)
         query = select(notice_channels).where(notice_channels.c.account_id == account_id, notice_channels.c.confirmed)
-        channels = (await unit.execute(query.order_by(notice_channels.c.created_at))).all() if told else []
+        channels = (await unit.execute(query.order_by(notice_channels.c.created_at))).all() if recipients else []
         for channel in channels:
-            await _write_message(job, unit, channel, told)
-        await _mark(unit.execute, account_id, told if channels else [], "told")
-        await _mark(unit.execute, account_id, [row for row in due if not channels or row not in told], "dropped")
+            await _write_message(job, unit, channel, recipients)
+        await _mark(unit.execute, account_id, recipients if channels else [], "told")
+        await _mark(unit.execute, account_id, [row for row in due if not channels or row not in recipients], "dropped")
         if channels:
             await unit.execute(update(notice_settings).where(which).values(last_sent_at=now))
 
@@ -153,20 +153,20 @@ async def _list_due(execute: Execute, account_id: str, now: Any) -> Sequence[Any
     return (await execute(query.order_by(*order).limit(_MOST_AT_ONCE))).all()
 
 
-async def _choose_told(services: Services, execute: Execute, settings: Any, due: Sequence[Any]) -> list[Any]:
+async def _choose_recipients(services: Services, execute: Execute, settings: Any, due: Sequence[Any]) -> list[Any]:
     """Those that still wait, and about which the person may still decide."""
     if settings is None:
         return []
     roles = await load_roles(execute, settings.account_id)
-    told: list[Any] = []
+    recipients: list[Any] = []
     for row in due:
         role = None if row.id is None else roles.get(row.organisation_id)
         if role is None or not _waits(row, services):
             continue
         passed_on = row.escalated_by is not None and may_decide(row, settings.account_id, role)
         if passed_on or is_told(row, settings.account_id, role, settings.which):
-            told.append(row)
-    return told
+            recipients.append(row)
+    return recipients
 
 
 async def _mark(execute: Execute, account_id: str, rows: Sequence[Any], state: str) -> None:

@@ -321,10 +321,10 @@ def _read_target(
     call: Call, kind: Kind, email: str | None, url: str | None, p256dh: str | None, auth: str | None
 ) -> dict[str, str]:
     """Returns the address of a channel of a kind. Raises ChannelUnclear, NoMailServer, AddressRefused, UrlRefused."""
-    given = {"email": email, "url": url, "p256dh": p256dh, "auth": auth}
-    target = {name: str(value) for name, value in given.items() if value is not None}
-    wanted = {EMAIL: {"email"}, PUSH: {"url", "p256dh", "auth"}}.get(kind, {"url"})
-    if target.keys() != wanted:
+    fields = {"email": email, "url": url, "p256dh": p256dh, "auth": auth}
+    target = {name: str(value) for name, value in fields.items() if value is not None}
+    required_names = {EMAIL: {"email"}, PUSH: {"url", "p256dh", "auth"}}.get(kind, {"url"})
+    if target.keys() != required_names:
         raise ChannelUnclear
     if kind == EMAIL:
         if not call.services.mailer.delivers:

@@ -185,11 +185,11 @@ async def apps_list(
     org_id: another organisation that you belong to; the caller's when left out.
     """
     organisation = await resolve_organisation_id(call, org_id)
-    query, given = _LIST, {"organisation": organisation, "count": limit + 1}
+    query, parameters = _LIST, {"organisation": organisation, "count": limit + 1}
     if cursor is not None:
         created, last = decode_cursor(call.services.vault, "apps", cursor)
-        query, given = _LIST_ON, {**given, "created": datetime.fromisoformat(created), "last": last}
-    rows = (await call.execute(query, given)).mappings().all()
+        query, parameters = _LIST_ON, {**parameters, "created": datetime.fromisoformat(created), "last": last}
+    rows = (await call.execute(query, parameters)).mappings().all()
     more = rows[limit - 1] if len(rows) > limit else None
     following = encode_cursor(call.services.vault, "apps", more["created_at"].isoformat(), more["id"]) if more else None
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
@@ -309,21 +309,21 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     return {"message": f"App {app.name} was deleted.", "app_id": app_id}
 
 
-async def _choose_subdomain(call: Call, name: str, wanted: str | None) -> str:
-    first = wanted or derive_subdomain(name)
-    return await _find_free_subdomain(call, name, wanted) if first in RESERVED else first
+async def _choose_subdomain(call: Call, name: str, subdomain: str | None) -> str:
+    first = subdomain or derive_subdomain(name)
+    return await _find_free_subdomain(call, name, subdomain) if first in RESERVED else first
 
 
-async def _find_free_subdomain(call: Call, name: str, wanted: str | None) -> str:
+async def _find_free_subdomain(call: Call, name: str, requested: str | None) -> str:
     async def is_taken(subdomain: str) -> bool:
         query = select(apps_table.c.id).where(apps_table.c.subdomain == subdomain)
         return (await call.execute(query)).first() is not None
 
-    if wanted is None:
+    if requested is None:
         return await pick_subdomain(name, is_taken, call.services.ids)
-    if wanted in RESERVED or await is_taken(wanted):
-        raise SubdomainTaken(f"The subdomain `{wanted}` is taken or reserved.")
-    return wanted
+    if requested in RESERVED or await is_taken(requested):
+        raise SubdomainTaken(f"The subdomain `{requested}` is taken or reserved.")
+    return requested
 
 
 def _app_row(row: Any) -> AppRow:

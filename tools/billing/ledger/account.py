@@ -37,13 +37,13 @@ class Account:
     def balance(self) -> Balance:
         allowance = self.terms.allowance
         used = self.once_used if self.terms.once else self.used
-        left = None if allowance is None else max(0, allowance - used)
-        return Balance(left, self.credits, self.reserved, self.terms.floor)
+        allowance_left = None if allowance is None else max(0, allowance - used)
+        return Balance(allowance_left, self.credits, self.reserved, self.terms.floor)
 
     def debit(self, cost: int) -> None:
         """Charges an amount: to the allowance, then to the top-ups, whose balance may become negative."""
-        left = self.balance.allowance
-        allowed = cost if left is None else min(left, cost)
+        allowance_left = self.balance.allowance
+        allowed = cost if allowance_left is None else min(allowance_left, cost)
         if self.terms.once:
             self.once_used += allowed
         else:

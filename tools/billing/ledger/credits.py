@@ -268,16 +268,16 @@ class Credits:
     ) -> bool:
         """Deletes a budget and returns whether there was one."""
         columns = credit_budgets.c
-        gone = delete(credit_budgets).where(
+        statement = delete(credit_budgets).where(
             columns.organisation_id == organisation_id,
             columns.subject == subject,
             columns.subject_id == subject_id,
             columns.period == period,
         )
         if unit is not None:
-            return bool((await unit.execute(gone)).rowcount)
+            return bool((await unit.execute(statement)).rowcount)
         async with self._database.writing(lock=None) as connection:
-            return bool((await connection.execute(gone)).rowcount)
+            return bool((await connection.execute(statement)).rowcount)
 
     async def budgets(
         self,
@@ -348,8 +348,10 @@ class Credits:
         old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | late).limit(_ROUND)
         while True:
             async with self._database.writing(lock=None) as connection:
-                gone = await connection.execute(delete(credit_reservations).where(columns.id.in_(old), settled | late))
-            if gone.rowcount < _ROUND:
+                result = await connection.execute(
+                    delete(credit_reservations).where(columns.id.in_(old), settled | late)
+                )
+            if result.rowcount < _ROUND:
                 break
         budgets = credit_budgets.c
         idle = (budgets.subject == "agent", budgets.reserved == 0, budgets.since < now.date() - REMEMBERED)

@@ -71,9 +71,9 @@ class ReservationRow:
     @property
     def subjects(self) -> list[tuple[BudgetSubject, str]]:
         """The app, key and agents whose budgets it counts against."""
-        named: list[tuple[BudgetSubject, str | None]] = [("app", self.app_id), ("key", self.key_id)]
+        subjects: list[tuple[BudgetSubject, str | None]] = [("app", self.app_id), ("key", self.key_id)]
         agents: list[tuple[BudgetSubject, str]] = [("agent", one) for one in (self.agent_ids or "").split()]
-        return [(subject, id_) for subject, id_ in named if id_] + agents
+        return [(subject, id_) for subject, id_ in subjects if id_] + agents
 
 
 class Ledger:
@@ -123,13 +123,13 @@ class Ledger:
                 budget.roll(self.today)
                 self._budgets.setdefault((organisation_id, subject_id), []).append(budget)
 
-    def budgets(self, held: ReservationRow) -> list[Budget]:
+    def budgets(self, reservation: ReservationRow) -> list[Budget]:
         """Returns the budgets that a reservation counts against."""
         if not self._budgets:
             return []
         matching = []
-        for subject, subject_id in held.subjects:
-            every = self._budgets.get((held.organisation_id, subject_id), ())
+        for subject, subject_id in reservation.subjects:
+            every = self._budgets.get((reservation.organisation_id, subject_id), ())
             matching += [budget for budget in every if budget.subject == subject]
         return matching
 
@@ -142,36 +142,45 @@ class Ledger:
             there.append(budget)
         budget.most = most
 
-    def hold(self, held: ReservationRow, purpose: str, until: datetime) -> None:
+    def hold(self, reservation: ReservationRow, purpose: str, until: datetime) -> None:
         """Adds a reservation: to the reserved money of the account and of its budgets."""
-        self.accounts[held.organisation_id].reserved += held.amount
-        for budget in self.budgets(held):
-            budget.reserved += held.amount
-        whose = (held.id, held.organisation_id, held.app_id, held.key_id)
-        self._reserved.append((*whose, purpose, held.amount, self.now, until, held.run_id, held.agent_ids))
+        self.accounts[reservation.organisation_id].reserved += reservation.amount
+        for budget in self.budgets(reservation):
+            budget.reserved += reservation.amount
+        whose = (reservation.id, reservation.organisation_id, reservation.app_id, reservation.key_id)
+        self._reserved.append(
+            (*whose, purpose, reservation.amount, self.now, until, reservation.run_id, reservation.agent_ids)
+        )
 
-    def end(self, held: ReservationRow, cost: int | None) -> None:
+    def end(self, reservation: ReservationRow, cost: int | None) -> None:
         """Releases what is reserved, unless that was done before, and charges the cost, if there is one."""
-        account = self.accounts[held.organisation_id]
-        budgets = self.budgets(held)
-        if held.is_open:
-            account.reserved -= held.amount
+        account = self.accounts[reservation.organisation_id]
+        budgets = self.budgets(reservation)
+        if reservation.is_open:
+            account.reserved -= reservation.amount
             for budget in budgets:
-                budget.reserved -= held.amount
+                budget.reserved -= reservation.amount
         if cost is not None:
             account.debit(cost)
             for budget in budgets:
                 budget.spent_nanos += cost
-        held.cost, held.is_open = cost, False
-        self._ended[held.id] = held
+        reservation.cost, reservation.is_open = cost, False
+        self._ended[reservation.id] = reservation
 
     def top_up(self, organisation_id: str, amount: int, reference: str) -> None:
         self.accounts[organisation_id].credits += amount
         self.topped_up[organisation_id, reference] = amount
         self._new_top_ups.append((organisation_id, reference, amount, self.now))
 
-    def count(self, held: ReservationRow, usage: Usage, cost: int) -> None:
-        place = (held.organisation_id, self.today, held.app_id or "", held.key_id or "", usage.model, usage.byok)
+    def count(self, reservation: ReservationRow, usage: Usage, cost: int) -> None:
+        place = (
+            reservation.organisation_id,
+            self.today,
+            reservation.app_id or "",
+            reservation.key_id or "",
+            usage.model,
+            usage.byok,
+        )
         counts = self._usage.setdefault(place, [0, 0, 0, 0])
         counts[0] += usage.requests
         counts[1] += usage.prompt_tokens
@@ -193,8 +202,8 @@ class Ledger:
         if self._reserved or self._ended or self._new_top_ups:
             each(_SAVE_ACCOUNT, map(_account_row, self.accounts.values()))
             budgets = [budget for some in self._budgets.values() for budget in some]
-            if kept := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
-                each(_SAVE_BUDGET, kept)
+            if budget_rows := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
+                each(_SAVE_BUDGET, budget_rows)
             # Budgets of agents are created here; those of apps and keys exist already.
             if agent_budgets := [astuple(budget) for budget in budgets if budget.subject == "agent"]:
                 each(_SAVE_AGENT_BUDGET, agent_budgets)
@@ -210,6 +219,6 @@ def _budget_row(budget: Budget) -> tuple[Any, ...]:
     return (budget.since, budget.spent_nanos, budget.reserved, *name)
 
 
-def _day(kept: date | str) -> date:
+def _day(day: date | str) -> date:
     """Returns the date that a database column holds; SQLite stores it as text."""
-    return date.fromisoformat(kept) if isinstance(kept, str) else kept
+    return date.fromisoformat(day) if isinstance(day, str) else day

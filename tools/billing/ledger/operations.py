@@ -67,10 +67,10 @@ class Reserve(Operation):
                 ledger.bound_agent(self.organisation_id, agent_id, MOST if most is None else most)
             balance, budgets = account.balance, ledger.budgets(reservation)
             if self.least is not None:
-                left = [budget.most - budget.spent_nanos - budget.reserved for budget in budgets]
-                left += [] if balance.available is None else [balance.available]
+                room_left = [budget.most - budget.spent_nanos - budget.reserved for budget in budgets]
+                room_left += [] if balance.available is None else [balance.available]
                 # Something is left for other calls.
-                amount = max(self.least, min([amount, *(room // _SHARES for room in left)]))
+                amount = max(self.least, min([amount, *(room // _SHARES for room in room_left)]))
             if balance.available is not None and balance.available < amount:
                 raise describe_exhausted_credits(balance, amount)
             for budget in budgets:

@@ -77,20 +77,22 @@ class CreditWriter:
         """Commits several operations, which share transactions, and returns their results."""
         return await asyncio.gather(*[self._enqueue(operation) for operation in operations])
 
-    async def run_locked(self, wanted: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True) -> T:
+    async def run_locked(
+        self, organisation_ids: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True
+    ) -> T:
         """Calls `work` in a transaction that holds the locks of these accounts; missing ones are created first."""
         missing: set[str] = set()
 
         def first(statements: Statements) -> T | None:
-            ledger = self._open_ledger(statements, wanted)
-            missing.update(wanted - ledger.accounts.keys())
+            ledger = self._open_ledger(statements, organisation_ids)
+            missing.update(organisation_ids - ledger.accounts.keys())
             return None if missing else work(statements, ledger)
 
         def open_missing(statements: Statements) -> None:
             open_accounts(statements, missing, self._clock.now().date().replace(day=1))
 
         def again(statements: Statements) -> T:
-            return work(statements, self._open_ledger(statements, wanted))
+            return work(statements, self._open_ledger(statements, organisation_ids))
 
         result = await self._database.transact(first, durable=durable)
         if not missing:
@@ -113,9 +115,9 @@ class CreditWriter:
         while self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
 
-    def _open_ledger(self, statements: Statements, wanted: set[str]) -> Ledger:
+    def _open_ledger(self, statements: Statements, organisation_ids: set[str]) -> Ledger:
         ledger = Ledger(statements)
-        ledger.lock(wanted, self._clock.now)
+        ledger.lock(organisation_ids, self._clock.now)
         return ledger
 
     def _enqueue(self, operation: Operation) -> asyncio.Future[Any]:
@@ -147,8 +149,8 @@ class CreditWriter:
             ledger.save()
             return outcomes
 
-        wanted = {operation.organisation_id for operation in operations}
-        return await self.run_locked(wanted, work, durable=any(operation.durable for operation in operations))
+        organisation_ids = {operation.organisation_id for operation in operations}
+        return await self.run_locked(organisation_ids, work, durable=any(operation.durable for operation in operations))
 
     def _resolve(self, group: list[_QueuedOperation], outcomes: list[_Result]) -> None:
         for (future, operation), (result, error) in zip(group, outcomes, strict=True):

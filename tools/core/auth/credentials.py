@@ -210,14 +210,14 @@ class Credentials:
     async def _in_organisation(self, caller: Caller, organisation: bytes) -> Caller:
         if not isinstance(caller, Account):
             return caller
-        wanted = organisation.decode("latin-1")
-        if wanted == caller.organisation_id:
+        organisation_id = organisation.decode("latin-1")
+        if organisation_id == caller.organisation_id:
             return caller
         if caller.key_id is not None:
             raise Forbidden("An API key is pinned to its organisation.")
-        if not _UUID.match(wanted) or await self._directory.role(wanted, caller.account_id) is None:
+        if not _UUID.match(organisation_id) or await self._directory.role(organisation_id, caller.account_id) is None:
             raise Forbidden("This account is not a member of the organisation in X-Organization-Id.")
-        return Account(caller.account_id, wanted)
+        return Account(caller.account_id, organisation_id)
 
 
 def _bearer(authorization: bytes) -> str:
@@ -234,9 +234,9 @@ def _unverified_issuer(token: str) -> str:
     """The issuer that a token claims, unverified: it only chooses the key that must verify the token."""
     with _reject_malformed():
         claims = json.loads(_decode_segment(token.split(".")[1]))
-        named = claims["iss"]
-        if isinstance(named, str):
-            return named
+        issuer = claims["iss"]
+        if isinstance(issuer, str):
+            return issuer
     raise InvalidToken
 
 

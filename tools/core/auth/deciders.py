@@ -86,8 +86,8 @@ class PendingDecision:
     @classmethod
     def of_run(cls, run: Any, approvers: Any = None) -> "PendingDecision":
         """Builds the decision to end a run, by whoever started it; or, with `approvers`, about a call of the run."""
-        named = Approvers(STARTER) if approvers is None else Approvers.parse(approvers)
-        return cls(run.app_id, run.account_id, starter_of(run), named)
+        rule = Approvers(STARTER) if approvers is None else Approvers.parse(approvers)
+        return cls(run.app_id, run.account_id, starter_of(run), rule)
 
 
 @dataclass(frozen=True, slots=True)

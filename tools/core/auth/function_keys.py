@@ -25,11 +25,11 @@ async def rotate_function_key(call: Call, app_id: str, *, shown_to: str | None, 
 
     shown_to, key_id: the account that will be shown it, and the API key by which it asked; None for nobody.
     """
-    key, kept = make_function_key(call.services.ids, call.services.vault, app_id)
+    key, sealed_key = make_function_key(call.services.ids, call.services.vault, app_id)
     this = apps.c.id == app_id
     old = (await call.execute(select(apps.c.function_key_digest).where(this))).scalar_one()
-    shown = {"function_key_account_id": shown_to, "function_key_key_id": key_id}
-    await call.execute(update(apps).where(this).values(**kept, **shown))
+    viewer = {"function_key_account_id": shown_to, "function_key_key_id": key_id}
+    await call.execute(update(apps).where(this).values(**sealed_key, **viewer))
     await call.services.notices.publish(call.unit, "key", old)
     return key
 
@@ -39,8 +39,8 @@ async def void_function_keys_shown_to(call: Call, organisation_id: str, account_
 
     Returns how many there were.
     """
-    shown = apps.c.function_key_account_id.in_((account_id, _UNKNOWN))
-    return await _void(call, apps.c.organisation_id == organisation_id, shown)
+    was_shown = apps.c.function_key_account_id.in_((account_id, _UNKNOWN))
+    return await _void(call, apps.c.organisation_id == organisation_id, was_shown)
 
 
 async def void_function_keys_shown_by(call: Call, key_ids: Select[Any]) -> int:

@@ -82,21 +82,21 @@ def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
         raise KeyLimited(reason, details={"tool": tool.name})
 
 
-def narrow_limits(asked: Limits, maker: Limits | None) -> Limits:
+def narrow_limits(requested: Limits, maker: Limits | None) -> Limits:
     """Returns the limits of a new key: at least those of the key that creates it."""
     if maker is None:
-        return asked
-    toolsets = asked.toolsets
+        return requested
+    toolsets = requested.toolsets
     if maker.toolsets is not None:
         toolsets = maker.toolsets if toolsets is None else toolsets & maker.toolsets
     return Limits(
         toolsets,
-        asked.read_only or maker.read_only,
-        stricter(asked.approval, maker.approval),
-        app_id=maker.app_id or asked.app_id,
+        requested.read_only or maker.read_only,
+        stricter(requested.approval, maker.approval),
+        app_id=maker.app_id or requested.app_id,
         # What need not ask is said of one key, by a person who knows what it is for.
         always_ask=maker.always_ask,
-        ends_at=min((end for end in (maker.ends_at, asked.ends_at) if end is not None), default=None),
+        ends_at=min((end for end in (maker.ends_at, requested.ends_at) if end is not None), default=None),
     )
 
 
@@ -104,8 +104,8 @@ def open_families(registry: ToolRunner, toolsets: Iterable[str] | None, *, asks:
     """Returns the toolsets that a key opens, always with approvals if it asks for them. Raises UnknownToolset."""
     if toolsets is None:
         return None
-    known = {toolset.name for toolset in registry.toolsets}
-    unknown = sorted(set(toolsets) - known)
+    names = {toolset.name for toolset in registry.toolsets}
+    unknown = sorted(set(toolsets) - names)
     if unknown:
-        raise UnknownToolset(f"No toolset is called `{unknown[0]}`.", details={"known": sorted(known)})
+        raise UnknownToolset(f"No toolset is called `{unknown[0]}`.", details={"known": sorted(names)})
     return frozenset({*toolsets, "approvals"} if asks else toolsets)

@@ -79,10 +79,10 @@ async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = Fals
         these = _with_made(these)
         await call.execute(delete(invitations).where(invitations.c.key_id.in_(these), _UNACCEPTED))
         await void_function_keys_shown_by(call, these)
-    gone = (api_keys.c.id.in_(these), live)
-    digests = (await call.execute(select(api_keys.c.digest).where(*gone))).scalars().all()
+    conditions = (api_keys.c.id.in_(these), live)
+    digests = (await call.execute(select(api_keys.c.digest).where(*conditions))).scalars().all()
     if digests:
-        await call.execute(update(api_keys).where(*gone).values(revoked_at=call.now))
+        await call.execute(update(api_keys).where(*conditions).values(revoked_at=call.now))
     for revoked in digests:
         await call.services.notices.publish(call.unit, "key", revoked)
     return len(digests)

@@ -67,16 +67,16 @@ async def decider_of(call: Call, organisation_id: str) -> Decider:
     return Decider(caller, await load_role(call, organisation_id, caller.account_id))
 
 
-async def resolve_organisation_id(call: Call, wanted: str | None, role: Role = "member") -> str:
+async def resolve_organisation_id(call: Call, organisation_id: str | None, role: Role = "member") -> str:
     """Returns the organisation to act in, where the caller has the role: the requested one, else the caller's own."""
     account = call.account
-    if wanted is None or wanted == account.organisation_id:
+    if organisation_id is None or organisation_id == account.organisation_id:
         if role != "member":
             require_role(await call.services.directory.role(account.organisation_id, account.account_id), role)
         return account.organisation_id
     if account.key_id is not None:
         raise Forbidden("An API key is pinned to its organisation.")
-    require_role(await call.services.directory.role(wanted, account.account_id), role)
+    require_role(await call.services.directory.role(organisation_id, account.account_id), role)
     # Instead of the caller's own, and not with it: two who act in each other's would wait for each other.
-    call.unit.lock_for(wanted)
-    return wanted
+    call.unit.lock_for(organisation_id)
+    return organisation_id

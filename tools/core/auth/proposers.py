@@ -59,10 +59,10 @@ def encode_caller(caller: Caller, voucher: tuple[str, str] | None = None) -> dic
     return fields
 
 
-def find_voucher(held: Mapping[str, Any]) -> tuple[str, str] | None:
+def find_voucher(proposer: Mapping[str, Any]) -> tuple[str, str] | None:
     """Returns the voucher with which a user was encoded, if there was one."""
-    is_vouched = held.get("kind") == "end_user" and held["account_id"] is not None
-    return (held["account_id"], held["organisation_id"]) if is_vouched else None
+    is_vouched = proposer.get("kind") == "end_user" and proposer["account_id"] is not None
+    return (proposer["account_id"], proposer["organisation_id"]) if is_vouched else None
 
 
 _FIND_ROLE = select(members.c.role).where(
@@ -80,7 +80,7 @@ def _select_live_key(budgeted_column: ColumnElement[bool]) -> Select[Any]:
 async def restore_caller(
     execute: Execute,
     credits_: Credits,
-    held: dict[str, Any],
+    proposer: dict[str, Any],
     now: datetime,
 ) -> Caller:
     """Restores the caller who acts, with the present limits of their key.
@@ -89,44 +89,44 @@ async def restore_caller(
     for a user has left. What the caller itself may do is asked again at each call.
     """
     limits = None
-    if held["key_id"] is not None:
-        key = (await execute(_select_live_key(credits_.budgeted_column), {"key": held["key_id"]})).first()
+    if proposer["key_id"] is not None:
+        key = (await execute(_select_live_key(credits_.budgeted_column), {"key": proposer["key_id"]})).first()
         if key is None:
             raise InvalidApiKey("The key that proposed this call has been revoked.")
         if key.ends_at is not None and key.ends_at <= now:
             raise InvalidApiKey("The key that proposed this call has ended.")
         limits = Limits.of(key)
-    caller = _actor(held, limits)
-    if isinstance(caller, EndUser) and held["account_id"] is not None:
-        which = {"account": held["account_id"], "organisation": held["organisation_id"]}
+    caller = _actor(proposer, limits)
+    if isinstance(caller, EndUser) and proposer["account_id"] is not None:
+        which = {"account": proposer["account_id"], "organisation": proposer["organisation_id"]}
         if (await execute(_FIND_ROLE, which)).first() is None:
             raise Forbidden("The account that had this done as a user has left the organisation.")
     return caller
 
 
-def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
+def _actor(proposer: dict[str, Any], limits: Limits | None) -> Caller:
     """Builds the caller. Raises Forbidden for a row of an older version, which did not say who acts."""
-    key_id = held["key_id"]
-    match held.get("kind"):
+    key_id = proposer["key_id"]
+    match proposer.get("kind"):
         case "dashboard":
-            substrate = held.get("substrate", False)
-            return Account(held["account_id"], held["organisation_id"], key_id, limits, substrate)
+            substrate = proposer.get("substrate", False)
+            return Account(proposer["account_id"], proposer["organisation_id"], key_id, limits, substrate)
         case "function":
-            gateway = held.get("gateway", False)
-            return AppKey(held["app_id"], key_id, held["account_id"], limits, gateway)
+            gateway = proposer.get("gateway", False)
+            return AppKey(proposer["app_id"], key_id, proposer["account_id"], limits, gateway)
         case "end_user":
-            return EndUser(held["app_id"], held["user_id"], held["role"], key_id, limits)
+            return EndUser(proposer["app_id"], proposer["user_id"], proposer["role"], key_id, limits)
         case "scoped_key":
-            scopes = frozenset(held["scopes"])
-            return ScopedKey(held["account_id"], held["organisation_id"], key_id, scopes, limits)
+            scopes = frozenset(proposer["scopes"])
+            return ScopedKey(proposer["account_id"], proposer["organisation_id"], key_id, scopes, limits)
         case "anonymous":
-            return Anonymous(held["app_id"])
+            return Anonymous(proposer["app_id"])
     raise Forbidden("Whoever proposed this did so to an older version, which did not say who acts: propose it anew.")
 
 
-async def find_key_name(call: Call, held: dict[str, Any]) -> str | None:
+async def find_key_name(call: Call, proposer: dict[str, Any]) -> str | None:
     """Returns the name of a key; None if it was revoked."""
-    query = select(api_keys.c.name).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+    query = select(api_keys.c.name).where(api_keys.c.id == proposer["key_id"], api_keys.c.revoked_at.is_(None))
     key_name: str | None = (await call.execute(query)).scalar()
     return key_name
 

@@ -68,23 +68,23 @@ def _say_operations(arguments: Mapping[str, Any]) -> str | None:
     keys = {kind: [op.get("key") for op in operations if op.get("op") == kind] for kind in ("del", "set", "get")}
     if sum(map(len, keys.values())) != len(arguments.get("ops") or ()) or not keys["del"] + keys["set"]:
         return None
-    said = ", ".join(
+    phrases = ", ".join(
         f"{verb} the {'key' if len(keys[kind]) == 1 else 'keys'} {list_texts(keys[kind])}"
         for kind, verb in (("del", "deletes"), ("set", "stores"))
         if keys[kind]
     )
-    return f"{said[0].upper()}{said[1:]}"
+    return f"{phrases[0].upper()}{phrases[1:]}"
 
 
 async def _list_batch_changes(call: Call, app_id: AppId, ops: list[Item]) -> list[Change]:
     """What each operation would find and leave, one after the other, without those that change nothing."""
     book = None if call.role else await rule_book(call)
-    made = [op for op in (_plan(item, call, book) for item in ops) if isinstance(op, Set | Delete)]
-    keys = list(dict.fromkeys(op.key for op in made))
+    writes = [op for op in (_plan(item, call, book) for item in ops) if isinstance(op, Set | Delete)]
+    keys = list(dict.fromkeys(op.key for op in writes))
     read = await call.stores.kv.batch(app_id, [Get(key) for key in keys], quota(call)) if keys else []
     present = {key: value for key, value in zip(keys, read, strict=True) if isinstance(value, bytes)}
     changes: list[Change] = []
-    for op in made:
+    for op in writes:
         before = present.get(op.key, NOTHING)
         after = op.value if isinstance(op, Set) else NOTHING
         if before != after:

@@ -89,10 +89,10 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
 )
 async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     """Read in how many seconds a key expires; null if it never does."""
-    left = await call.stores.kv.ttl(app_id, key)
-    if left is ABSENT:
+    seconds_left = await call.stores.kv.ttl(app_id, key)
+    if seconds_left is ABSENT:
         raise KeyNotFound
-    return {"ttl": left}
+    return {"ttl": seconds_left}
 
 
 @kv.tool(
@@ -131,7 +131,7 @@ def _say_size(value: bytes) -> str:
     return "1 byte" if len(value) == 1 else f"{len(value)} bytes"
 
 
-async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, **_given: Any) -> list[Change]:
+async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, **_fields: Any) -> list[Change]:
     before = await call.stores.kv.get(app_id, key)
     return [describe_change(key, NOTHING if before is None else before, value)]
 

@@ -116,11 +116,11 @@ async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, wr
 async def _preview_replace(call: Call, app_id: AppId, rules: list[NewRule]) -> str:
     before = {(r["pattern"], r["read"], r["write"]) for r in (await kv_expose_list(call, app_id))["rules"]}
     after = {(rule["pattern"], _level(rule["read"]), _level(rule["write"])) for rule in rules}
-    gone, new = sorted(before - after), sorted(after - before)
-    if not gone and not new:
+    removed, new = sorted(before - after), sorted(after - before)
+    if not removed and not new:
         return "The rules would stay as they are, but for their order."
     return "\n".join(
-        [*(f"gone: {_describe_rule(*rule)}" for rule in gone), *(f"new: {_describe_rule(*rule)}" for rule in new)]
+        [*(f"gone: {_describe_rule(*rule)}" for rule in removed), *(f"new: {_describe_rule(*rule)}" for rule in new)]
     )
 
 

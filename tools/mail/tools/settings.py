@@ -83,8 +83,8 @@ async def mail_settings_update(
     smtp: a mail server of the app's own, always as a whole, with its password; null for the installation's. Private
       addresses are refused unless the operator allows them.
     """
-    given = {"from_name": from_name, "reply_to": reply_to, "colour": colour}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not OMITTED}
+    new_values = {"from_name": from_name, "reply_to": reply_to, "colour": colour}
+    changes: dict[str, Any] = {name: value for name, value in new_values.items() if value is not OMITTED}
     if smtp is not OMITTED:
         changes |= _store_server(call, app_id, smtp)
     if not changes:

@@ -74,9 +74,9 @@ async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles) -> Prepared:
         # What is there is kept until the commit.
         await _touch(unit, call, app_id, list(there))
         await prune(call, unit, app_id)
-        held = await read_total(unit.execute, app_id)
-        if held + sum(sizes[digest] for digest in missing) > _MOST_BYTES:
-            raise RepoFull(details={"current_usage_bytes": held, "limit_bytes": _MOST_BYTES})
+        stored_bytes = await read_total(unit.execute, app_id)
+        if stored_bytes + sum(sizes[digest] for digest in missing) > _MOST_BYTES:
+            raise RepoFull(details={"current_usage_bytes": stored_bytes, "limit_bytes": _MOST_BYTES})
     snapshot_id = _compute_id(files)
     call.audit.resource_id = snapshot_id
     return {
@@ -186,8 +186,8 @@ async def repo_snapshot(call: Call, app_id: AppId, snapshot_id: SnapshotId) -> S
 async def _preview_removal(call: Call, app_id: str) -> str:
     async with call.reading() as execute:
         counted = (await execute(select(func.count()).where(_columns.app_id == app_id))).scalar_one()
-        held = await read_total(execute, app_id)
-    return f"Deletes the repository of the app for ever: {counted} snapshots and {held} bytes of contents."
+        total = await read_total(execute, app_id)
+    return f"Deletes the repository of the app for ever: {counted} snapshots and {total} bytes of contents."
 
 
 @repo.tool(
@@ -248,8 +248,8 @@ async def _touch(unit: Unit, call: Call, app_id: str, digests: list[str]) -> Non
 
 async def _keep_latest(unit: Unit, app_id: str) -> None:
     """Deletes all snapshots but the latest: a commit of one that was there has moved it to the front."""
-    kept = select(_columns.id).where(_columns.app_id == app_id).order_by(_columns.position.desc()).limit(_KEPT)
-    ids: list[Any] = list((await unit.execute(kept)).scalars())
+    newest = select(_columns.id).where(_columns.app_id == app_id).order_by(_columns.position.desc()).limit(_KEPT)
+    ids: list[Any] = list((await unit.execute(newest)).scalars())
     await unit.execute(delete(repo_snapshots).where(_columns.app_id == app_id, _columns.id.not_in(ids)))
 
 

@@ -123,8 +123,8 @@ async def users_update(
     banned: true ends all sessions and refuses new ones; false lets the user sign in again.
     ban_reason: kept for those who run the app; the user does not see it.
     """
-    given = {"role": role, "display_name": display_name}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    new_values = {"role": role, "display_name": display_name}
+    changes: dict[str, Any] = {name: value for name, value in new_values.items() if value is not None}
     if banned is not None:
         changes |= {"banned_at": call.now if banned else None, "ban_reason": ban_reason if banned else None}
     elif ban_reason is not None:

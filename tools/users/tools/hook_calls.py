@@ -35,5 +35,5 @@ async def users_hook_calls(call: Call, app_id: AppId, limit: PageSize = 100) -> 
     query = query.order_by(_columns.created_at.desc(), _columns.id).limit(limit)
     async with call.reading() as execute:
         rows = (await execute(query)).mappings().all()
-    shown = [cast(HookCall, {name: row[name] for name in HookCall.__annotations__}) for row in rows]
-    return {"calls": shown}
+    hook_calls = [cast(HookCall, {name: row[name] for name in HookCall.__annotations__}) for row in rows]
+    return {"calls": hook_calls}

@@ -71,17 +71,17 @@ Code = Annotated[str, Text(100, min_length=1)]
 async def auth_mcp_request(call: Call, app_id: AppId, request: Sealed) -> McpRequest:
     """Tell what an MCP client asks a user of the app for: what a consent page shows."""
     app = await get_open_app(call.services.directory, app_id)
-    asked = open_request(call.services, app_id, request)
+    authorization = open_request(call.services, app_id, request)
     tools = [call.registry.tools[name] for name in sorted(app.user_tools) if name in call.registry.tools]
     return {
-        "client_id": asked.client_id,
-        "client_name": asked.client_name,
-        "client_document": asked.document,
-        "redirect_host": redirects.display_host(asked.redirect_uri),
-        "redirect_uri": asked.redirect_uri,
+        "client_id": authorization.client_id,
+        "client_name": authorization.client_name,
+        "client_document": authorization.document,
+        "redirect_host": redirects.display_host(authorization.redirect_uri),
+        "redirect_uri": authorization.redirect_uri,
         "app_name": app.name,
         "tools": [{"name": tool.name, "title": tool.title, "effect": tool.effect} for tool in tools],
-        "expires_at": datetime.fromtimestamp(asked.expires_at, UTC),
+        "expires_at": datetime.fromtimestamp(authorization.expires_at, UTC),
     }
 
 
@@ -107,19 +107,23 @@ async def auth_mcp_decide(
     if caller.session_id is None:
         raise Forbidden("A key that acts for a user cannot agree in the user's place.")
     await get_open_app(call.services.directory, app_id)
-    asked = open_request(call.services, app_id, request)
+    authorization = open_request(call.services, app_id, request)
     call.audit.resource_id = caller.user_id
-    call.audit.data |= {"decision": decision, "client": asked.client_name}
-    call.audit.data["redirect_host"] = redirects.display_host(asked.redirect_uri)
+    call.audit.data |= {"decision": decision, "client": authorization.client_name}
+    call.audit.data["redirect_host"] = redirects.display_host(authorization.redirect_uri)
     answer: dict[str, str | None]
     async with FREEZES.writing(call) as unit:
         if decision == "approve":
-            answer = {"code": await issue_code(call, unit, asked, caller.user_id)}
+            answer = {"code": await issue_code(call, unit, authorization, caller.user_id)}
         else:
             answer = {"error": "access_denied", "error_description": "The user refused."}
         if sign_out:
             await end_sessions(call, unit, caller.user_id, caller.session_id)
-    return {"redirect_to": redirects.answer(asked.redirect_uri, **answer, state=asked.state, iss=asked.issuer)}
+    return {
+        "redirect_to": redirects.answer(
+            authorization.redirect_uri, **answer, state=authorization.state, iss=authorization.issuer
+        )
+    }
 
 
 @auth.tool(

@@ -122,11 +122,11 @@ async def auth_passkey_options(
     if user is None or user["email"] is None:
         raise Forbidden("An anonymous user has no passkeys.", remediation="Give the user an address first.")
     async with call.reading() as execute:
-        known = await list_passkeys(execute, app_id, user_id)
-    if len(known) >= MOST_PASSKEYS:
+        own_passkeys = await list_passkeys(execute, app_id, user_id)
+    if len(own_passkeys) >= MOST_PASSKEYS:
         raise TooManyPasskeys
     owner = Owner(user_id, user["email"], user["display_name"], call.require_app().name)
-    here = [row.credential_id for row in known if row.rp_id == site.rp_id]
+    here = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
     options, state = await get_ceremonies(call).begin_registration(site, owner, known=here)
     return {"options": options, "state": state}
 
@@ -154,15 +154,20 @@ async def auth_passkey_add(
     """
     user_id = _user(call).user_id if challenge is None else await find_enrolling(call, challenge)
     waiting = None if challenge is None else await read_challenge(call, challenge)
-    made = await get_ceremonies(call).finish_registration(state, user_id, credential)
+    registration = await get_ceremonies(call).finish_registration(state, user_id, credential)
     row: dict[str, Any] = {"app_id": app_id, "id": call.services.ids.uuid(), "user_id": user_id, "name": name}
-    row |= {part: getattr(made, part) for part in ("credential_id", "public_key", "sign_count", "transports")}
-    row |= {"backed_up": made.backed_up, "rp_id": made.rp_id, "created_at": call.now, "last_used_at": None}
+    row |= {part: getattr(registration, part) for part in ("credential_id", "public_key", "sign_count", "transports")}
+    row |= {
+        "backed_up": registration.backed_up,
+        "rp_id": registration.rp_id,
+        "created_at": call.now,
+        "last_used_at": None,
+    }
     await _insert(call, row, waiting)
     call.audit.resource_id = user_id
     signed_in = None if waiting is None else await finish_challenge(call, waiting)
-    shown = cast(Passkey, {part: row[part] for part in Passkey.__annotations__})
-    return {**shown, "signed_in": signed_in}
+    passkey = cast(Passkey, {part: row[part] for part in Passkey.__annotations__})
+    return {**passkey, "signed_in": signed_in}
 
 
 async def _insert(call: Call, row: dict[str, Any], waiting: Any) -> None:

@@ -59,8 +59,8 @@ async def auth_update_me(
     """
     caller = call.caller
     assert isinstance(caller, EndUser)
-    given = {"display_name": display_name, "avatar_url": avatar_url}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    new_values = {"display_name": display_name, "avatar_url": avatar_url}
+    changes: dict[str, Any] = {name: value for name, value in new_values.items() if value is not None}
     user = await read_user(call, user_id=caller.user_id)
     if user is None:
         raise UserNotFound

@@ -168,9 +168,9 @@ async def users_providers_update(
     scopes: what is asked of the user.
     enabled: whether users may sign in with it.
     """
-    given = {"client_id": client_id, "redirect_uris": redirect_uris, "scopes": scopes, "enabled": enabled}
-    given |= {"authorization_url": authorization_url, "token_url": token_url, "userinfo_url": userinfo_url}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    new_values = {"client_id": client_id, "redirect_uris": redirect_uris, "scopes": scopes, "enabled": enabled}
+    new_values |= {"authorization_url": authorization_url, "token_url": token_url, "userinfo_url": userinfo_url}
+    changes: dict[str, Any] = {name: value for name, value in new_values.items() if value is not None}
     async with FREEZES.writing(call) as unit:
         row = await find_row(unit.execute, app_id, provider)
         metadata = open_metadata(call.services.vault, row) if provider_metadata is None else dict(provider_metadata)

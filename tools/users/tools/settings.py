@@ -80,8 +80,8 @@ async def users_settings_update(
     logo_url: a picture that the page shows; null for none.
     colour: of the page's buttons, such as `#1d4ed8`; null for blue.
     """
-    given = {"anonymous": anonymous, "invite_only": invite_only, "second_factor": second_factor}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    new_values = {"anonymous": anonymous, "invite_only": invite_only, "second_factor": second_factor}
+    changes: dict[str, Any] = {name: value for name, value in new_values.items() if value is not None}
     clearable = {"anonymous_days": anonymous_days, "logo_url": logo_url, "colour": colour}
     changes |= {name: value for name, value in clearable.items() if value is not OMITTED}
     if not changes:
