@@ -67,7 +67,8 @@ def without_unpriced(
     """Returns the fields without the search tools that the installation's setting drops.
 
     Raises RequestRefused for everything else without a price. elsewhere: more fields, of the wire format, that change
-    who is charged, or for what. theirs: says whether the caller runs tools of a type. known_kinds: those types, as text.
+    who is charged, or for what. theirs: says whether the caller runs tools of a type. known_kinds: those types, as
+    text.
     """
     for field in sorted((_UNPRICED | _ELSEWHERE | elsewhere) & further.keys()):
         value = further[field]

@@ -61,7 +61,7 @@ class Attempts:
         """What the function returns, or what it returned to an attempt before: its result, which must be JSON, and the
         number of its action in the log of changes, None where it changed no row. Raises IdempotencyKeyReused.
         """
-        text = f"SELECT result, digest, action FROM {self._table} WHERE key = ?"  # noqa: S608
+        text = f"SELECT result, digest, action FROM {self._table} WHERE key = ?"
         before = self._statements.rows(text, attempt.key)
         if before:
             if before[0][1] != attempt.digest:
@@ -71,7 +71,7 @@ class Attempts:
         result, action = work()
         content = json.dumps(result)
         self._statements.rows(
-            f"INSERT INTO {self._table} (key, result, digest, at, action) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {self._table} (key, result, digest, at, action) VALUES (?, ?, ?, ?, ?)",
             attempt.key,
             content,
             attempt.digest,
@@ -84,7 +84,7 @@ class Attempts:
 
     def read_progress(self, attempt: Attempt) -> Any:
         """How far a long write of several transactions has come, as `keep_progress` was told; None at its beginning."""
-        text = f"SELECT result, digest FROM {self._table} WHERE key = ?"  # noqa: S608
+        text = f"SELECT result, digest FROM {self._table} WHERE key = ?"
         kept = self._statements.rows(text, attempt.key)
         if not kept:
             return None
@@ -94,10 +94,10 @@ class Attempts:
 
     def keep_progress(self, attempt: Attempt, progress: Any) -> None:
         """Notes how far a long write has come, in the transaction of a part of it."""
-        gone = self._statements.rows(f"DELETE FROM {self._table} WHERE key = ? RETURNING length(result)", attempt.key)  # noqa: S608
+        gone = self._statements.rows(f"DELETE FROM {self._table} WHERE key = ? RETURNING length(result)", attempt.key)
         content = json.dumps(progress)
         self._statements.rows(
-            f"INSERT INTO {self._table} (key, result, digest, at) VALUES (?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {self._table} (key, result, digest, at) VALUES (?, ?, ?, ?)",
             attempt.key,
             content,
             attempt.digest,
@@ -108,43 +108,42 @@ class Attempts:
 
     def is_expired(self, before: str) -> bool:
         """Whether some were made before a moment, or by a version that did not note the moment."""
-        text = f"SELECT 1 FROM {self._table} WHERE at IS NULL OR at < ? LIMIT 1"  # noqa: S608
+        text = f"SELECT 1 FROM {self._table} WHERE at IS NULL OR at < ? LIMIT 1"
         return bool(self._statements.rows(text, before))
 
     def sweep(self, before: str) -> None:
         """Removes those that were made before a moment."""
         gone = self._statements.rows(
-            f"DELETE FROM {self._table} WHERE at < ? RETURNING length(result), digest",  # noqa: S608
+            f"DELETE FROM {self._table} WHERE at < ? RETURNING length(result), digest",
             before,
         )
-        self._statements.rows(f"UPDATE {self._table} SET at = ? WHERE at IS NULL", self._now)  # noqa: S608
+        self._statements.rows(f"UPDATE {self._table} SET at = ? WHERE at IS NULL", self._now)
         freed = sum(size for size, digest in gone if digest is not None)
         if freed:
             self._count(-freed)
 
     def _count(self, amount: int) -> int:
         taken = self._statements.rows(
-            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",  # noqa: S608
+            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",
             amount,
             _BYTES,
         )
         if taken:
             return int(taken[0][0])
-        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", _BYTES, amount)  # noqa: S608
+        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", _BYTES, amount)
         return amount
 
     def _trim(self, surplus: int) -> None:
         """Removes the oldest ones of clients until so many bytes are free."""
         while surplus > 0:
             oldest = self._statements.rows(
-                f"SELECT key, length(result) FROM {self._table} WHERE digest IS NOT NULL ORDER BY at, key "  # noqa: S608
-                f"LIMIT {_PAGE}"
+                f"SELECT key, length(result) FROM {self._table} WHERE digest IS NOT NULL ORDER BY at, key LIMIT {_PAGE}"
             )
             freed = 0
             for key, size in oldest:
                 if freed >= surplus:
                     break
-                self._statements.rows(f"DELETE FROM {self._table} WHERE key = ?", key)  # noqa: S608
+                self._statements.rows(f"DELETE FROM {self._table} WHERE key = ?", key)
                 freed += size
             if not freed:
                 return

@@ -224,19 +224,19 @@ def decode_catalogue(text: str, version: int, guard: str | None) -> Catalogue:
 def read_catalogue(statements: Statements, store: DataStore, app_id: str) -> Catalogue:
     """The catalogue as a transaction sees it."""
     table = store.name_table(app_id, "_catalogue")
-    [row] = statements.rows(f"SELECT document, version, guard FROM {table}")  # noqa: S608 - a quoted name
+    [row] = statements.rows(f"SELECT document, version, guard FROM {table}")
     return decode_catalogue(*row)
 
 
 def is_frozen(statements: Statements, store: DataStore, app_id: str) -> bool:
     table = store.name_table(app_id, "_catalogue")
-    return bool(statements.rows(f"SELECT frozen FROM {table}")[0][0])  # noqa: S608
+    return bool(statements.rows(f"SELECT frozen FROM {table}")[0][0])
 
 
 def write_catalogue(statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue) -> None:
     table = store.name_table(app_id, "_catalogue")
     guard = "CAST(? AS text) || ':' || (version + 1)"
-    text = f"UPDATE {table} SET document = ?, guard = {guard}, version = version + 1"  # noqa: S608
+    text = f"UPDATE {table} SET document = ?, guard = {guard}, version = version + 1"
     statements.rows(text, catalogue.encode(), catalogue.guard)
 
 

@@ -149,7 +149,7 @@ class ChangeLog:
         rows = [self._encode(entry, number, self.action) for number, entry in enumerate(entries, first)]
         names = f"{', '.join(_NAMES)}, size"
         places = ", ".join("?" * (len(_NAMES) + 1))
-        self._statements.execute_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)  # noqa: S608
+        self._statements.execute_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)
         self._trim(self._count(_BYTES, sum(entry.size for entry in entries)) - self._most_bytes)
 
     def note_undone(self, changes: Iterable[Change]) -> None:
@@ -160,11 +160,11 @@ class ChangeLog:
         for first in sorted({change.action for change in undone}):
             last = max(change.id for change in undone if change.action == first)
             self._statements.rows(
-                f"UPDATE {self._table} SET undone_by = NULL WHERE undone_by = ?",  # noqa: S608
+                f"UPDATE {self._table} SET undone_by = NULL WHERE undone_by = ?",
                 first,
             )
             self._statements.rows(
-                f"UPDATE {self._table} SET undone_by = ? WHERE id >= ? AND id <= ?",  # noqa: S608
+                f"UPDATE {self._table} SET undone_by = ? WHERE id >= ? AND id <= ?",
                 by,
                 first,
                 last,
@@ -172,13 +172,13 @@ class ChangeLog:
 
     def _count(self, name: str, amount: int) -> int:
         taken = self._statements.rows(
-            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",  # noqa: S608
+            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",
             amount,
             name,
         )
         if taken:
             return int(taken[0][0])
-        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", name, amount)  # noqa: S608
+        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", name, amount)
         return amount
 
     def _encode(self, entry: _Entry, number: int, action: int) -> tuple[Any, ...]:
@@ -191,7 +191,7 @@ class ChangeLog:
 
     def _trim(self, surplus: int) -> None:
         while surplus > 0:
-            page = f"SELECT id, size FROM {self._table} ORDER BY id LIMIT {_PAGE}"  # noqa: S608
+            page = f"SELECT id, size FROM {self._table} ORDER BY id LIMIT {_PAGE}"
             last, freed = 0, 0
             for number, size in self._statements.rows(page):
                 if freed >= surplus:
@@ -199,7 +199,7 @@ class ChangeLog:
                 last, freed = number, freed + size
             if not freed:
                 return
-            self._statements.rows(f"DELETE FROM {self._table} WHERE id <= ?", last)  # noqa: S608
+            self._statements.rows(f"DELETE FROM {self._table} WHERE id <= ?", last)
             self._count(_BYTES, -freed)
             surplus -= freed
 
@@ -218,7 +218,7 @@ class LogReader:
 
     def find_last(self) -> int:
         """The number of the last change; 0 where there was none."""
-        text = f"SELECT last FROM {self._sequences} WHERE name = ?"  # noqa: S608
+        text = f"SELECT last FROM {self._sequences} WHERE name = ?"
         found = self._statements.rows(text, _COUNTER)
         return int(found[0][0]) if found else 0
 
@@ -255,7 +255,7 @@ class LogReader:
 
     def _read(self, where: str, *values: Any, rows: bool = True) -> list[Change]:
         shown = [name if rows or name not in ("old_row", "new_row") else "NULL" for name in _NAMES]
-        found = self._statements.rows(f"SELECT {', '.join(shown)} FROM {self._table} {where}", *values)  # noqa: S608
+        found = self._statements.rows(f"SELECT {', '.join(shown)} FROM {self._table} {where}", *values)
         return [
             Change(*row[:6], *(None if text is None else json.loads(text) for text in row[6:8]), *row[8:])
             for row in found
@@ -265,12 +265,12 @@ class LogReader:
 def sweep_log(statements: Statements, store: DataStore, app_id: str, before: str) -> int:
     """Removes up to some thousand changes that were made before a moment, and returns how many it removed."""
     table, sequences = store.name_table(app_id, "_changes"), store.name_table(app_id, "_sequences")
-    oldest = statements.rows(f"SELECT id, at, size FROM {table} ORDER BY id LIMIT {10 * _PAGE}")  # noqa: S608
+    oldest = statements.rows(f"SELECT id, at, size FROM {table} ORDER BY id LIMIT {10 * _PAGE}")
     expired = list(_take_expired(oldest, before))
     if expired:
-        statements.rows(f"DELETE FROM {table} WHERE id <= ?", expired[-1][0])  # noqa: S608
+        statements.rows(f"DELETE FROM {table} WHERE id <= ?", expired[-1][0])
         freed = sum(size for _, _, size in expired)
-        statements.rows(f"UPDATE {sequences} SET last = last - ? WHERE name = ?", freed, _BYTES)  # noqa: S608
+        statements.rows(f"UPDATE {sequences} SET last = last - ? WHERE name = ?", freed, _BYTES)
     return len(expired)
 
 
@@ -283,5 +283,5 @@ def _take_expired(rows: Iterable[tuple[Any, ...]], before: str) -> Iterator[tupl
 
 def is_expired(statements: Statements, store: DataStore, app_id: str, before: str) -> bool:
     """Whether the oldest change was made before a moment."""
-    oldest = statements.rows(f"SELECT at FROM {store.name_table(app_id, '_changes')} ORDER BY id LIMIT 1")  # noqa: S608
+    oldest = statements.rows(f"SELECT at FROM {store.name_table(app_id, '_changes')} ORDER BY id LIMIT 1")
     return bool(oldest and oldest[0][0] < before)

@@ -36,7 +36,7 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
         migration.apply(new)
         table = dest.name_table(app_id, "_catalogue")
         # It is counted up as it is written.
-        new.rows(f"UPDATE {table} SET version = ?", catalogue.version - 1)  # noqa: S608
+        new.rows(f"UPDATE {table} SET version = ?", catalogue.version - 1)
         write_catalogue(new, dest, app_id, raise_guard(new, dest, app_id, Catalogue(), catalogue))
 
     await dest.alter(app_id, create)
@@ -130,8 +130,8 @@ def _come_after(table: TableInfo, row: Row) -> Iterator[Expression]:
 async def _copy_own(source: DataStore, dest: DataStore, app_id: str, name: str, columns: list[str]) -> None:
     old, new = source.name_table(app_id, name), dest.name_table(app_id, name)
     named = ", ".join(columns)
-    rows = await source.read(app_id, lambda statements: statements.rows(f"SELECT {named} FROM {old}"))  # noqa: S608
-    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    rows = await source.read(app_id, lambda statements: statements.rows(f"SELECT {named} FROM {old}"))
+    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"
     if rows:
         await dest.write(app_id, lambda statements: statements.execute_many(text, rows))
 
@@ -140,8 +140,8 @@ async def _copy_log(source: DataStore, dest: DataStore, app_id: str) -> None:
     """Copies the log of changes in pages: it may hold many bytes."""
     columns = [column.split()[0] for column in OWN_TABLES["_changes"].split(", ")]
     named, old, new = ", ".join(columns), source.name_table(app_id, "_changes"), dest.name_table(app_id, "_changes")
-    page = f"SELECT {named} FROM {old} WHERE id > ? ORDER BY id LIMIT {_LOG_AT_ONCE}"  # noqa: S608
-    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    page = f"SELECT {named} FROM {old} WHERE id > ? ORDER BY id LIMIT {_LOG_AT_ONCE}"
+    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"
     after = 0
     while rows := await source.read(app_id, partial(_read_rows, text=page, after=after)):
         await dest.write(app_id, partial(_write_rows, text=text, rows=rows))

@@ -50,7 +50,7 @@ class Images:
         name = quote(table.name)
         shown = [column.type.show(f"{name}.{quote(column.name)}", writer.dialect) for column in table.columns.values()]
         where = writer.write(condition, {"": name})
-        text = f"SELECT {', '.join(shown)} FROM {writer.name_table(table.name)} AS {name} WHERE {where}"  # noqa: S608
+        text = f"SELECT {', '.join(shown)} FROM {writer.name_table(table.name)} AS {name} WHERE {where}"
         if limit is not None:
             text += f" LIMIT {limit}"
         decoders = [(column.name, column.type.decoder(writer.dialect)) for column in table.columns.values()]
@@ -63,7 +63,7 @@ class Images:
         size = Counter(self._statements, self._store, self._app_id).size(table, f"{name}.")
         where = writer.write(condition, {"": name})
         source = f"{writer.name_table(table.name)} AS {name}"
-        text = f"SELECT coalesce(sum({size}), 0), count(*) FROM {source} WHERE {where}"  # noqa: S608
+        text = f"SELECT coalesce(sum({size}), 0), count(*) FROM {source} WHERE {where}"
         [(total, count)] = self._statements.rows(text, *writer.values)
         return int(total), int(count)
 

@@ -387,7 +387,7 @@ class MigrationPlan:
             shown = [table.columns[key].type.show(f"{name}.{quote(key)}", writer.dialect) for key in table.key] or ["1"]
             where = writer.write(["not", see_today(tree, table, today, defaults)], {"": name})
             text = (
-                f"SELECT count(*) OVER (), {', '.join(shown)} FROM {self._name(table.name)} AS {name} WHERE {where} "  # noqa: S608
+                f"SELECT count(*) OVER (), {', '.join(shown)} FROM {self._name(table.name)} AS {name} WHERE {where} "
                 f"LIMIT {_MOST_EXAMPLES}"
             )
             rows = statements.rows(text, *writer.values)
@@ -441,7 +441,7 @@ class MigrationPlan:
         columns = ", ".join(quote(column.name) for column in table.writable_columns)
         anew = self._create(table, new)
         yield replace(anew, description=f"make the table {table.name} anew", check_rows=table)
-        yield Change(f"INSERT INTO {quote(new)} ({columns}) SELECT {columns} FROM {quote(table.name)}", "copy its rows")  # noqa: S608
+        yield Change(f"INSERT INTO {quote(new)} ({columns}) SELECT {columns} FROM {quote(table.name)}", "copy its rows")
         yield Change(f"DROP TABLE {quote(table.name)}", "drop the older one")
         yield Change(f"ALTER TABLE {quote(new)} RENAME TO {quote(table.name)}", "give the new one its name")
 
@@ -453,13 +453,13 @@ class MigrationPlan:
         if column.default.strip().lower() in ("gen_random_uuid()", "uuid_generate_v4()"):
             # A value of its own for each row; both databases have the function.
             cast = "CAST(gen_random_uuid() AS text)" if column.type.is_text else "gen_random_uuid()"
-            statements.rows(f"UPDATE {name} SET {place} = {cast}")  # noqa: S608
+            statements.rows(f"UPDATE {name} SET {place} = {cast}")
         elif value is not None:
-            statements.rows(f"UPDATE {name} SET {place} = {column.type.bind(self._store.dialect)}", value)  # noqa: S608
+            statements.rows(f"UPDATE {name} SET {place} = {column.type.bind(self._store.dialect)}", value)
 
     def _require_no_nulls(self, statements: Statements, table: TableInfo, column: Column) -> None:
         [(nulls, rows)] = statements.rows(
-            f"SELECT count(*) - count({quote(column.name)}), count(*) FROM {self._name(table.name)}"  # noqa: S608
+            f"SELECT count(*) - count({quote(column.name)}), count(*) FROM {self._name(table.name)}"
         )
         if nulls:
             raise MigrationFailed(
@@ -522,7 +522,7 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
     Counter(statements, store, app_id).create_function()
     table = store.name_table(app_id, "_catalogue")
     statements.rows(
-        f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"  # noqa: S608
+        f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"
     )
 
 

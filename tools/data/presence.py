@@ -40,11 +40,11 @@ def read_told(
 ) -> tuple[int, list[ClientMessage]]:
     """The number of the last message, and the messages after one; none where nobody has read any before."""
     sequences, messages = store.name_table(app_id, "_sequences"), store.name_table(app_id, "_messages")
-    found = statements.rows(f"SELECT last FROM {sequences} WHERE name = ?", _COUNTER)  # noqa: S608
+    found = statements.rows(f"SELECT last FROM {sequences} WHERE name = ?", _COUNTER)
     last = int(found[0][0]) if found else 0
     if after is None or last <= after:
         return last, []
-    text = f"SELECT id, kind, fields FROM {messages} WHERE id > ? ORDER BY id LIMIT {PAGE}"  # noqa: S608
+    text = f"SELECT id, kind, fields FROM {messages} WHERE id > ? ORDER BY id LIMIT {PAGE}"
     rows = statements.rows(text, after)
     told = [ClientMessage(int(number), kind, json.loads(fields)) for number, kind, fields in rows]
     return (told[-1].number if len(told) == PAGE else last), told
@@ -62,11 +62,11 @@ class PresenceBook:
 
     def track(self, client_id: str, process: str, user_id: str | None, metadata: Mapping[str, Any]) -> int:
         """Makes a client present, and returns the number of the message that tells so. TooManyPresent."""
-        [(count,)] = self._statements.rows(f"SELECT count(*) FROM {self._presence}")  # noqa: S608
+        [(count,)] = self._statements.rows(f"SELECT count(*) FROM {self._presence}")
         if count >= _MOST_PRESENT:
             raise TooManyPresent(details={"limit": _MOST_PRESENT})
         self._statements.rows(
-            f"INSERT INTO {self._presence} (client_id, process, user_id, metadata, seen_at) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {self._presence} (client_id, process, user_id, metadata, seen_at) VALUES (?, ?, ?, ?, ?)",
             client_id,
             process,
             user_id,
@@ -77,7 +77,7 @@ class PresenceBook:
 
     def update(self, client_id: str, metadata: Mapping[str, Any]) -> bool:
         changed = self._statements.rows(
-            f"UPDATE {self._presence} SET metadata = ? WHERE client_id = ? RETURNING client_id",  # noqa: S608
+            f"UPDATE {self._presence} SET metadata = ? WHERE client_id = ? RETURNING client_id",
             json.dumps(metadata),
             client_id,
         )
@@ -87,7 +87,7 @@ class PresenceBook:
 
     def leave(self, client_id: str) -> None:
         gone = self._statements.rows(
-            f"DELETE FROM {self._presence} WHERE client_id = ? RETURNING client_id, user_id",  # noqa: S608
+            f"DELETE FROM {self._presence} WHERE client_id = ? RETURNING client_id, user_id",
             client_id,
         )
         self._tell_gone(gone)
@@ -97,12 +97,12 @@ class PresenceBook:
         there were any of these.
         """
         self._statements.rows(
-            f"UPDATE {self._presence} SET seen_at = ? WHERE process = ?",  # noqa: S608
+            f"UPDATE {self._presence} SET seen_at = ? WHERE process = ?",
             self._now.isoformat(),
             process,
         )
         gone = self._statements.rows(
-            f"DELETE FROM {self._presence} WHERE seen_at < ? RETURNING client_id, user_id",  # noqa: S608
+            f"DELETE FROM {self._presence} WHERE seen_at < ? RETURNING client_id, user_id",
             (self._now - _KEPT).isoformat(),
         )
         self._tell_gone(gone)
@@ -110,7 +110,7 @@ class PresenceBook:
 
     def list_others(self, client_id: str) -> list[dict[str, Any]]:
         rows = self._statements.rows(
-            f"SELECT client_id, user_id, metadata FROM {self._presence} WHERE client_id <> ? ORDER BY client_id",  # noqa: S608
+            f"SELECT client_id, user_id, metadata FROM {self._presence} WHERE client_id <> ? ORDER BY client_id",
             client_id,
         )
         return [{"client_id": each, "user_id": user, "metadata": json.loads(metadata)} for each, user, metadata in rows]
@@ -119,14 +119,14 @@ class PresenceBook:
         """Writes a message for every process, removes old ones, and returns the message's number."""
         number = self._take_number()
         self._statements.rows(
-            f"INSERT INTO {self._messages} (id, kind, fields, at) VALUES (?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {self._messages} (id, kind, fields, at) VALUES (?, ?, ?, ?)",
             number,
             kind,
             json.dumps(fields),
             self._now.isoformat(),
         )
         before = (self._now - _KEPT).isoformat()
-        self._statements.rows(f"DELETE FROM {self._messages} WHERE at < ?", before)  # noqa: S608
+        self._statements.rows(f"DELETE FROM {self._messages} WHERE at < ?", before)
         return number
 
     def _tell_gone(self, gone: list[tuple[Any, ...]]) -> None:
@@ -135,12 +135,12 @@ class PresenceBook:
 
     def _take_number(self) -> int:
         taken = self._statements.rows(
-            f"UPDATE {self._sequences} SET last = last + 1 WHERE name = ? RETURNING last",  # noqa: S608
+            f"UPDATE {self._sequences} SET last = last + 1 WHERE name = ? RETURNING last",
             _COUNTER,
         )
         if taken:
             return int(taken[0][0])
-        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, 1)", _COUNTER)  # noqa: S608
+        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, 1)", _COUNTER)
         return 1
 
 

@@ -102,15 +102,15 @@ class Rows(RowReader):
         sequences = self._store.name_table(self._app_id, "_sequences")
         name = f"{table.name}.{column.name}"
         taken = self._statements.rows(
-            f"UPDATE {sequences} SET last = last + 1 WHERE name = ? RETURNING last",  # noqa: S608
+            f"UPDATE {sequences} SET last = last + 1 WHERE name = ? RETURNING last",
             name,
         )
         if taken:
             return int(taken[0][0])
         source = self._store.name_table(self._app_id, table.name)
-        [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")  # noqa: S608
+        [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")
         number = int(largest or 0) + 1
-        self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, number)  # noqa: S608
+        self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, number)
         return number
 
     def pass_numbers(self, table: TableInfo, given: Sequence[Mapping[str, Any]]) -> None:
@@ -121,7 +121,7 @@ class Rows(RowReader):
             if column.type.serial and brought:
                 largest = max(column.type.clean(number, column.name) for number in brought)
                 self._statements.rows(
-                    f"UPDATE {sequences} SET last = ? WHERE name = ? AND last < ?",  # noqa: S608
+                    f"UPDATE {sequences} SET last = ? WHERE name = ? AND last < ?",
                     largest,
                     f"{table.name}.{column.name}",
                     largest,
@@ -141,7 +141,7 @@ class Rows(RowReader):
         columns = table.writable_columns
         lines = [f"({', '.join(self._place(writer, column, row[column.name]) for column in columns)})" for row in rows]
         text = (
-            f"INSERT INTO {writer.name_table(table.name)} AS {quote(table.name)} "  # noqa: S608
+            f"INSERT INTO {writer.name_table(table.name)} AS {quote(table.name)} "
             f"({', '.join(quote(column.name) for column in columns)}) VALUES {', '.join(lines)}"
         )
         command: tuple[Expression, ...] = (allowed_after(table, "INSERT", self.actor),)
@@ -190,7 +190,7 @@ class Rows(RowReader):
             sets.append(f"{quote(column.name)} = {self._place(writer, column, value)}")
         reachable = self._reachable(table, "UPDATE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
-        text = f"UPDATE {writer.name_table(table.name)} AS {quote(table.name)} SET {', '.join(sets)} WHERE {where}"  # noqa: S608
+        text = f"UPDATE {writer.name_table(table.name)} AS {quote(table.name)} SET {', '.join(sets)} WHERE {where}"
         check = allowed_after(table, "UPDATE", self.actor)
         changes_size = len(json.dumps({column.name: changes[column.name] for column in columns}))
         if self._log is None or not self._fits_log(table, reachable, changes_size):
@@ -217,7 +217,7 @@ class Rows(RowReader):
         conditions = list(conditions)
         reachable = self._reachable(table, "DELETE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
-        text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"  # noqa: S608
+        text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"
         if self._log is None or not self._fits_log(table, reachable, 0):
             with self._naming_references(table, [], reachable, deletes=True):
                 deleted = self._write_returning(writer, table, text, ["true"], answer)

@@ -102,7 +102,7 @@ class SlowStatements:
         for slow in found:
             milliseconds = int(slow.seconds * 1000)
             self._statements.rows(
-                f"INSERT INTO {self._table} AS kept (shape, calls, milliseconds, at) VALUES (?, 1, ?, ?) "  # noqa: S608
+                f"INSERT INTO {self._table} AS kept (shape, calls, milliseconds, at) VALUES (?, 1, ?, ?) "
                 "ON CONFLICT (shape) DO UPDATE SET calls = kept.calls + 1, at = excluded.at, milliseconds = "
                 "CASE WHEN excluded.milliseconds > kept.milliseconds THEN excluded.milliseconds "
                 "ELSE kept.milliseconds END",
@@ -111,14 +111,14 @@ class SlowStatements:
                 now,
             )
         self._statements.rows(
-            f"DELETE FROM {self._table} WHERE shape NOT IN "  # noqa: S608
+            f"DELETE FROM {self._table} WHERE shape NOT IN "
             f"(SELECT shape FROM {self._table} ORDER BY at DESC, shape LIMIT {_MOST})"
         )
 
     def list(self, catalogue: Catalogue) -> list[SlowStatement]:
         """The slowest first, of tables that are there."""
         rows = self._statements.rows(
-            f"SELECT shape, calls, milliseconds, at FROM {self._table} ORDER BY milliseconds DESC, shape"  # noqa: S608
+            f"SELECT shape, calls, milliseconds, at FROM {self._table} ORDER BY milliseconds DESC, shape"
         )
         listed: list[SlowStatement] = []
         for shape, calls, milliseconds, at in rows:

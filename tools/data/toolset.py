@@ -63,7 +63,7 @@ async def _set_frozen(stores: Stores, app_id: str, *, frozen: bool) -> None:
     if not await stores.data.exists(app_id):
         return
     table = stores.data.name_table(app_id, "_catalogue")
-    text = f"UPDATE {table} SET frozen = ?"  # noqa: S608 - a quoted name
+    text = f"UPDATE {table} SET frozen = ?"
     await stores.data.write(app_id, lambda statements: statements.rows(text, int(frozen)))
 
 

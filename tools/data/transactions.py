@@ -177,7 +177,7 @@ def require_thawed(statements: Statements, store: DataStore, app_id: str) -> Non
 def _find_current(statements: Statements, store: DataStore, app_id: str, known: Catalogue) -> Catalogue:
     """The catalogue as the transaction sees it. Raises AppMigrating while the app is moved."""
     table = store.name_table(app_id, "_catalogue")
-    [(version, frozen)] = statements.rows(f"SELECT version, frozen FROM {table}")  # noqa: S608
+    [(version, frozen)] = statements.rows(f"SELECT version, frozen FROM {table}")
     if frozen:
         raise AppMigrating
     return known if version == known.version else read_catalogue(statements, store, app_id)

@@ -43,7 +43,7 @@ def write_within_plan(call: Call, statements: Statements, work: Callable[[], T])
 def measure_tables(statements: Statements, store: DataStore, app_id: str) -> int:
     """How many bytes the rows of an app take."""
     usage = store.name_table(app_id, "_usage")
-    return int(statements.rows(f"SELECT coalesce(sum(bytes), 0) FROM {usage}")[0][0])  # noqa: S608
+    return int(statements.rows(f"SELECT coalesce(sum(bytes), 0) FROM {usage}")[0][0])
 
 
 class Counter:
@@ -75,16 +75,16 @@ class Counter:
 
     def forget(self, table: TableInfo) -> None:
         """After a table was dropped, with its triggers."""
-        self._statements.rows(f"DELETE FROM {self._usage} WHERE name = ?", table.name)  # noqa: S608
+        self._statements.rows(f"DELETE FROM {self._usage} WHERE name = ?", table.name)
 
     def is_counting(self, table: TableInfo) -> bool:
-        return bool(self._statements.rows(f"SELECT 1 FROM {self._usage} WHERE name = ?", table.name))  # noqa: S608
+        return bool(self._statements.rows(f"SELECT 1 FROM {self._usage} WHERE name = ?", table.name))
 
     def start(self, table: TableInfo) -> None:
         """Counts the rows that are there, and those that come and go from now on."""
         self.forget(table)
         self._statements.rows(
-            f"INSERT INTO {self._usage} (name, bytes) "  # noqa: S608
+            f"INSERT INTO {self._usage} (name, bytes) "
             f"SELECT '{table.name}', coalesce(sum({self.size(table)}), 0) FROM {self._name(table.name)}"
         )
         for event in _EVENTS:
@@ -115,7 +115,7 @@ class Counter:
         if self._dialect == "sqlite":
             added = "0" if event == "DELETE" else self.size(table, "new.")
             gone = "0" if event == "INSERT" else self.size(table, "old.")
-            count = f"UPDATE _usage SET bytes = bytes + ({added}) - ({gone}) WHERE name = '{table.name}'"  # noqa: S608
+            count = f"UPDATE _usage SET bytes = bytes + ({added}) - ({gone}) WHERE name = '{table.name}'"
             head = f"CREATE TRIGGER {quote(f'{name}.{table.name}')} AFTER {event} ON {quote(table.name)}"
             return f"{head} BEGIN {count}; END"
         seen = {"INSERT": ["NEW"], "UPDATE": ["NEW", "OLD"], "DELETE": ["OLD"]}[event]

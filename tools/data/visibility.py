@@ -73,7 +73,7 @@ class Visibility:
         writer = _ManyReaders(self._store, self._app_id, self._catalogue, readers[0][1], self._now)
         columns = ", ".join(quote(name) for name in table.columns)
         # The table itself says which types the columns have, and in which order their values are.
-        images = [f"SELECT 0 AS _n, {columns} FROM {writer.name_table(table.name)} WHERE 1 = 0"]  # noqa: S608
+        images = [f"SELECT 0 AS _n, {columns} FROM {writer.name_table(table.name)} WHERE 1 = 0"]
         for number, row in enumerate(rows, first):
             image = _place_image(writer, table, row)
             if image is not None:
@@ -86,7 +86,7 @@ class Visibility:
             )
         where = writer.write(condition, {"": "_changed"})
         text = (
-            f"WITH _changed AS ({' UNION ALL '.join(images)}), "  # noqa: S608
+            f"WITH _changed AS ({' UNION ALL '.join(images)}), "
             f"_readers(_n, user_id, user_role) AS (VALUES {', '.join(persons)}) "
             f"SELECT _changed._n, _readers._n FROM _changed, _readers WHERE {where}"
         )

@@ -213,10 +213,10 @@ async def schema_apply(
         try_policies(call, statements, plan.result)
         try_views(call, statements, plan.result)
         table = store.name_table(app_id, "_migrations")
-        [(position,)] = statements.rows(f"SELECT coalesce(max(position), 0) FROM {table}")  # noqa: S608
-        statements.rows(f"DELETE FROM {table} WHERE position <= ?", position - _MOST_MIGRATIONS)  # noqa: S608
+        [(position,)] = statements.rows(f"SELECT coalesce(max(position), 0) FROM {table}")
+        statements.rows(f"DELETE FROM {table} WHERE position <= ?", position - _MOST_MIGRATIONS)
         statements.rows(
-            f"INSERT INTO {table} (id, position, name, statements, applied_at) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {table} (id, position, name, statements, applied_at) VALUES (?, ?, ?, ?, ?)",
             migration_id,
             position + 1,
             name or "; ".join(change.description for change in plan.changes)[:200],
@@ -255,7 +255,7 @@ async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
     """List applied schemas, newest first, with the statements that each one ran."""
     store = call.stores.data
     table = store.name_table(app_id, "_migrations")
-    text = f"SELECT id, name, statements, applied_at FROM {table} ORDER BY position DESC LIMIT {_MOST_MIGRATIONS}"  # noqa: S608
+    text = f"SELECT id, name, statements, applied_at FROM {table} ORDER BY position DESC LIMIT {_MOST_MIGRATIONS}"
     rows = []
     if (await find_catalogue(call)).version:
         rows = await store.read(app_id, lambda statements: statements.rows(text), call.unit)
