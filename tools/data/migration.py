@@ -394,8 +394,12 @@ class MigrationPlan:
             if rows:
                 examples = [dict(zip(table.key, row[1:], strict=False)) for row in rows]
                 check, computed = find_check(table, constraint)
-                about = {"check": check.name} if check is not None else {"column": computed.name if computed else ""}
-                broken.append({"table": table.name, "rows": rows[0][0], "examples": examples, **about})  # type: ignore[typeddict-item]
+                broken_check: BrokenCheck = {"table": table.name, "rows": rows[0][0], "examples": examples}
+                if check is not None:
+                    broken_check["check"] = check.name
+                else:
+                    broken_check["column"] = computed.name if computed else ""
+                broken.append(broken_check)
         return broken
 
     def _add_column(self, table: TableInfo, column: Column) -> Iterator[Change]:

@@ -50,7 +50,7 @@ class ExpressionScope:
 
 
 def _import_sqlglot() -> Any:
-    import sqlglot  # noqa: PLC0415
+    import sqlglot  # noqa: PLC0415 - a start must not pay for it
 
     return sqlglot
 
