@@ -71,7 +71,7 @@ class ReferenceFinder:
             source, key = writer.name_table(to.table), quote(to.column)
             encode = self._catalogue.table(to.table).column(to.column).type.encode
             for value in list(wanted)[:_MOST_ASKED]:
-                text = f"SELECT 1 FROM {source} WHERE {key} = ?"  # noqa: S608
+                text = f"SELECT 1 FROM {source} WHERE {key} = ?"
                 if not self._statements.rows(text, encode(value, writer.dialect)):
                     return describe_missing(table, column)
         return None
@@ -86,9 +86,9 @@ class ReferenceFinder:
             writer.values.clear()
             where = writer.write(condition, {"": quote(table.name)})
             keys = (
-                f"SELECT {quote(to.column)} FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"  # noqa: S608
+                f"SELECT {quote(to.column)} FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"
             )
-            text = f"SELECT 1 FROM {writer.name_table(other.name)} WHERE {quote(column.name)} IN ({keys}) LIMIT 1"  # noqa: S608
+            text = f"SELECT 1 FROM {writer.name_table(other.name)} WHERE {quote(column.name)} IN ({keys}) LIMIT 1"
             if self._statements.rows(text, *writer.values):
                 return describe_held(other, column)
         return None

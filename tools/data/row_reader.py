@@ -71,11 +71,11 @@ class RowReader:
         writer = self._writer()
         source = write_source(writer, selection.table, self.actor)
         where = self._where(writer, selection, [])
-        text = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608
+        text = f"SELECT count(*) FROM {source} WHERE {where}"
         if selection.groups is not None:
             grouped = f"FROM {source} WHERE {where}"
             group = self._group(writer, selection)
-            text = f"SELECT count(*) FROM (SELECT count(*) {grouped}{group}) AS _g"  # noqa: S608
+            text = f"SELECT count(*) FROM (SELECT count(*) {grouped}{group}) AS _g"
         began = time.monotonic()
         try:
             with self._run_as_actor():
@@ -125,7 +125,7 @@ class RowReader:
             else:
                 order = self._group(writer, selection, related_by) + self._order_groups(writer, selection, orders)
             limit = _MOST_RELATED + 1 if related_by is not None else selection.limit
-            text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"  # noqa: S608
+            text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"
             if limit is not None:
                 text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
         kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden)]
@@ -174,13 +174,10 @@ class RowReader:
         source = write_source(writer, table, self.actor)
         where = self._where(writer, selection, further)
         columns = ", ".join([*(f"_c{i}" for i in range(len(named))), *(f"_h{i}" for i in range(len(hidden)))])
-        inner = (
-            f"SELECT {', '.join([*named, *hidden, number])} "  # noqa: S608
-            f"FROM {source} WHERE {where}"
-        )
+        inner = f"SELECT {', '.join([*named, *hidden, number])} FROM {source} WHERE {where}"
         last = selection.offset + (_MOST_RELATED if selection.limit is None else selection.limit)
         return (
-            f"SELECT {columns} FROM ({inner}) AS _r WHERE _n > {selection.offset} AND _n <= {last} "  # noqa: S608
+            f"SELECT {columns} FROM ({inner}) AS _r WHERE _n > {selection.offset} AND _n <= {last} "
             f"ORDER BY _n LIMIT {_MOST_RELATED + 1}"
         )
 
