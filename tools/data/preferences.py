@@ -18,6 +18,12 @@ class Preferences:
 def read_preferences(text: str) -> Preferences:
     """Preferences that are not known are passed over, as HTTP says."""
     given = dict(part.strip().partition("=")[::2] for part in text.split(",") if "=" in part)
+    if given.get("tx") == "rollback":
+        # To pass over this one would keep what its sender wants to try only.
+        raise BadRequest(
+            "`Prefer: tx=rollback` is not available: the write would be kept.",
+            remediation="Leave it out, and take the write back with op:data_undo if need be.",
+        )
     resolution = given.get("resolution")
     if resolution not in (None, "merge-duplicates", "ignore-duplicates"):
         raise BadRequest("`Prefer: resolution` is merge-duplicates or ignore-duplicates.")

@@ -374,6 +374,12 @@ async def test_an_empty_list_of_rows_is_written(posts: Tables) -> None:
     assert batch.json["results"] == [{"op": "insert", "table": "posts", "count": 0, "rows": []}]
 
 
+async def test_a_write_that_is_to_be_rolled_back_is_refused_and_not_kept(posts: Tables) -> None:
+    before = await posts.list("posts?select=count")
+    refused = await posts.ask("POST", "/posts", {"title": "dry"}, prefer="return=representation,tx=rollback")
+    assert (refused.status, await posts.list("posts?select=count")) == (400, before)
+
+
 async def test_a_call_of_a_function_is_told_what_there_is_instead(posts: Tables) -> None:
     called = await posts.ask("POST", "/rpc/search_posts", {"q": "x"})
     assert (called.status, called.json["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
