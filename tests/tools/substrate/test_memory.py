@@ -147,6 +147,7 @@ async def test_what_strangers_wrote_stays_marked_and_so_does_what_comes_from_it(
 async def test_every_memory_says_who_proposed_it_whichever_door_it_came_through(substrate: Substrate) -> None:
     owner, registry = substrate.owner, substrate.harness.registry
     app_id = await substrate.harness.create_app_row(owner.organisation_id)
+    await substrate.harness.call("apps_link_substrate", owner, app_id=app_id)
     step = Step("r1", "call", owner.organisation_id, owner.account_id, timedelta(1), app_id=app_id)
     client = ScopedKey(owner.account_id, owner.organisation_id, "k1", frozenset({"substrate"}))
     doors: list[tuple[str, Any, RequestContext]] = [
