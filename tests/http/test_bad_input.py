@@ -198,7 +198,8 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
         return
     path, good = scene.fill_path(tool), build_body(tool)
     for content in BODIES:
-        yield BadRequest(f"body {content[:30]!r}", path, content)
+        if (tool.name, content) not in GOOD_BODIES:
+            yield BadRequest(f"body {content[:30]!r}", path, content)
     for name in (*tool.rest.path_parameters, *tool.rest.query_parameters):
         yield BadRequest(f"path parameter {name} in the body", path, json.dumps({**good, name: scene.app.id}).encode())
     if tool.rest.whole_body is not None:
@@ -235,6 +236,8 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
             yield BadRequest(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
 
 
+GOOD_BODIES = {("data_insert", b"[]")}
+"""A list without rows inserts none, as in PostgREST."""
 LONG_TEXTS = {
     ("files_put", "content"),
     ("files_write_named", "content_base64"),
