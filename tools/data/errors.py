@@ -6,6 +6,9 @@ INSTEAD_OF_RPC = (
     "There are no functions of the database (`rpc`): read a view that op:schema_apply declares, write to several "
     "tables at once with op:data_batch, and insert rows at the table's own address with op:data_insert."
 )
+INSTEAD_OF_POST_TO_A_ROW = (
+    f"Correct the path, which reads as a row of a table, or use a method that the Allow header names. {INSTEAD_OF_RPC}"
+)
 
 
 class TableNotFound(NotFound):
