@@ -186,6 +186,9 @@ class Database(ABC):
         exception. The function must lock the rows on which it decides, because the transaction does not hold the write
         lock where the database allows it to run without.
 
+        work: may be called more than once, if a durable transaction that it shares on files is rolled back because of
+        another caller. Its last call counts, so it must keep nothing of an earlier one.
+
         durable: False to return before the transaction is on disk. It survives the end of the process; a power failure
         may lose the last such transactions, each as a whole, but none that a durable one has followed.
 

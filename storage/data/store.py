@@ -52,6 +52,8 @@ class DataStore(Protocol):
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
         """Calls a function that changes rows, in a durable transaction that excludes other writers of the app, and
         returns its result.
+
+        work: may be called more than once, as `Database.transact` says.
         """
         ...
 
