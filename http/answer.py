@@ -52,8 +52,8 @@ def allowance_headers(allowance: Allowance) -> Headers:
 @lru_cache(maxsize=256)
 def _policy_header(name: str, limit: int, window: int) -> tuple[bytes, tuple[bytes, bytes]]:
     """Returns the quoted name of a policy and the header that describes it, which are the same for every call."""
-    quoted = f'"{name}"'.encode()
-    return quoted, (b"ratelimit-policy", b"%b;q=%d;w=%d" % (quoted, limit, window))
+    name_in_quotes = f'"{name}"'.encode()
+    return name_in_quotes, (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name_in_quotes, limit, window))
 
 
 def _exhausted_headers(error: RateLimited) -> Headers:

@@ -90,23 +90,23 @@ class OpenStreams:
                 async for piece in checked_pieces:
                     yield piece
             return
-        changed = asyncio.Event()
+        change_event = asyncio.Event()
         for subject in subjects:
-            self._watched.setdefault(subject, set()).add(changed)
+            self._watched.setdefault(subject, set()).add(change_event)
         try:
-            interrupted = _stream_until_refused(stream_while_allowed(pieces, check), changed, check)
+            interrupted = _stream_until_refused(stream_while_allowed(pieces, check), change_event, check)
             async with contextlib.aclosing(interrupted) as checked_pieces:
                 async for piece in checked_pieces:
                     yield piece
         finally:
             for subject in subjects:
-                self._watched[subject].discard(changed)
+                self._watched[subject].discard(change_event)
                 if not self._watched[subject]:
                     del self._watched[subject]
 
     def _note_change(self, subject: str) -> None:
-        for changed in self._watched.get(subject, ()):
-            changed.set()
+        for change_event in self._watched.get(subject, ()):
+            change_event.set()
 
 
 def _app_subject(app_id: str) -> str:
@@ -141,18 +141,18 @@ async def stream_while_allowed(pieces: AsyncGenerator[bytes, None], check: Check
 
 
 async def _stream_until_refused(
-    pieces: AsyncGenerator[bytes, None], changed: asyncio.Event, check: Check
+    pieces: AsyncGenerator[bytes, None], change_event: asyncio.Event, check: Check
 ) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces. Whenever `changed` is set, `check` is called at once, and ends the stream if it raises."""
-    change = asyncio.create_task(changed.wait())
+    """Yields the pieces. Whenever `change_event` is set, `check` is called, and ends the stream if it raises."""
+    change = asyncio.create_task(change_event.wait())
     reading: asyncio.Task[bytes | None] | None = None
     try:
         while True:
             reading = reading or asyncio.create_task(_read_next(pieces))
             await asyncio.wait((reading, change), return_when=asyncio.FIRST_COMPLETED)
             if change.done():
-                changed.clear()
-                change = asyncio.create_task(changed.wait())
+                change_event.clear()
+                change = asyncio.create_task(change_event.wait())
                 await _check_access(check)
             if reading.done():
                 piece = reading.result()

@@ -70,8 +70,8 @@ def build_document(registry: Registry, version: str, base_url: str) -> Schema:
             },
         },
     }
-    resolved: Schema = name_operations_within(document, registry.name_by_route)
-    return resolved
+    document_with_names: Schema = name_operations_within(document, registry.name_by_route)
+    return document_with_names
 
 
 def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
@@ -133,15 +133,15 @@ def _build_body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
         "properties": {name: tool.input_schema["properties"][name] for name in rest.body_parameters},
         "additionalProperties": False,
     }
-    needed = [name for name in rest.body_parameters if name in required]
-    if needed:
-        schema["required"] = needed
+    required_names = [name for name in rest.body_parameters if name in required]
+    if required_names:
+        schema["required"] = required_names
     content: Schema = {"schema": schema}
     # A tool's example holds all its arguments; those of the path and the query are left out of the body.
     example = {name: value for name, value in tool.examples.items() if name in rest.body_parameters}
     if example:
         content["example"] = example
-    return {"required": bool(needed), "content": {"application/json": content}}
+    return {"required": bool(required_names), "content": {"application/json": content}}
 
 
 def _build_raw_body(schema: Schema) -> Schema:

@@ -65,19 +65,19 @@ class Origins:
             return _TO_EVERYBODY + (_PREFLIGHT_TO_EVERYBODY if request.is_preflight else [])
         if not await self._is_allowed(origin.decode("latin-1").lower(), app_id):
             raise OriginRefused if app_id is not None else OriginRefused(remediation=_NOT_OF_AN_APP)
-        allowed = [
+        headers = [
             (b"access-control-allow-origin", origin),
             (b"access-control-allow-credentials", b"true"),
             (b"access-control-expose-headers", _EXPOSED),
             (b"vary", b"Origin"),
         ]
         if request.is_preflight and request.method == "OPTIONS":
-            allowed += [
+            headers += [
                 (b"access-control-allow-methods", _METHODS),
                 (b"access-control-allow-headers", _allowed_headers(request.header(b"access-control-request-headers"))),
                 (b"access-control-max-age", _PREFLIGHT_SECONDS),
             ]
-        return allowed
+        return headers
 
     async def _is_allowed(self, origin: str, app_id: str | None) -> bool:
         if self._hosts.is_platform(origin):

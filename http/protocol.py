@@ -406,8 +406,8 @@ def _parse_reason(error: httptools.HttpParserError) -> BaobabError:
     bytes.
     """
     if isinstance(error, httptools.HttpParserCallbackError):
-        raised = error.__context__
-        return raised if isinstance(raised, BaobabError) else MalformedRequest()
+        error_of_callback = error.__context__
+        return error_of_callback if isinstance(error_of_callback, BaobabError) else MalformedRequest()
     return MalformedRequest(f"The request is not valid HTTP/1.1: {error}.")
 
 

@@ -101,8 +101,8 @@ class Sessions:
 
     def _read_cookie(self, request: Request) -> dict[str, Any]:
         try:
-            sealed = request.cookies.get(COOKIE, "")
-            session_data: dict[str, Any] = json.loads(self._registry.services.vault.open(sealed, _CONTEXT))
+            cookie = request.cookies.get(COOKIE, "")
+            session_data: dict[str, Any] = json.loads(self._registry.services.vault.open(cookie, _CONTEXT))
         except (SecretUnreadable, ValueError) as exc:
             raise Unauthenticated("Nobody is signed in.") from exc
         if session_data["until"] <= time.time():
@@ -113,10 +113,10 @@ class Sessions:
 
     def _set_cookie(self, session_data: dict[str, str], token: str, until: float) -> Response:
         answer = JSONResponse({"token": token}, headers=_UNCACHED)
-        sealed = self._registry.services.vault.seal(json.dumps({**session_data, "until": until}).encode(), _CONTEXT)
+        cookie = self._registry.services.vault.seal(json.dumps({**session_data, "until": until}).encode(), _CONTEXT)
         answer.set_cookie(
             COOKIE,
-            sealed,
+            cookie,
             max_age=round(until - time.time()),
             path=self._path,
             secure=self._secure,

@@ -67,9 +67,9 @@ class Offer:
         """The descriptions of the tools on the list, sorted by name."""
         first = [tool for tool in self.tools.values() if tool.start is True]
         starting = [tool for tool in self.tools.values() if tool.start] if len(first) < _FEW_AT_START else first
-        listed = starting if self.has_search else list(self.tools.values())
+        tools = starting if self.has_search else list(self.tools.values())
         descriptions = meta_tools.DESCRIBED if self.has_search else []
-        descriptions = descriptions + [self.describe(tool, text=self._view.results == "text") for tool in listed]
+        descriptions = descriptions + [self.describe(tool, text=self._view.results == "text") for tool in tools]
         descriptions += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
         return sorted(descriptions, key=lambda tool: str(tool["name"]))
 
@@ -136,8 +136,8 @@ class Catalogue:
         """The toolsets that the address names and that have no tool for this client, each with the reason."""
         if client.view.toolsets is None:
             return {}
-        opened = {family["name"] for family in self.get_offer(client).families}
-        return {name: self._explain_closed(name, client) for name in sorted(client.view.toolsets - opened)}
+        open_toolsets = {family["name"] for family in self.get_offer(client).families}
+        return {name: self._explain_closed(name, client) for name in sorted(client.view.toolsets - open_toolsets)}
 
     def list_open(self, client: McpClient) -> list[str]:
         """The toolsets that an address could name for this client."""
@@ -184,8 +184,8 @@ def _render_annotations(tool: Tool) -> dict[str, bool]:
 def _remove_property(schema: dict[str, Any], name: str) -> dict[str, Any]:
     properties = {key: inner for key, inner in schema["properties"].items() if key != name}
     required = [key for key in schema.get("required", ()) if key != name]
-    rest = {word: value for word, value in schema.items() if word not in ("properties", "required")}
-    return {**rest, "properties": properties, **({"required": required} if required else {})}
+    other_words = {word: value for word, value in schema.items() if word not in ("properties", "required")}
+    return {**other_words, "properties": properties, **({"required": required} if required else {})}
 
 
 def _is_in_view(tool: Tool, client: McpClient) -> bool:

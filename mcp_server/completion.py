@@ -23,13 +23,13 @@ class Completion(Extension):
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult | None:
         if not _is_app_argument(params):
             return None
-        typed = params.argument.value.casefold()
+        prefix = params.argument.value.casefold()
         try:
             apps = await list_own_apps(self._registry, get_client(ctx))
         except BaobabError as error:
             raise MCPError(types.INVALID_PARAMS, error.message, render_error_data(error)) from None
         # People type the name of an app, but the argument is its id.
-        ids = [app["id"] for app in apps if app["id"].startswith(typed) or app["name"].casefold().startswith(typed)]
+        ids = [app["id"] for app in apps if app["id"].startswith(prefix) or app["name"].casefold().startswith(prefix)]
         has_more = len(ids) > _MOST_VALUES or len(apps) >= MOST
         return types.CompleteResult(
             completion=types.Completion(values=ids[:_MOST_VALUES], total=len(ids), has_more=has_more)

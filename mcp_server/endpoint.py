@@ -153,10 +153,10 @@ class McpEndpoint:
         """
         if client.view.toolsets is None or isinstance(client.caller, EndUser):
             return
-        closed = self._catalogue.find_closed(client)
-        if len(closed) == len(client.view.toolsets):
-            reasons = " ".join(f"`{name}`: {reason}" for name, reason in closed.items())
-            details = {"closed": sorted(closed), "open": self._catalogue.list_open(client)}
+        closed_toolsets = self._catalogue.find_closed(client)
+        if len(closed_toolsets) == len(client.view.toolsets):
+            reasons = " ".join(f"`{name}`: {reason}" for name, reason in closed_toolsets.items())
+            details = {"closed": sorted(closed_toolsets), "open": self._catalogue.list_open(client)}
             raise ToolsetsClosed(f"{ToolsetsClosed.summary} {reasons}", details=details)
 
     def _find_app_id(self, request: Request) -> str | None:
@@ -310,10 +310,10 @@ def _add_session_header(respond: Any, session_id: str) -> Any:
 
 def _replay_body(raw: bytes, receive: Any) -> Any:
     """Returns a `receive` that returns the body once more, and then whatever follows it."""
-    waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+    messages = [{"type": "http.request", "body": raw, "more_body": False}]
 
     async def receive_replayed() -> Any:
-        return waiting.pop() if waiting else await receive()
+        return messages.pop() if messages else await receive()
 
     return receive_replayed
 

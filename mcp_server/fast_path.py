@@ -129,18 +129,18 @@ class FastPath:
         return _render_result(results.render(tool, result, client, version))
 
 
-def _render_result(rendered: results.RenderedResult) -> AnswerParts:
-    text = to_json(rendered.text)
-    meta = to_json(rendered.meta)[1:-1] if rendered.meta else b""
-    if rendered.structured is None:
+def _render_result(result: results.RenderedResult) -> AnswerParts:
+    text = to_json(result.text)
+    meta = to_json(result.meta)[1:-1] if result.meta else b""
+    if result.structured is None:
         return b',"result":{"content":[{"type":"text","text":', text, b'}],"isError":false', meta
-    structured = (b'}],"structuredContent":', rendered.structured)
+    structured = (b'}],"structuredContent":', result.structured)
     return b',"result":{"content":[{"type":"text","text":', text, *structured, b',"isError":false', meta
 
 
 def _render_refusal(refusal: types.CallToolResult) -> AnswerParts:
-    encoded = refusal.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type", "meta"})
-    return b',"result":', encoded.encode()[:-1], to_json(refusal.meta)[1:-1]
+    refusal_json = refusal.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type", "meta"})
+    return b',"result":', refusal_json.encode()[:-1], to_json(refusal.meta)[1:-1]
 
 
 def _find_version(method: str, params: dict[str, Any], pairs: Headers) -> str | None:

@@ -119,7 +119,7 @@ def _render_steps(offer: Offer, client: McpClient, app_id: str | None) -> Iterat
     """Yields the first calls, with arguments, for the tools that this connection has."""
     app_argument = {} if client.app_id is not None else {"app_id": app_id or "APP_ID"}
     steps = [] if app_id is not None else [*_BEFORE_APP]
-    steps += [(name, {**app_argument, **arguments}, what) for name, arguments, what in _WITHIN_APP]
-    for name, arguments, what in (*steps, *_AT_LAST):
+    steps += [(name, {**app_argument, **arguments}, purpose) for name, arguments, purpose in _WITHIN_APP]
+    for name, arguments, purpose in (*steps, *_AT_LAST):
         if name in offer.tools:
-            yield f"- {name} {to_json(arguments).decode()}: {what}"
+            yield f"- {name} {to_json(arguments).decode()}: {purpose}"

@@ -110,10 +110,10 @@ class Protocol:
         if isinstance(caller, EndUser) and is_user(caller):
             app = await self._registry.services.directory.app(caller.app_id)
             return {**result, "instructions": _USER_INSTRUCTIONS.format(app=app.name)}
-        closed = [
+        sentences = [
             f"\n`{name}` has no tool here: {reason}" for name, reason in self._catalogue.find_closed(client).items()
         ]
-        return {**result, "instructions": result["instructions"] + "".join(closed)} if closed else result
+        return {**result, "instructions": result["instructions"] + "".join(sentences)} if sentences else result
 
     def _find_header_schema(self, name: str) -> Mapping[str, Any] | None:
         """Returns the schema of a tool whose arguments may be sent in headers too; only extensions have such tools."""
@@ -201,12 +201,12 @@ class Protocol:
         self,
         ctx: Any,
         params: types.PaginatedRequestParams | None,
-        what: str,
+        kind: str,
         ask: Callable[[Extension], Awaitable[Sequence[T]]],
     ) -> tuple[list[T], str | None]:
         """Returns one page of what all extensions list, and the cursor of the next page."""
         vault, cursor = self._registry.services.vault, params.cursor if params else None
-        cursor_context = f"mcp:{what}:{proposers.proposer_name(get_client(ctx).caller)}"
+        cursor_context = f"mcp:{kind}:{proposers.proposer_name(get_client(ctx).caller)}"
         try:
             at = 0 if cursor is None else int(decode_cursor(vault, cursor_context, cursor)[0])
             items = [item for extension in self._extensions for item in await ask(extension)]

@@ -49,10 +49,10 @@ def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) ->
     if isinstance(result, str):
         text = result
     else:
-        encoded = tool.encode(result)
+        structured_json = tool.encode(result)
         if client.view.results != "text" and protocol_version >= FIRST_STRUCTURED and is_object(tool):
-            structured = encoded
-        text = STRUCTURED if once and structured is not None else encoded.decode()
+            structured = structured_json
+        text = STRUCTURED if once and structured is not None else structured_json.decode()
     if not tool.taints:
         return RenderedResult(text, structured)
     if once and structured is not None:

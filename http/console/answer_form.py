@@ -61,8 +61,8 @@ def read_answer(fields: list[dict[str, Any]], form: Mapping[str, str]) -> dict[s
             case "boolean":
                 answer[name] = typed == "yes"
             case "choices":
-                chosen = [text for n, text in enumerate(field["choices"]) if f"{field['id']}.{n}" in form]
-                answer[name] = chosen
+                choices = [text for n, text in enumerate(field["choices"]) if f"{field['id']}.{n}" in form]
+                answer[name] = choices
             case "lines":
                 answer[name] = [line.strip() for line in typed.split("\n") if line.strip()]
             case "number" if typed.strip():
@@ -72,9 +72,9 @@ def read_answer(fields: list[dict[str, Any]], form: Mapping[str, str]) -> dict[s
     return answer
 
 
-def _read_number(field: Mapping[str, Any], typed: str) -> float:
+def _read_number(field: Mapping[str, Any], text: str) -> float:
     try:
-        number = int(typed) if field["integer"] or typed.lstrip("-").isdecimal() else float(typed)
+        number = int(text) if field["integer"] or text.lstrip("-").isdecimal() else float(text)
         if not isfinite(number):
             raise ValueError
     except (ValueError, OverflowError) as exc:

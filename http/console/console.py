@@ -190,11 +190,11 @@ class Console:
             parts = form.match(path)
             if parts is not None:
                 visit = self._build_visit(session, context, parts, dict(request.query_params), fields)
-                done = await form.act(visit)
-                if isinstance(done, str):
-                    return RedirectResponse(self._prefix + done, 303, _HEADERS)
+                outcome = await form.act(visit)
+                if isinstance(outcome, str):
+                    return RedirectResponse(self._prefix + outcome, 303, _HEADERS)
                 # It does not follow changes: asked for again, its address would show something else.
-                return self._render(form.template, {"feed": "", **done}, session)
+                return self._render(form.template, {"feed": "", **outcome}, session)
         raise RouteNotFound
 
     async def _sign_in(self, request: Request, context: RequestContext) -> Response:
@@ -261,8 +261,8 @@ class Console:
                 headers: list[tuple[bytes, bytes]] = [(b"x-content-type-options", b"nosniff")]
                 if feed.file_name is not None:
                     headers.append((b"content-disposition", b'attachment; filename="%s"' % feed.file_name.encode()))
-                checked = replace(stream, pieces=stream_while_allowed(stream.pieces, check))
-                await send_stream(checked, 200, headers, receive, respond)
+                stream_while_open = replace(stream, pieces=stream_while_allowed(stream.pieces, check))
+                await send_stream(stream_while_open, 200, headers, receive, respond)
         except BaobabError as error:
             await Response(status_code=error.status, headers=_HEADERS)(request.scope, receive, respond)
         except DatabaseUnavailable:
@@ -297,7 +297,7 @@ class Console:
         return Response(html, status, self._page_headers)
 
     def _render_html(self, template: str, values: Mapping[str, Any], session: LiveSession | None) -> str:
-        shared = {
+        page_values = {
             "root": self._prefix,
             "session": session,
             "menu": self._menu,
@@ -309,7 +309,7 @@ class Console:
             "page": None,
             "now": self._services.clock.now(),
         }
-        return render_page(self._environment, template, shared | dict(values))
+        return render_page(self._environment, template, page_values | dict(values))
 
     def _render_error(self, error: BaobabError, session: LiveSession | None = None) -> Response:
         error.naming = self._registry.name_by_tool

@@ -72,8 +72,8 @@ def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], s
     open_nodes, visited = {entry}, {entry}
     path = [(entry, iter(following.get(entry, ())))]
     while path:
-        node_id, others = path[-1]
-        for other in others:
+        node_id, successors = path[-1]
+        for other in successors:
             if other in open_nodes:
                 back.add((node_id, other))
             elif other not in visited:

@@ -63,8 +63,12 @@ class RunParts:
     def render_changes(self) -> bytes:
         """Returns an event with the HTML of the parts that the new events have changed."""
         entries, states = self._list_entries(), find_states(self._run, self._events)
-        changed = [entry for key, entry in entries.items() if self._shown.get(key) != entry]
-        values: dict[str, Any] = {"run": {**self._run, "usage": self._usage}, "entries": changed, "drawing": None}
+        changed_entries = [entry for key, entry in entries.items() if self._shown.get(key) != entry]
+        values: dict[str, Any] = {
+            "run": {**self._run, "usage": self._usage},
+            "entries": changed_entries,
+            "drawing": None,
+        }
         if states != self._states:
             values["drawing"] = draw_graph(self._graph, states)
         self._shown, self._states = entries, states

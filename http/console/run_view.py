@@ -86,13 +86,13 @@ def build_timeline(
     return entries
 
 
-def _add(entries: list[dict[str, Any]], steps: Mapping[int, Any], number: int, what: dict[str, Any]) -> None:
+def _add(entries: list[dict[str, Any]], steps: Mapping[int, Any], number: int, entry: dict[str, Any]) -> None:
     """Adds a call to its step. If the step is not in the timeline, the call becomes an entry of its own."""
     if number in steps:
-        steps[number]["did"].append(what)
+        steps[number]["did"].append(entry)
     else:
-        entries.append({"kind": "step", "step": number, "node_id": None, "type": "", "at": what["at"], "took": None}
-                       | {"seq": what["seq"], "did": [what]})  # fmt: skip
+        entries.append({"kind": "step", "step": number, "node_id": None, "type": "", "at": entry["at"], "took": None}
+                       | {"seq": entry["seq"], "did": [entry]})  # fmt: skip
 
 
 def _begin_call(payload: Mapping[str, Any], at: datetime, seq: int) -> dict[str, Any]:

@@ -16,9 +16,9 @@ SECTIONS = (
 
 async def read_substrate(visit: Visit, section: str) -> dict[str, Any]:
     """Returns what `substrate.html` needs. section: the path of the section that the page belongs to."""
-    own = [{"id": each["id"], "name": each["name"]} for each in await visit.list_organisations()]
-    organisation_id = visit.query.get("of") or own[0]["id"]
-    return {"organisations": own, "of": organisation_id, "sections": SECTIONS, "section": section}
+    organisations = [{"id": each["id"], "name": each["name"]} for each in await visit.list_organisations()]
+    organisation_id = visit.query.get("of") or organisations[0]["id"]
+    return {"organisations": organisations, "of": organisation_id, "sections": SECTIONS, "section": section}
 
 
 async def ask(visit: Visit, tool: str, **arguments: Any) -> Any:

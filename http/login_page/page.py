@@ -200,13 +200,13 @@ class Visit:
 
     def render(self, view: str, error: BaobabError | None = None, **view_values: Any) -> Response:
         page = self.page or _UNKNOWN
-        hidden = {view, "sign-up" if page["invite_only"] else view}
+        hidden_views = {view, "sign-up" if page["invite_only"] else view}
         is_choice = self.redirect_to is not None and self.link is None and view not in ("problem", *VIEWS)
         values = {
             "page": page,
             "title": f"Sign in to {page['app_name']}" if view == "password" else _TITLES[view],
             "view": view,
-            "views": [(name, words) for name, words in _LINKS.items() if is_choice and name not in hidden],
+            "views": [(name, words) for name, words in _LINKS.items() if is_choice and name not in hidden_views],
             "problem": "" if error is None else _describe(error),
             "redirect_to": self.redirect_to or "",
             # It is used up when the first factor was shown.

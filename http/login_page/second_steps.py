@@ -100,8 +100,8 @@ async def _take_first_code(visit: Visit, fields: Fields) -> Response:
 
 async def _make_second_factor(visit: Visit, fields: Fields) -> Response:
     passkey = {"state": fields.get("state", ""), "credential": _read_credential(fields)}
-    added = await visit.call("auth_passkey_add", challenge=fields.get("challenge", ""), **passkey)
-    return visit.leave(added["signed_in"])
+    passkey_result = await visit.call("auth_passkey_add", challenge=fields.get("challenge", ""), **passkey)
+    return visit.leave(passkey_result["signed_in"])
 
 
 async def _sign_in_by_passkey(visit: Visit, fields: Fields) -> Response:
@@ -148,10 +148,10 @@ def _seal(visit: Visit, signed_in: Mapping[str, Any]) -> str:
 
 def _open(visit: Visit, fields: Fields) -> Mapping[str, Any]:
     try:
-        opened = visit.registry.services.vault.open(fields.get("ticket", ""), f"{_TICKET}{visit.app_id}")
+        ticket = visit.registry.services.vault.open(fields.get("ticket", ""), f"{_TICKET}{visit.app_id}")
     except SecretUnreadable as exc:
         raise Unauthenticated("This form is over.", remediation="Sign in again.") from exc
-    signed_in: Mapping[str, Any] = json.loads(opened)
+    signed_in: Mapping[str, Any] = json.loads(ticket)
     return signed_in
 
 

@@ -1,4 +1,4 @@
-"""Who may reach an app's rows: anybody whom its policies let, and those who run it as whoever they like."""
+"""Who may reach the rows of an app: its owner and keys reach all rows, its users and visitors what policies allow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenToPolicies:
-    """Those who run the app reach every row; its users and visitors the rows that policies open to them."""
+    """The owner and the keys of the app reach every row. Its users and visitors reach the rows that policies allow."""
 
     anonymous: bool = True
     credential: bool = True
@@ -54,7 +54,7 @@ ACCESS = OpenToPolicies()
 
 
 def find_actor(call: "Call", acting: ActingAs) -> Actor:
-    """Returns on whose behalf a call reads and writes. Raises BadRequest for a role that needs a user, without one."""
+    """Returns the actor for whom a call reads and writes. Raises BadRequest if a role needs a user and has none."""
     caller = call.caller
     if isinstance(caller, EndUser):
         return Actor("user", caller.user_id, caller.role)

@@ -1,4 +1,4 @@
-"""On whose behalf rows are read and written: the app's own, a user's or a visitor's."""
+"""The actor of a query or a write: the app itself, one of its users, or a visitor."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -11,19 +11,21 @@ from baobab.tools.data.selection_items import Item
 
 _AGGREGATE = re.compile(r"(?:([^:(),\"!]+?):(?!:))?(?:([^.():]+)\.)?(count|sum|avg|min|max)\(\)")
 _PLAIN_COUNT = re.compile(r"(?:[^:(),\"!]+?:(?!:))?count")
-"""How clients write `count()`, too, of a table that has no such column."""
+"""Clients also write `count()` as `count`. It is read so if the table has no column of that name."""
 _NUMBER, _DECIMAL, _FLOAT = ColumnType("integer"), ColumnType("numeric"), ColumnType("double precision")
 
 
 def read_aggregate(table: TableInfo, text: str) -> Item | None:
-    """The aggregate that a part of `select` is; None if it is none. InvalidFilter for one of another type."""
+    """Reads one part of `select`. Returns None if it is no aggregate. Raises InvalidFilter for a type that the
+    aggregate does not take.
+    """
     plain = _PLAIN_COUNT.fullmatch(text)
     if plain is not None and "count" not in table.columns:
         text = f"{text}()"
-    found = _AGGREGATE.fullmatch(text)
-    if found is None:
+    match = _AGGREGATE.fullmatch(text)
+    if match is None:
         return None
-    alias, name, function = found.groups()
+    alias, name, function = match.groups()
     if name is None:
         if function != "count":
             raise InvalidFilter(f"`{text[:60]}` needs a column: `price.{function}()`.")
@@ -33,7 +35,9 @@ def read_aggregate(table: TableInfo, text: str) -> Item | None:
 
 
 def find_type(function: str, kind: ColumnType, name: str) -> ColumnType:
-    """The type of an aggregate. A sum of integers is a number, one of bigints or numerics is exact, as a text."""
+    """The type of an aggregate. A sum of integers is a number. A sum of bigints or numerics is exact, and answered as a
+    text.
+    """
     if function == "count":
         return _NUMBER
     if function in ("sum", "avg"):
@@ -48,7 +52,7 @@ def find_type(function: str, kind: ColumnType, name: str) -> ColumnType:
 
 
 def find_groups(items: list[Item]) -> list[Item] | None:
-    """The items by which rows are grouped; None for a query without aggregates."""
+    """The items by which the rows are grouped. None if the query has no aggregates."""
     groups = [item for item in items if item.tree[0] != "aggregate"]
     if len(groups) == len(items):
         return None

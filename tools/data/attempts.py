@@ -1,4 +1,4 @@
-"""The results of writes that may be attempted twice, kept in the transaction of their rows."""
+"""Stores the results of writes that may be sent twice, in the same transaction as their rows."""
 
 import hashlib
 import json
@@ -18,38 +18,44 @@ T = TypeVar("T")
 
 COLUMNS = "key text PRIMARY KEY, result text NOT NULL, digest text, at text, action bigint"
 LATER_COLUMNS = ("digest text", "at text", "action bigint")
-"""What an earlier version did not have."""
+"""Columns that a table made by an earlier version does not have yet."""
 _BYTES = "_attempts_bytes"
-"""What `_sequences` calls the bytes of the results that are kept for keys of clients."""
+"""The name in `_sequences` of the counter of bytes that results for clients' keys take."""
 _MOST_BYTES = 16 * 2**20
 _PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One call that may be made again. digest: of what a client asks for by a key of its own; None for the attempts of
-    an approved call, which are always the same.
+    """One call that may be sent again.
+
+    digest: of the request, for a key that the client chose. None for an approved call, whose attempts are always the
+    same request.
     """
 
     key: str
     digest: str | None = None
 
 
-def read_attempt(call: Call, actor: Actor, options: WriteOptions | None, asked: Any) -> Attempt | None:
-    """How a call is known again: by the client's own key, or as the one that was approved."""
+def read_attempt(call: Call, actor: Actor, options: WriteOptions | None, request: Any) -> Attempt | None:
+    """Returns the attempt of a call, by the client's idempotency key or by its approval. None without either."""
     key = options["idempotency_key"] if options is not None else None
     if key is None:
         return Attempt(call.approved.id) if call.approved is not None else None
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     scope = [call.tool.name, call.caller.actor_id, actor.role, actor.user_id, key]
     if isinstance(call.caller, Anonymous):
-        # Nothing tells visitors from each other: one gets another's answer only by asking for the same.
+        # Visitors share one identity, so the request is part of their key: a visitor gets another's answer only for the
+        # same request.
         scope.append(digest)
     return Attempt(hashlib.sha256(json.dumps(scope).encode()).hexdigest(), digest)
 
 
 class Attempts:
-    """Those of one app, in one transaction. now: the moment, in ISO 8601."""
+    """The stored results of one app, in one transaction.
+
+    now: the current time in ISO 8601.
+    """
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str, now: str) -> None:
         self._statements = statements
@@ -58,16 +64,18 @@ class Attempts:
         self._now = now
 
     def run_once(self, attempt: Attempt, work: Callable[[], tuple[T, int | None]]) -> tuple[T, int | None]:
-        """What the function returns, or what it returned to an attempt before: its result, which must be JSON, and the
-        number of its action in the log of changes, None where it changed no row. Raises IdempotencyKeyReused.
+        """Runs a function, or returns what it returned to an earlier attempt.
+
+        The function returns its result, which must be JSON, and the number of its action in the change log, or None if
+        it changed no row. Raises IdempotencyKeyReused if the key was used for another request.
         """
         text = f"SELECT result, digest, action FROM {self._table} WHERE key = ?"
-        before = self._statements.rows(text, attempt.key)
-        if before:
-            if before[0][1] != attempt.digest:
+        rows = self._statements.rows(text, attempt.key)
+        if rows:
+            if rows[0][1] != attempt.digest:
                 raise IdempotencyKeyReused
-            kept: T = json.loads(before[0][0])
-            return kept, before[0][2]
+            previous: T = json.loads(rows[0][0])
+            return previous, rows[0][2]
         result, action = work()
         content = json.dumps(result)
         self._statements.rows(
@@ -83,18 +91,18 @@ class Attempts:
         return result, action
 
     def read_progress(self, attempt: Attempt) -> Any:
-        """How far a long write of several transactions has come, as `keep_progress` was told; None at its beginning."""
+        """Returns the progress of a long write, as `keep_progress` stored it. None before its first part."""
         text = f"SELECT result, digest FROM {self._table} WHERE key = ?"
-        kept = self._statements.rows(text, attempt.key)
-        if not kept:
+        rows = self._statements.rows(text, attempt.key)
+        if not rows:
             return None
-        if kept[0][1] != attempt.digest:
+        if rows[0][1] != attempt.digest:
             raise IdempotencyKeyReused
-        return json.loads(kept[0][0])
+        return json.loads(rows[0][0])
 
     def keep_progress(self, attempt: Attempt, progress: Any) -> None:
-        """Notes how far a long write has come, in the transaction of a part of it."""
-        gone = self._statements.rows(f"DELETE FROM {self._table} WHERE key = ? RETURNING length(result)", attempt.key)
+        """Stores the progress of a long write, in the same transaction as one of its parts."""
+        sizes = self._statements.rows(f"DELETE FROM {self._table} WHERE key = ? RETURNING length(result)", attempt.key)
         content = json.dumps(progress)
         self._statements.rows(
             f"INSERT INTO {self._table} (key, result, digest, at) VALUES (?, ?, ?, ?)",
@@ -104,37 +112,37 @@ class Attempts:
             self._now,
         )
         if attempt.digest is not None:
-            self._trim(self._count(len(content) - sum(size for (size,) in gone)) - _MOST_BYTES)
+            self._trim(self._count(len(content) - sum(size for (size,) in sizes)) - _MOST_BYTES)
 
     def is_expired(self, before: str) -> bool:
-        """Whether some were made before a moment, or by a version that did not note the moment."""
+        """Whether any result is older than a moment, or was stored by a version that did not note the time."""
         text = f"SELECT 1 FROM {self._table} WHERE at IS NULL OR at < ? LIMIT 1"
         return bool(self._statements.rows(text, before))
 
     def sweep(self, before: str) -> None:
-        """Removes those that were made before a moment."""
-        gone = self._statements.rows(
+        """Removes the results that are older than a moment."""
+        expired = self._statements.rows(
             f"DELETE FROM {self._table} WHERE at < ? RETURNING length(result), digest",
             before,
         )
         self._statements.rows(f"UPDATE {self._table} SET at = ? WHERE at IS NULL", self._now)
-        freed = sum(size for size, digest in gone if digest is not None)
+        freed = sum(size for size, digest in expired if digest is not None)
         if freed:
             self._count(-freed)
 
     def _count(self, amount: int) -> int:
-        taken = self._statements.rows(
+        rows = self._statements.rows(
             f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",
             amount,
             _BYTES,
         )
-        if taken:
-            return int(taken[0][0])
+        if rows:
+            return int(rows[0][0])
         self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", _BYTES, amount)
         return amount
 
     def _trim(self, surplus: int) -> None:
-        """Removes the oldest ones of clients until so many bytes are free."""
+        """Removes the oldest results for clients' keys until enough bytes are free."""
         while surplus > 0:
             oldest = self._statements.rows(
                 f"SELECT key, length(result) FROM {self._table} WHERE digest IS NOT NULL ORDER BY at, key LIMIT {_PAGE}"

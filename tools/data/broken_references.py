@@ -1,4 +1,4 @@
-"""Says which reference a refused write would break: Postgres names its constraint, and SQLite nothing."""
+"""Finds out which reference a refused write would break. Postgres names the constraint, SQLite names nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from baobab.tools.data.expressions import SqlWriter, quote
 
 _ACTING = ("CASCADE", "SET NULL", "SET DEFAULT")
 _MOST_ASKED = 1000
-"""Values of one column that are looked up."""
+"""How many values of one column are looked up at most."""
 
 
 def describe_missing(table: TableInfo, column: Column) -> ForeignKeyViolation:
-    """The error of a row that refers to one that is not there."""
+    """The error for a row that refers to a row that does not exist."""
     to = column.references
     assert to is not None
     return ForeignKeyViolation(
@@ -25,7 +25,10 @@ def describe_missing(table: TableInfo, column: Column) -> ForeignKeyViolation:
 
 
 def describe_held(table: TableInfo, column: Column) -> ForeignKeyViolation:
-    """The error of a row to which others refer. table, column: those that refer."""
+    """The error for a row that other rows still refer to.
+
+    table, column: the referring column.
+    """
     to = column.references
     assert to is not None
     return ForeignKeyViolation(
@@ -36,12 +39,12 @@ def describe_held(table: TableInfo, column: Column) -> ForeignKeyViolation:
 
 
 def translate_reference(diagnosis: Any, catalogue: Catalogue) -> ForeignKeyViolation:
-    """The error by what Postgres says of it."""
+    """Builds the error from the diagnosis of Postgres."""
     table = catalogue.tables.get(diagnosis.table_name or "")
     if table is not None:
         for column in table.columns.values():
             if column.references is not None and table.name_reference(column) == diagnosis.constraint_name:
-                # Postgres names the table that refers first only where that is the one that is written.
+                # Postgres names the referring table first only if the statement wrote to that table.
                 begins_with = (diagnosis.message_primary or "").split('"')[1:2]
                 is_held = begins_with == [column.references.table] and begins_with != [table.name]
                 if column.references.table == table.name:
@@ -51,7 +54,7 @@ def translate_reference(diagnosis: Any, catalogue: Catalogue) -> ForeignKeyViola
 
 
 class ReferenceFinder:
-    """Looks up, after SQLite has refused a statement, what it is about."""
+    """Looks up which reference a statement broke, after SQLite has refused it."""
 
     def __init__(self, statements: Statements, catalogue: Catalogue) -> None:
         self._statements = statements
@@ -60,17 +63,20 @@ class ReferenceFinder:
     def find_missing(
         self, writer: SqlWriter, table: TableInfo, rows: Sequence[Mapping[str, Any]]
     ) -> ForeignKeyViolation | None:
-        """The first column of written rows, in canonical values, that refers to a row that is not there."""
+        """Finds the first column whose value refers to a row that does not exist.
+
+        rows: the written rows, with canonical values.
+        """
         for column in table.columns.values():
             to = column.references
             if to is None:
                 continue
-            wanted = {row[column.name] for row in rows if row.get(column.name) is not None}
+            references = {row[column.name] for row in rows if row.get(column.name) is not None}
             if to.table == table.name:
-                wanted -= {row.get(to.column) for row in rows}
+                references -= {row.get(to.column) for row in rows}
             source, key = writer.name_table(to.table), quote(to.column)
             encode = self._catalogue.table(to.table).column(to.column).type.encode
-            for value in list(wanted)[:_MOST_ASKED]:
+            for value in list(references)[:_MOST_ASKED]:
                 text = f"SELECT 1 FROM {source} WHERE {key} = ?"
                 if not self._statements.rows(text, encode(value, writer.dialect)):
                     return describe_missing(table, column)
@@ -79,8 +85,8 @@ class ReferenceFinder:
     def find_held(
         self, writer: SqlWriter, table: TableInfo, condition: Expression, *, deletes: bool
     ) -> ForeignKeyViolation | None:
-        """The first reference of another row to one of those that fulfil a condition, which would break with it."""
-        for other, column, to in self._catalogue.references_to(table.name):
+        """Finds the first reference that would break if the rows that fulfil a condition were deleted or changed."""
+        for child, column, to in self._catalogue.references_to(table.name):
             if (to.on_delete if deletes else to.on_update) in _ACTING:
                 continue
             writer.values.clear()
@@ -88,7 +94,7 @@ class ReferenceFinder:
             keys = (
                 f"SELECT {quote(to.column)} FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"
             )
-            text = f"SELECT 1 FROM {writer.name_table(other.name)} WHERE {quote(column.name)} IN ({keys}) LIMIT 1"
+            text = f"SELECT 1 FROM {writer.name_table(child.name)} WHERE {quote(column.name)} IN ({keys}) LIMIT 1"
             if self._statements.rows(text, *writer.values):
-                return describe_held(other, column)
+                return describe_held(child, column)
         return None

@@ -1,4 +1,4 @@
-"""The catalogue of an app: its tables with their columns, indexes and policies, as it is kept beside the rows."""
+"""The catalogue of an app: its tables with their columns, indexes and policies. It is stored beside the rows."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from baobab.tools.data.selection_items import Item
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 NOTICE = "data_catalogue"
 _VIEWS = "_views"
-"""Where the views are in the document of a catalogue, beside the tables: no table has this name."""
+"""The key of the views in the document of a catalogue. No table can have this name."""
 Command = Literal["SELECT", "INSERT", "UPDATE", "DELETE"]
 Expression = list[Any]
 """A condition as a tree, in JSON: `["=", ["column", "", "owner"], ["user"]]` (tools/data/expressions.py)."""
@@ -92,12 +92,12 @@ class TableInfo:
     """Whether row-level security is on: users and visitors reach only what policies open."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
     fill_user: str | None = None
-    """The column that a user's insert fills with the user's id where the row does not name it."""
+    """If an insert of a user leaves this column out, it is filled with the user's id."""
     live_since: str | None = None
-    """Since when changes of its rows are told to those who follow them; None where they are not."""
+    """Since when changes of the table's rows are sent to subscribers. None if they are not."""
     checks: Mapping[str, Check] = field(default_factory=dict)
     view: Mapping[str, Any] | None = None
-    """The query of a view (tools/data/views.py), which is read as a table is; None for a table."""
+    """The query of a view (tools/data/views.py), which is read like a table. None for a table."""
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -105,25 +105,25 @@ class TableInfo:
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
-        """All columns, as an answer has them where a query selects none."""
+        """All columns, which a query without `select` answers."""
         return tuple(Item(name, ["column", "", name], column.type) for name, column in self.columns.items())
 
     @cached_property
     def writable_columns(self) -> tuple[Column, ...]:
-        """The columns whose values a write gives: all but the generated ones."""
+        """The columns that a write can set: all but the generated ones."""
         return tuple(column for column in self.columns.values() if column.generated is None)
 
     def name_reference(self, column: Column) -> str:
-        """The name that Postgres gives to the constraint of a reference, by which clients choose one of several."""
+        """The name that Postgres gives to the foreign key. Clients use it to choose one of several relations."""
         return f"{self.name}_{column.name}_fkey"
 
     def column(self, name: str) -> Column:
-        found = self.columns.get(name)
-        if found is None:
+        column = self.columns.get(name)
+        if column is None:
             raise ColumnNotFound(
                 f"The table `{self.name}` has no column `{name[:63]}`.", details={"columns": list(self.columns)}
             )
-        return found
+        return column
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,9 @@ class View:
         return list(dict.fromkeys(source["table"] for source in self.query["tables"]))
 
     def list_origins(self) -> Iterator[tuple[str, str, str]]:
-        """The columns that are a column of a table as it is: the name here, the table, and the name there."""
+        """Yields the view's columns that show a column of a table unchanged: name in the view, table, name in the
+        table.
+        """
         tables = {source["alias"]: source["table"] for source in self.query["tables"]}
         for name, tree in zip(self.columns, self.query["items"], strict=True):
             if tree[0] == "column":
@@ -151,30 +153,30 @@ class View:
 class Catalogue:
     tables: Mapping[str, TableInfo] = field(default_factory=dict)
     version: int = 0
-    """Of the whole: each change of a table or policy counts one up. 0 where the app has no database yet."""
+    """Of the whole catalogue: each change of a table or policy adds one. 0 if the app has no database yet."""
     views: Mapping[str, View] = field(default_factory=dict)
     guard: str | None = None
-    """The mark of the roles for which the database's own row-level security has these policies; None without it."""
+    """The mark of the roles for which Postgres's row-level security holds these policies. None if it holds none."""
 
     def table(self, name: str) -> TableInfo:
-        found = self.tables.get(name)
-        if found is None and name in self.views:
+        info = self.tables.get(name)
+        if info is None and name in self.views:
             tables = " or ".join(f"`{table}`" for table in self.views[name].tables)
             raise TableNotFound(f"`{name}` is a view, and this is for tables.", remediation=f"Name {tables} instead.")
-        if found is None:
+        if info is None:
             raise TableNotFound(
                 f"The app has no table `{name[:63]}`.",
                 details={"tables": sorted(self.tables)},
                 remediation=INSTEAD_OF_RPC if name == "rpc" else None,
             )
-        return found
+        return info
 
     def find_readable(self, name: str) -> TableInfo:
-        """A table, or a view as a table. Raises TableNotFound."""
+        """Returns a table, or a view in the form of a table. Raises TableNotFound."""
         return self._views_as_tables.get(name) or self.table(name)
 
     def find_columns(self, readable: TableInfo, table: str, column: str) -> list[str]:
-        """The names under which a table or view shows a column of a table as it is."""
+        """The names under which a table or view shows a column of a table unchanged."""
         view = self.views.get(readable.name)
         if view is None:
             return [column] if readable.name == table else []
@@ -185,9 +187,9 @@ class Catalogue:
         return {view.name: self._as_table(view) for view in self.views.values()}
 
     def _as_table(self, view: View) -> TableInfo:
-        """What reads the rows of tables reads those of a view. It has no policies: the tables in it have theirs.
+        """A view in the form of a table, so that the same code reads both.
 
-        A column that it shows as it is keeps its reference.
+        It has no policies, because those of its tables apply. A column that is shown unchanged keeps its reference.
         """
         columns = {**view.columns}
         for name, table, column in view.list_origins():
@@ -216,13 +218,13 @@ def decode_catalogue(text: str, version: int, guard: str | None) -> Catalogue:
     views = [_decode_view(each) for each in document.pop(_VIEWS, ())]
     tables = {name: _decode_table(name, each) for name, each in document.items()}
     mark, _, guarded = (guard or "").rpartition(":")
-    # A server of an earlier version changes the catalogue, and knows nothing of the guard.
+    # A server of an earlier version may have changed the catalogue without updating the guard.
     is_guarded = guarded == str(version)
     return Catalogue(tables, version, {view.name: view for view in views}, mark if is_guarded else None)
 
 
 def read_catalogue(statements: Statements, store: DataStore, app_id: str) -> Catalogue:
-    """The catalogue as a transaction sees it."""
+    """Reads the catalogue within a transaction."""
     table = store.name_table(app_id, "_catalogue")
     [row] = statements.rows(f"SELECT document, version, guard FROM {table}")
     return decode_catalogue(*row)
@@ -241,21 +243,22 @@ def write_catalogue(statements: Statements, store: DataStore, app_id: str, catal
 
 
 class Catalogues:
-    """The catalogues of apps, cached in memory. A change in any process clears the app's within half a second; a write
-    finds out by itself.
+    """The catalogues of apps, cached in memory.
+
+    A change in any process clears the app's entry within half a second. A write checks the version itself.
     """
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._known: Cache[str, Catalogue] = Cache(self._load, services.clock, size=2000)
-        services.notices.subscribe(NOTICE, self._known.forget)
-        services.notices.subscribe("app", self._known.forget)
+        self._cache: Cache[str, Catalogue] = Cache(self._load, services.clock, size=2000)
+        services.notices.subscribe(NOTICE, self._cache.forget)
+        services.notices.subscribe("app", self._cache.forget)
 
     async def get(self, app_id: str) -> Catalogue:
-        return await self._known.get(app_id) or Catalogue()
+        return await self._cache.get(app_id) or Catalogue()
 
     def forget(self, app_id: str) -> None:
-        self._known.forget(app_id)
+        self._cache.forget(app_id)
 
     async def _load(self, app_id: str) -> Catalogue | None:
         app = await self._services.directory.app(app_id)

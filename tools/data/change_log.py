@@ -1,6 +1,6 @@
-"""The log of an app's rows: what each write found and left, in the transaction of the write itself.
+"""The log of changes of an app's rows: what each row was before and after a write, stored in the same transaction.
 
-Undo reads it backwards, and those who follow changes read it as it grows. Its numbers are gapless and never come again.
+Undo reads the log backwards, and subscribers read it as it grows. Its numbers have no gaps and are never used twice.
 """
 
 import json
@@ -25,10 +25,10 @@ INDEX = "(run_id) WHERE run_id IS NOT NULL"
 _COUNTER, _BYTES = "_changes", "_changes_bytes"
 """What `_sequences` calls the last number of the log, and the bytes that it holds."""
 _OVERHEAD = 200
-"""Bytes of a change beside its rows."""
+"""Bytes that a change takes beside its rows."""
 _PAGE = 500
 _MOST_WAITING = 4 * 2**20
-"""Bytes of changes that wait in memory to be written."""
+"""How many bytes of changes may wait in memory before they are written."""
 _NAMES = (
     "id", "action", "name", "op", "old_key", "new_key", "old_row", "new_row", "at", "role", "user_id", "actor_id",
     "run_id", "tool", "undone_by",
@@ -37,7 +37,7 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes: on whose behalf, through which tool, and in which run of an agent."""
+    """Who made a change: the actor, the tool, and the run of an agent."""
 
     actor: Actor
     actor_id: str | None
@@ -47,10 +47,11 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one row. The number of its action is that of the action's first change.
+    """One change of one row.
 
-    old_key, new_key: the values of the key's columns as JSON; None where there is no such row, or no key.
-    old_row: None for an insert, or where a change of very many rows could not keep it.
+    The number of its action is that of the action's first change. old_key, new_key: the values of the key's columns as
+    JSON; None if the row did not exist then, or its table has no key. old_row: None for an insert, or if a change of
+    very many rows could not store it.
     """
 
     id: int
@@ -68,11 +69,11 @@ class Change:
     run_id: str | None
     tool: str
     undone_by: int | None
-    """The action that has taken it back."""
+    """The number of the action that undid this change."""
 
     @property
     def keys(self) -> set[tuple[str, str]]:
-        """The rows that it is about, by table and key."""
+        """The rows that the change is about, by table and key."""
         return {(self.table, key) for key in (self.old_key, self.new_key) if key is not None}
 
 
@@ -121,7 +122,7 @@ class ChangeLog:
         """The number of the action, once it is written; None where no row was changed."""
 
     def add(self, table: TableInfo, op: Operation, old_row: Row | None, new_row: Row | None) -> None:
-        """Notes a change. What leaves a row as it was is none."""
+        """Adds a change. A change that leaves a row as it was is not added."""
         if op == "UPDATE" and old_row == new_row:
             return
         self.tables.add(table.name)
@@ -140,7 +141,7 @@ class ChangeLog:
             self.write()
 
     def write(self) -> None:
-        """Writes the changes, and removes the oldest ones where the log holds more bytes than it may."""
+        """Writes the changes, and removes the oldest changes if the log has grown beyond its limit."""
         entries, self._entries, self._waiting = self._entries, [], 0
         if not entries:
             return
@@ -153,7 +154,7 @@ class ChangeLog:
         self._trim(self._count(_BYTES, sum(entry.size for entry in entries)) - self._most_bytes)
 
     def note_undone(self, changes: Iterable[Change]) -> None:
-        """Notes that this transaction has taken changes back. What was undone by some of them counts again."""
+        """Marks changes as undone by this transaction. What those changes had undone themselves counts again."""
         self.write()
         undone = list(changes)
         by = self.action or 0
@@ -171,13 +172,13 @@ class ChangeLog:
             )
 
     def _count(self, name: str, amount: int) -> int:
-        taken = self._statements.rows(
+        rows = self._statements.rows(
             f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",
             amount,
             name,
         )
-        if taken:
-            return int(taken[0][0])
+        if rows:
+            return int(rows[0][0])
         self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", name, amount)
         return amount
 
@@ -209,7 +210,7 @@ def _encode_row(row: Row | None) -> str | None:
 
 
 class LogReader:
-    """Reads the log of one app in a transaction."""
+    """Reads the log of one app, in one transaction."""
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str) -> None:
         self._statements = statements
@@ -217,22 +218,22 @@ class LogReader:
         self._sequences = store.name_table(app_id, "_sequences")
 
     def find_last(self) -> int:
-        """The number of the last change; 0 where there was none."""
+        """The number of the last change; 0 if there is none."""
         text = f"SELECT last FROM {self._sequences} WHERE name = ?"
-        found = self._statements.rows(text, _COUNTER)
-        return int(found[0][0]) if found else 0
+        rows = self._statements.rows(text, _COUNTER)
+        return int(rows[0][0]) if rows else 0
 
     def read_after(self, number: int, limit: int = _PAGE) -> list[Change]:
         return self._read(f"WHERE id > ? ORDER BY id LIMIT {limit}", number)
 
     def read_action(self, action: int, most: int) -> list[Change]:
-        """The changes of an action, which have numbers that follow on each other; of very many one more than `most`."""
+        """The changes of one action, whose numbers follow each other. At most one more than `most` is returned."""
         changes: list[Change] = []
         after = action - 1
         while page := self.read_after(after):
-            own = [change for change in page if change.action == action]
-            changes += own
-            if len(own) < len(page) or len(changes) > most:
+            changes_of_action = [change for change in page if change.action == action]
+            changes += changes_of_action
+            if len(changes_of_action) < len(page) or len(changes) > most:
                 break
             after = page[-1].id
         return changes
@@ -241,29 +242,29 @@ class LogReader:
         return self._read(f"WHERE run_id = ? ORDER BY id LIMIT {most + 1}", run_id)
 
     def read_latest(self, limit: int, *, table: str | None, run_id: str | None, before: int | None) -> list[Change]:
-        """Changes, latest first; of one table, one run or before a number where these are given."""
-        given = {"name = ?": table, "run_id = ?": run_id, "id < ?": before}
-        named = {condition: value for condition, value in given.items() if value is not None}
-        where = f"WHERE {' AND '.join(named)} " if named else ""
-        return self._read(f"{where}ORDER BY id DESC LIMIT {limit}", *named.values())
+        """The latest changes first. They can be narrowed to one table, one run, or numbers below `before`."""
+        filters = {"name = ?": table, "run_id = ?": run_id, "id < ?": before}
+        conditions = {condition: value for condition, value in filters.items() if value is not None}
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        return self._read(f"{where}ORDER BY id DESC LIMIT {limit}", *conditions.values())
 
     def iterate_after(self, number: int) -> Iterator[Change]:
-        """Yields changes without their rows, which may be large."""
+        """Yields changes without their rows, which can be large."""
         while page := self._read(f"WHERE id > ? ORDER BY id LIMIT {_PAGE}", number, rows=False):
             yield from page
             number = page[-1].id
 
     def _read(self, where: str, *values: Any, rows: bool = True) -> list[Change]:
-        shown = [name if rows or name not in ("old_row", "new_row") else "NULL" for name in _NAMES]
-        found = self._statements.rows(f"SELECT {', '.join(shown)} FROM {self._table} {where}", *values)
+        columns = [name if rows or name not in ("old_row", "new_row") else "NULL" for name in _NAMES]
+        rows_of_log = self._statements.rows(f"SELECT {', '.join(columns)} FROM {self._table} {where}", *values)
         return [
             Change(*row[:6], *(None if text is None else json.loads(text) for text in row[6:8]), *row[8:])
-            for row in found
+            for row in rows_of_log
         ]
 
 
 def sweep_log(statements: Statements, store: DataStore, app_id: str, before: str) -> int:
-    """Removes up to some thousand changes that were made before a moment, and returns how many it removed."""
+    """Removes some thousand changes that are older than a moment, and returns how many it removed."""
     table, sequences = store.name_table(app_id, "_changes"), store.name_table(app_id, "_sequences")
     oldest = statements.rows(f"SELECT id, at, size FROM {table} ORDER BY id LIMIT {10 * _PAGE}")
     expired = list(_take_expired(oldest, before))
@@ -282,6 +283,6 @@ def _take_expired(rows: Iterable[tuple[Any, ...]], before: str) -> Iterator[tupl
 
 
 def is_expired(statements: Statements, store: DataStore, app_id: str, before: str) -> bool:
-    """Whether the oldest change was made before a moment."""
+    """Whether the oldest change is older than a moment."""
     oldest = statements.rows(f"SELECT at FROM {store.name_table(app_id, '_changes')} ORDER BY id LIMIT 1")
     return bool(oldest and oldest[0][0] < before)

@@ -1,4 +1,4 @@
-"""Changes an app's catalogue, in one transaction with the tables that it describes."""
+"""Changes an app's catalogue and the tables that it describes, in one transaction."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,34 +28,37 @@ from baobab.tools.data.views import write_source
 
 Change = Callable[[Statements, Catalogue], Catalogue]
 _MOST_CHARACTERS = 8_000_000
-"""Of a catalogue as it is kept, with the trees of its expressions."""
+"""The most characters of a stored catalogue, with the trees of its expressions."""
 
 
 async def change_catalogue(call: Call, change: Change) -> Catalogue:
-    """Makes a change and tells every process. change: takes the catalogue as it is and returns it as it shall be."""
+    """Changes the catalogue and tells every process.
+
+    change: takes the current catalogue and returns the new one.
+    """
     app_id, store = call.require_app().id, call.stores.data
 
     def run(statements: Statements) -> Catalogue:
         create_own_tables(statements, store, app_id)
         require_thawed(statements, store, app_id)
         current = read_catalogue(statements, store, app_id)
-        changed = write_within_plan(call, statements, lambda: change(statements, current))
-        _require_room(current, changed)
-        changed = raise_guard(statements, store, app_id, replace(current, guard=changed.guard), changed)
-        write_catalogue(statements, store, app_id, changed)
-        return changed
+        result = write_within_plan(call, statements, lambda: change(statements, current))
+        _require_room(current, result)
+        result = raise_guard(statements, store, app_id, replace(current, guard=result.guard), result)
+        write_catalogue(statements, store, app_id, result)
+        return result
 
     try:
-        changed = await store.alter(app_id, run, call.unit)
+        result = await store.alter(app_id, run, call.unit)
     except IntegrityError as exc:
         raise translate_violation(exc, Catalogue()) from exc
     await call.services.notices.publish(call.unit, NOTICE, app_id)
-    return changed
+    return result
 
 
-def _require_room(current: Catalogue, changed: Catalogue) -> None:
-    """Raises InvalidSchema for a catalogue that would take too much of the memory of every process."""
-    size = len(changed.encode())
+def _require_room(current: Catalogue, result: Catalogue) -> None:
+    """Raises InvalidSchema for a catalogue that would take too much memory, since every process caches it."""
+    size = len(result.encode())
     if size > _MOST_CHARACTERS and size > len(current.encode()):
         raise InvalidSchema(
             f"The tables, policies and views have {size} characters as they are kept, and may have {_MOST_CHARACTERS}.",
@@ -64,7 +67,9 @@ def _require_room(current: Catalogue, changed: Catalogue) -> None:
 
 
 def try_policies(call: Call, statements: Statements, catalogue: Catalogue) -> None:
-    """Runs each policy on no rows. InvalidExpression names one that does not fit its table, or leads in a circle."""
+    """Runs each policy on no rows. Raises InvalidExpression for one that does not fit its table or refers to itself in
+    a circle.
+    """
     for table in catalogue.tables.values():
         for policy in table.policies.values():
             for tree in (policy.using_tree, policy.check_tree):
@@ -73,7 +78,7 @@ def try_policies(call: Call, statements: Statements, catalogue: Catalogue) -> No
 
 
 def try_views(call: Call, statements: Statements, catalogue: Catalogue) -> None:
-    """Counts no row of each view, as a user. InvalidSchema names one that cannot be read."""
+    """Reads no row of each view, as a user. Raises InvalidSchema, which names the view that cannot be read."""
     for view in catalogue.views.values():
         try:
             count_rows(
@@ -91,7 +96,7 @@ def _try_policy(
         raise InvalidExpression(
             f"The policy `{policy.name}` of `{table.name}` asks for `{missing[0]}`, which is not there."
         )
-    # With a role, so that the policies of other tables are a part of what is tried.
+    # A user's role, so that the policies of other tables are tried as well.
     try:
         count_rows(call, statements, catalogue, table, tree, Actor("user", None), limit=0)
     except InvalidExpression as exc:
@@ -108,7 +113,7 @@ def count_rows(
     *,
     limit: int = 10_000,
 ) -> int:
-    """How many rows of a table fulfil a condition for somebody, counted up to a limit."""
+    """Counts the rows of a table that fulfil a condition and that the actor may read, up to a limit."""
     writer = SqlWriter(call.stores.data, call.require_app().id, catalogue, actor, format_moment(call))
     source = write_source(writer, table, actor)
     where = writer.write(condition, {"": quote(table.name)})
@@ -117,7 +122,7 @@ def count_rows(
 
 
 def require_followable(catalogue: Catalogue, name: str) -> TableInfo:
-    """The table of a name. TableNotFound, ViewNotFollowed."""
+    """Returns the table of a name. Raises TableNotFound, or ViewNotFollowed for a view."""
     view = catalogue.views.get(name)
     if view is not None:
         tables = " and ".join(f"`{table}`" for table in view.tables)
@@ -129,9 +134,9 @@ def require_followable(catalogue: Catalogue, name: str) -> TableInfo:
 
 
 async def change_tables(call: Call, names: Sequence[str], find_since: Callable[[TableInfo], str | None]) -> None:
-    """Turns the telling of changes on or off.
+    """Turns the sending of changes on or off.
 
-    find_since: since when they are told, of a table; None if they are not.
+    find_since: returns since when the changes of a table are sent; None turns it off.
     """
 
     def change(statements: Statements, catalogue: Catalogue) -> Catalogue:

@@ -1,6 +1,6 @@
-"""Checks and generated columns: compiled from what their author wrote, and written into the database's own definitions.
+"""Compiles checks and generated columns from their SQL, and writes them into the definitions of the database.
 
-A database has no parameters in a definition, so values are written as literals here, and nowhere else.
+A definition takes no parameters, so values are written as literals here, and nowhere else.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,20 +28,22 @@ _REMEDY = "Use the row's own columns, values, comparisons, `and`, `or`, `not`, `
 
 
 def compile_constraints(parser: Any, table: TableInfo) -> TableInfo:
-    """A table with the trees of its checks and generated columns. Raises InvalidSchema, which names one that is wrong.
+    """Returns a table with the trees of its checks and generated columns. Raises InvalidSchema, which names a wrong
+    one.
 
-    What they say depends on their row alone: it is the same whoever writes the row, and at any time.
+    An expression may depend on its row alone: its value is the same for every caller and at every time.
     """
-    given = replace(table, columns={column.name: column for column in table.writable_columns})
+    stored = replace(table, columns={column.name: column for column in table.writable_columns})
     columns = {
         name: column
         if column.generated is None
-        else replace(column, generated_tree=_compile_generated(parser, given, column, column.generated))
+        else replace(column, generated_tree=_compile_generated(parser, stored, column, column.generated))
         for name, column in table.columns.items()
     }
-    compiled = replace(table, columns=columns)
+    computed = replace(table, columns=columns)
     return replace(
-        compiled, checks={name: _compile_check(parser, compiled, each) for name, each in table.checks.items()}
+        computed,
+        checks={name: _compile_check(parser, computed, each) for name, each in table.checks.items()},
     )
 
 
@@ -55,7 +57,7 @@ def _compile_check(parser: Any, table: TableInfo, check: Check) -> Check:
 
 
 def _compile_generated(parser: Any, table: TableInfo, column: Column, text: str) -> Expression:
-    """table: the columns that it may name, which are not generated."""
+    """table: has only the columns that the expression may name, which are those that are not generated."""
     try:
         tree, family = compile_value(parser, text, Catalogue(), table)
         _require_own_row(tree, table)
@@ -87,7 +89,7 @@ def _require_own_row(tree: Any, table: TableInfo) -> None:
 
 
 def _is_written_alike(kind: ColumnType) -> bool:
-    """Whether both databases make the same text of a value, whatever their settings."""
+    """Whether both databases turn a value into the same text, whatever their settings."""
     return kind.is_exact or kind.is_text or (kind.name == "uuid" and not kind.array)
 
 
@@ -101,8 +103,8 @@ def _require_type(kind: ColumnType, tree: Expression, family: str, table: TableI
 
 
 def list_checks(table: TableInfo) -> Iterator[tuple[str, Expression]]:
-    """The conditions on the rows of a table, by the names of their constraints: its checks, and that the values of
-    generated columns fit their types.
+    """The conditions that a table's rows must meet, by the names of their constraints: its checks, and that the values
+    of generated columns fit their types.
     """
     for check in table.checks.values():
         assert check.tree is not None
@@ -113,15 +115,15 @@ def list_checks(table: TableInfo) -> Iterator[tuple[str, Expression]]:
 
 
 def find_check(table: TableInfo, constraint: str) -> tuple[Check | None, Column | None]:
-    """The check or the generated column that a constraint is about."""
+    """Returns the check or the generated column of a constraint."""
     if constraint.startswith(_CHECK):
         return table.checks.get(constraint.removeprefix(_CHECK)), None
     return None, table.columns.get(constraint.removeprefix(_FITS)) if constraint.startswith(_FITS) else None
 
 
 def see_today(tree: Any, table: TableInfo, today: TableInfo | None, defaults: Mapping[str, Expression]) -> Any:
-    """A condition as the rows of today can be asked it: a generated column is what it is computed from, and one that is
-    not there yet is its default.
+    """Rewrites a condition for the rows that exist now: a generated column becomes its expression, and a column that
+    does not exist yet becomes its default.
     """
     match tree:
         case ["column", "", str(name)]:
@@ -139,12 +141,12 @@ def _convert(tree: Expression, kind: ColumnType) -> Expression:
 
 
 def name_constraint(store: DataStore, table: str, constraint: str) -> str:
-    # SQLite says which constraint a row breaks, and not of which table.
+    # SQLite names the constraint that a row breaks, but not its table.
     return quote(f"{table}.{constraint}" if store.dialect == "sqlite" else constraint)
 
 
 class LiteralWriter(SqlWriter):
-    """Writes conditions with their values in them: what a database keeps has no placeholders."""
+    """Writes conditions with literal values, because the definitions of a database take no placeholders."""
 
     def value(self, value: Any, placeholder: str = "?") -> str:
         return placeholder.replace("?", self._write_literal(value), 1)
@@ -161,12 +163,12 @@ class LiteralWriter(SqlWriter):
         text = str(value).replace("'", "''")
         if self.dialect == "sqlite":
             return f"'{text}'"
-        # A question mark is a placeholder of the statements that this becomes a part of.
+        # A question mark would be read as a placeholder of the statement around it.
         return "E'" + text.replace("\\", "\\\\").replace("?", "\\x3F") + "'"
 
 
 class ConstraintWriter(LiteralWriter):
-    """Writes a condition on one row, for the definition of a table."""
+    """Writes a condition on one row for the definition of a table."""
 
     def __init__(self, store: DataStore, app_id: str) -> None:
         super().__init__(store, app_id, Catalogue(), SERVICE, "")

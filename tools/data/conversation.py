@@ -1,4 +1,4 @@
-"""What a client says over a WebSocket, and what is done about it."""
+"""Handles the messages that a client sends over a WebSocket."""
 
 import asyncio
 import json
@@ -24,11 +24,13 @@ _PER_SECOND, _AT_ONCE = 20.0, 60.0
 _MOST_CHANNELS = 50
 _LONGEST_NAME = 100
 _MOST_BYTES = 4096
-"""Of the metadata of a client, or the payload of a broadcast, as JSON."""
+"""The most bytes, as JSON, of a client's metadata or of the payload of a broadcast."""
 
 
 class Conversation:
-    """One client's. Its messages are handled one after the other, and what is wrong with one is answered."""
+    """The conversation with one client. Its messages are handled one after the other, and a wrong one is answered with
+    an error.
+    """
 
     def __init__(self, services: Services, app_id: str, listener: Listener, feed: AppFeed) -> None:
         self._services = services
@@ -55,7 +57,7 @@ class Conversation:
             self._refuse(Unavailable("The database does not answer."))
 
     async def leave(self) -> None:
-        """Takes the client off those who are present, where it is one of them."""
+        """Removes the client from those that are present, if it is one of them."""
         if self._listener.tracks_since is not None:
             await write_presence(self._services, self._app_id, lambda book: book.leave(self._listener.client_id))
             await announce(self._services, self._app_id)
@@ -71,13 +73,13 @@ class Conversation:
         self._listener.send(build_message("error", code=error.code, message=error.message))
 
     async def _subscribe(self, message: Mapping[str, Any]) -> None:
-        wanted, since = message.get("filter", {}), message.get("since")
-        if not isinstance(wanted, dict) or not (since is None or (isinstance(since, int) and since >= 0)):
+        conditions, since = message.get("filter", {}), message.get("since")
+        if not isinstance(conditions, dict) or not (since is None or (isinstance(since, int) and since >= 0)):
             raise BadRequest("`filter` is an object of columns and their values, `since` the id of a change.")
         name = _read_name(message, "table")
         try:
-            found = await find_subscription(self._services, self._app_id, self._listener.actor, name, wanted)
-            await self._feed.subscribe(self._listener, *found, since)
+            subscription = await find_subscription(self._services, self._app_id, self._listener.actor, name, conditions)
+            await self._feed.subscribe(self._listener, *subscription, since)
         except RealtimeNotConfigured as error:
             self._listener.send(
                 build_message(
@@ -155,18 +157,17 @@ class Conversation:
 
 
 async def find_subscription(
-    services: Services, app_id: str, actor: Actor, name: str, wanted: Mapping[str, Any]
+    services: Services, app_id: str, actor: Actor, name: str, conditions: Mapping[str, Any]
 ) -> tuple[TableInfo, Filter]:
-    """The table and the filter that somebody wants to follow.
-
-    Raises TableNotFound, ViewNotFollowed, RealtimeNotConfigured, UserRequired.
+    """Returns the table and the filter of a subscription. Raises TableNotFound, ViewNotFollowed, RealtimeNotConfigured
+    or UserRequired.
     """
     table = require_followable(await services.of(Catalogues).get(app_id), name)
     if table.live_since is None:
         raise RealtimeNotConfigured(f"Changes of `{name}` are not told to anybody.")
     if actor.role == "anon" and allowed_rows(table, "SELECT", actor) == FALSE:
         raise UserRequired(f"No policy of `{name}` lets visitors read rows.")
-    return table, read_filter(table, wanted)
+    return table, read_filter(table, conditions)
 
 
 async def broadcast(
@@ -178,7 +179,7 @@ async def broadcast(
     client_id: str | None = None,
     user_id: str | None = None,
 ) -> None:
-    """Tells something to all clients that have joined a channel, but for the one that says it."""
+    """Sends a payload to all clients that have joined a channel, except the sender."""
     fields = {"channel": channel, "event": event, "payload": payload, "client_id": client_id, "user_id": user_id}
     await write_presence(services, app_id, lambda book: book.tell("broadcast", **fields))
     await announce(services, app_id)
@@ -207,9 +208,9 @@ def _read_name(message: Mapping[str, Any], field: str) -> str:
 
 
 def _read_object(message: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    given = message.get(field, {})
-    if not isinstance(given, dict) or len(to_json(given)) > _MOST_BYTES:
+    value = message.get(field, {})
+    if not isinstance(value, dict) or len(to_json(value)) > _MOST_BYTES:
         raise BadRequest(f"`{field}` is an object of at most {_MOST_BYTES} bytes of JSON.")
-    if "\\u0000" in json.dumps(given):
+    if "\\u0000" in json.dumps(value):
         raise BadRequest(f"`{field}` holds a NUL character.")
-    return given
+    return value

@@ -1,4 +1,4 @@
-"""Copies the tables of an app from one store to another, which may be of another kind."""
+"""Copies the tables of an app from one store to another, which may be of another kind of database."""
 
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -24,34 +24,34 @@ _LOG_AT_ONCE = 50
 
 
 async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
-    """May be done twice: what the destination has of the app is removed first."""
+    """Copies the tables. Running it again is safe: it first removes what the destination has of the app."""
     await dest.erase(app_id)
     if not await source.exists(app_id):
         return
     catalogue = await source.read(app_id, lambda old: read_catalogue(old, source, app_id))
     migration = MigrationPlan(dest, app_id, Catalogue(), Wanted(catalogue.tables), "")
 
-    def create(new: Statements) -> None:
-        create_own_tables(new, dest, app_id)
-        migration.apply(new)
+    def create(statements: Statements) -> None:
+        create_own_tables(statements, dest, app_id)
+        migration.apply(statements)
         table = dest.name_table(app_id, "_catalogue")
-        # It is counted up as it is written.
-        new.rows(f"UPDATE {table} SET version = ?", catalogue.version - 1)
-        write_catalogue(new, dest, app_id, raise_guard(new, dest, app_id, Catalogue(), catalogue))
+        # `write_catalogue` adds one to the version.
+        statements.rows(f"UPDATE {table} SET version = ?", catalogue.version - 1)
+        write_catalogue(statements, dest, app_id, raise_guard(statements, dest, app_id, Catalogue(), catalogue))
 
     await dest.alter(app_id, create)
     for table in order_by_reference(catalogue.tables):
         async for rows in _read_pages(source, app_id, catalogue, table):
             await dest.write(app_id, _Load(dest, app_id, catalogue, table, rows))
     for name, columns in OWN_TABLES.items():
-        # What is there is counted while it is written.
+        # The triggers count the bytes as the rows are written.
         if name not in ("_catalogue", "_usage", "_changes"):
             await _copy_own(source, dest, app_id, name, [column.split()[0] for column in columns.split(", ")])
     await _copy_log(source, dest, app_id)
 
 
 async def survey_tables(store: DataStore, app_ids: Iterable[str]) -> dict[str, Digest]:
-    """The digest of each table of the apps, named `APP.TABLE`, and of each app's catalogue."""
+    """Returns the digest of each table, named `APP.TABLE`, and of each app's catalogue."""
     digests: dict[str, Digest] = {}
     for app_id in app_ids:
         if not await store.exists(app_id):
@@ -86,7 +86,9 @@ async def _read_pages(
 
 
 class _Page:
-    """Reads the rows of a table that come after one in the order of their keys; all of a table without a key."""
+    """Reads the next rows of a table in the order of their keys, after a given row. A table without a key is read
+    whole.
+    """
 
     def __init__(
         self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, after: Row | None, size: int
@@ -100,7 +102,7 @@ class _Page:
         store, app_id, catalogue = self._given
         selection = read_selection(catalogue, self._table, None)
         selection.limit = self._size if self._table.key else None
-        # A single row is read however large it is.
+        # A single row is read whatever its size.
         most = MOST_BYTES if selection.limit not in (None, 1) else sys.maxsize
         rows = Rows(statements, store, app_id, catalogue, SERVICE, "", most)
         key: Expression | None = None if self._after is None else ["or", *_come_after(self._table, self._after)]
@@ -119,29 +121,33 @@ class _Load:
 
 
 def _come_after(table: TableInfo, row: Row) -> Iterator[Expression]:
-    same: list[Expression] = []
+    equal_columns: list[Expression] = []
     for name in table.key:
         kind = table.columns[name].type
         value: Expression = ["value", kind.name, kind.clean(row[name], name)]
-        yield ["and", *same, [">", ["column", "", name], value]]
-        same.append(["=", ["column", "", name], value])
+        yield ["and", *equal_columns, [">", ["column", "", name], value]]
+        equal_columns.append(["=", ["column", "", name], value])
 
 
 async def _copy_own(source: DataStore, dest: DataStore, app_id: str, name: str, columns: list[str]) -> None:
-    old, new = source.name_table(app_id, name), dest.name_table(app_id, name)
-    named = ", ".join(columns)
-    rows = await source.read(app_id, lambda statements: statements.rows(f"SELECT {named} FROM {old}"))
-    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"
+    origin, target = source.name_table(app_id, name), dest.name_table(app_id, name)
+    columns_text = ", ".join(columns)
+    rows = await source.read(app_id, lambda statements: statements.rows(f"SELECT {columns_text} FROM {origin}"))
+    text = f"INSERT INTO {target} ({columns_text}) VALUES ({', '.join('?' * len(columns))})"
     if rows:
         await dest.write(app_id, lambda statements: statements.execute_many(text, rows))
 
 
 async def _copy_log(source: DataStore, dest: DataStore, app_id: str) -> None:
-    """Copies the log of changes in pages: it may hold many bytes."""
+    """Copies the change log in pages, because it can be large."""
     columns = [column.split()[0] for column in OWN_TABLES["_changes"].split(", ")]
-    named, old, new = ", ".join(columns), source.name_table(app_id, "_changes"), dest.name_table(app_id, "_changes")
-    page = f"SELECT {named} FROM {old} WHERE id > ? ORDER BY id LIMIT {_LOG_AT_ONCE}"
-    text = f"INSERT INTO {new} ({named}) VALUES ({', '.join('?' * len(columns))})"
+    columns_text, origin, target = (
+        ", ".join(columns),
+        source.name_table(app_id, "_changes"),
+        dest.name_table(app_id, "_changes"),
+    )
+    page = f"SELECT {columns_text} FROM {origin} WHERE id > ? ORDER BY id LIMIT {_LOG_AT_ONCE}"
+    text = f"INSERT INTO {target} ({columns_text}) VALUES ({', '.join('?' * len(columns))})"
     after = 0
     while rows := await source.read(app_id, partial(_read_rows, text=page, after=after)):
         await dest.write(app_id, partial(_write_rows, text=text, rows=rows))

@@ -1,4 +1,6 @@
-"""Rows as CSV (RFC 4180), in UTF-8: the first line names the columns. An empty field is null, `""` an empty text."""
+"""Writes and reads rows as CSV (RFC 4180) in UTF-8. The first line names the columns. An empty field is null, `""` is
+an empty text.
+"""
 
 import json
 import re
@@ -10,20 +12,20 @@ from baobab.tools.data.records import BrokenRecord, Record
 MEDIA_TYPE = "text/csv; charset=utf-8"
 _PLAIN = re.compile(r"[^,\r\n]*")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How texts begin that a spreadsheet may take for a formula."""
+"""The first characters of texts that a spreadsheet might take for a formula."""
 _LINE_END = re.compile(r"[\r\n]")
 
 
 def format_csv(
-    names: Sequence[str], rows: Sequence[Mapping[str, Any]], *, named: bool = True, escape_formulas: bool = False
+    names: Sequence[str], rows: Sequence[Mapping[str, Any]], *, header: bool = True, escape_formulas: bool = False
 ) -> Iterator[str]:
-    """The lines of rows. What is neither text nor number is JSON.
+    """Returns rows as lines of CSV. Values that are neither texts nor numbers become JSON.
 
-    named: whether the first line names the columns. escape_formulas: whether texts that a spreadsheet would take for a
+    header: whether the first line names the columns. escape_formulas: whether texts that a spreadsheet might take for a
     formula get an apostrophe before them.
     """
     write = _escape if escape_formulas else _quote
-    if named:
+    if header:
         yield ",".join(map(write, names)) + "\r\n"
     for row in rows:
         yield ",".join([_format_value(row[name], write) for name in names]) + "\r\n"
@@ -49,7 +51,7 @@ def _quote(text: str) -> str:
 
 
 class CsvRecords:
-    """Takes the records of a CSV apart as its text arrives."""
+    """Splits CSV into records as its text arrives."""
 
     def __init__(self) -> None:
         self._waiting = ""
@@ -57,11 +59,11 @@ class CsvRecords:
 
     @property
     def waiting(self) -> int:
-        """Characters of a record that is not complete."""
+        """Characters of the record that is not complete yet."""
         return len(self._waiting)
 
     def feed(self, text: str, *, final: bool = False) -> Iterator[Record]:
-        """The records that are complete now: of each the fields, None for an empty one without quotes."""
+        """Returns the records that are complete now, each as its fields. An empty field without quotes is None."""
         buffer, start = self._waiting + text, 0
         while start < len(buffer):
             fields, end = _read_record(buffer, start, final)
@@ -75,7 +77,9 @@ class CsvRecords:
 
 
 def _read_record(buffer: str, start: int, final: bool) -> tuple[list[str | None] | BrokenRecord, int | None]:
-    """The fields of the record that begins here and where the next one begins; None if its end has not arrived."""
+    """Returns the fields of the record at a position and where the next one begins. None if its end has not arrived
+    yet.
+    """
     fields: list[str | None] = []
     position, length = start, len(buffer)
     while True:
@@ -86,10 +90,10 @@ def _read_record(buffer: str, start: int, final: bool) -> tuple[list[str | None]
             fields.append(buffer[position + 1 : end].replace('""', '"'))
             position = end + 1
         else:
-            found = _PLAIN.match(buffer, position)
-            assert found is not None
-            fields.append(found[0] or None)
-            position = found.end()
+            match = _PLAIN.match(buffer, position)
+            assert match is not None
+            fields.append(match[0] or None)
+            position = match.end()
         if position == length:
             return fields, (length if final else None)
         if buffer[position] == ",":
@@ -112,13 +116,13 @@ def _find_closing_quote(buffer: str, position: int) -> int:
 
 
 def _skip_line(buffer: str, position: int, final: bool) -> tuple[BrokenRecord, int | None]:
-    """A record in which something stands behind a closing quote ends with its line."""
+    """Skips to the end of the line, for a record with text behind a closing quote."""
     broken = BrokenRecord("something stands behind the quote that closes a field")
-    found = _LINE_END.search(buffer, position)
-    if found is None:
+    match = _LINE_END.search(buffer, position)
+    if match is None:
         return broken, len(buffer) if final else None
-    end = found.end()
-    if found[0] == "\r":
+    end = match.end()
+    if match[0] == "\r":
         if end == len(buffer) and not final:
             return broken, None
         end += buffer.startswith("\n", end)

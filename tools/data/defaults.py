@@ -1,4 +1,4 @@
-"""Defaults of columns: a few expressions of SQL, evaluated when a row is inserted, alike for both databases."""
+"""Defaults of columns: a few SQL expressions, evaluated at each insert, with the same result on both databases."""
 
 import re
 import uuid
@@ -20,14 +20,16 @@ KNOWN = "a number, a 'text', true, false, null, now(), current_date, gen_random_
 
 
 def find_default(column: Column, actor: Actor, now: str) -> Any:
-    """The canonical value that a column gets where a row does not name it; None for null."""
+    """The canonical value that a column gets if a row leaves it out. None for null."""
     if column.default is None:
         return None
     return evaluate(column, column.default, actor, now)
 
 
 def evaluate(column: Column, text: str, actor: Actor, now: str) -> Any:  # noqa: PLR0911 - one for each form
-    """The canonical value of a default. BadRequest if the text is none, or not one of the column's type."""
+    """The canonical value of a default. Raises BadRequest if the text is no default, or has another type than the
+    column.
+    """
     plain = text.strip()
     lower = plain.lower()
     if lower in _UUID:
@@ -41,9 +43,9 @@ def evaluate(column: Column, text: str, actor: Actor, now: str) -> Any:  # noqa:
     plain = _CAST.sub("", plain).strip()
     if plain.lower() == "null":
         return None
-    quoted = _TEXT.fullmatch(plain)
-    if quoted:
-        return _of_type(column, quoted[1].replace("''", "'"))
+    literal = _TEXT.fullmatch(plain)
+    if literal:
+        return _of_type(column, literal[1].replace("''", "'"))
     if plain.lower() in ("true", "false") or _NUMBER.fullmatch(plain):
         return _of_type(column, plain)
     if plain.lower() == "array[]" and column.type.array:

@@ -1,4 +1,4 @@
-"""The schema document: what an app's developer writes, read into a catalogue, and a catalogue shown as one."""
+"""The schema document that a developer writes: reads it into a catalogue, and renders a catalogue as one."""
 
 import re
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ _MOST_CHECKS = 50
 _MOST_VIEWS = 50
 _LONGEST_EXPRESSION = 4000
 _LONGEST_EXPRESSIONS = 20_000
-"""Characters of all checks and generated columns of a table, which become parts of one statement."""
+"""The most characters of all checks and generated columns of a table, which become parts of one statement."""
 _LONGEST_OWN_NAME = 56
-"""Characters of the name of a check or a generated column: the name of its constraint has some more."""
+"""The most characters of the name of a check or a generated column. The name of its constraint is longer."""
 _ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 _METHODS = ("btree", "hash", "gist", "gin", "hnsw", "ivfflat")
 _OPCLASS = re.compile(r"[a-z_]{1,40}")
@@ -29,23 +29,23 @@ _TABLE_FIELDS = {"columns", "indexes", "checks", "_dropColumns", "_seed", "_drop
 _COLUMN_FIELDS = {"type", "primaryKey", "primary", "nullable", "default", "unique", "references", "generated"}
 _INDEX_FIELDS = {"columns", "unique", "method", "opclass"}
 _TAKEN = {"data"}
-"""Names whose address is another's: `/v1/{app_id}/data/{table}` is the address of any table."""
+"""Names that another route uses: `/v1/{app_id}/data/{table}` is the address of any table."""
 _SAMPLE_MOMENT = "2000-01-01T00:00:00+00:00"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a document asks for: tables as they shall be, and what may be dropped."""
+    """What a document asks for: the tables as they should be, and what may be dropped."""
 
     tables: Mapping[str, TableInfo]
     dropped_tables: frozenset[str] = frozenset()
     dropped_columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     views: Mapping[str, str] | None = None
-    """The queries of the views by name; None if the document does not say, so that they stay."""
+    """The queries of the views by name. None if the document names no views, so that the present ones stay."""
 
 
 def read_document(document: Mapping[str, Any]) -> Wanted:
-    """Reads a schema document. The errors name the table and the field that they are about."""
+    """Reads a schema document. Its errors name the table and the field."""
     unknown = set(document) - {"tables", "views", "_drop"}
     if unknown:
         raise InvalidSchema(f"A schema has `tables`, `views` and `_drop`, and no `{min(unknown)}`.")
@@ -92,16 +92,16 @@ def _read_views(given: Any) -> dict[str, str] | None:
 
 
 def render_document(catalogue: Catalogue) -> dict[str, Any]:
-    shown: dict[str, Any] = {"tables": {name: render_table(table) for name, table in sorted(catalogue.tables.items())}}
+    answer: dict[str, Any] = {"tables": {name: render_table(table) for name, table in sorted(catalogue.tables.items())}}
     if catalogue.views:
-        shown["views"] = {name: view.text for name, view in sorted(catalogue.views.items())}
-    return shown
+        answer["views"] = {name: view.text for name, view in sorted(catalogue.views.items())}
+    return answer
 
 
 def render_table(table: TableInfo) -> dict[str, Any]:
-    shown: dict[str, Any] = {"columns": {column.name: _render_column(column) for column in table.columns.values()}}
+    document: dict[str, Any] = {"columns": {column.name: _render_column(column) for column in table.columns.values()}}
     if table.indexes:
-        shown["indexes"] = {
+        document["indexes"] = {
             index.name: {
                 "columns": list(index.columns),
                 "unique": index.unique,
@@ -111,71 +111,73 @@ def render_table(table: TableInfo) -> dict[str, Any]:
             for index in table.indexes.values()
         }
     if table.checks:
-        shown["checks"] = {check.name: check.text for check in table.checks.values()}
+        document["checks"] = {check.name: check.text for check in table.checks.values()}
     if table.seed:
-        shown["_seed"] = True
-    return shown
+        document["_seed"] = True
+    return document
 
 
 def order_by_reference(tables: Mapping[str, TableInfo]) -> list[TableInfo]:
-    """The tables, those that others refer to first. InvalidSchema if they refer to each other in a circle."""
-    ordered: dict[str, TableInfo] = {}
-    waiting = dict(tables)
-    while waiting:
+    """Sorts tables so that a table comes after those that it refers to. Raises InvalidSchema if they refer to each
+    other in a circle.
+    """
+    in_order: dict[str, TableInfo] = {}
+    remaining = dict(tables)
+    while remaining:
         ready = [
             table
-            for table in waiting.values()
+            for table in remaining.values()
             if all(
                 column.references is None
                 or column.references.table == table.name
-                or column.references.table not in waiting
+                or column.references.table not in remaining
                 for column in table.columns.values()
             )
         ]
         if not ready:
-            raise InvalidSchema(f"The tables {', '.join(sorted(waiting))} refer to each other in a circle.")
+            raise InvalidSchema(f"The tables {', '.join(sorted(remaining))} refer to each other in a circle.")
         for table in ready:
-            ordered[table.name] = waiting.pop(table.name)
-    return list(ordered.values())
+            in_order[table.name] = remaining.pop(table.name)
+    return list(in_order.values())
 
 
 def _render_column(column: Column) -> dict[str, Any]:
-    shown: dict[str, Any] = {"type": str(column.type)}
+    document: dict[str, Any] = {"type": str(column.type)}
     if column.primary_key:
-        shown["primaryKey"] = True
-    shown["nullable"] = not column.needs_value
+        document["primaryKey"] = True
+    document["nullable"] = not column.needs_value
     if column.default is not None:
-        shown["default"] = column.default
+        document["default"] = column.default
     if column.unique:
-        shown["unique"] = True
+        document["unique"] = True
     if column.generated is not None:
-        shown["generated"] = column.generated
+        document["generated"] = column.generated
     if column.references is not None:
         to = column.references
-        shown["references"] = {
+        document["references"] = {
             "table": to.table,
             "column": to.column,
             "onDelete": to.on_delete,
             "onUpdate": to.on_update,
         }
-    return shown
+    return document
 
 
-def _read_table(name: str, given: Mapping[str, Any]) -> TableInfo:
-    _check_fields(given, _TABLE_FIELDS, f"table `{name}`")
-    listed = given.get("columns")
-    if not isinstance(listed, dict) or not listed:
+def _read_table(name: str, document: Mapping[str, Any]) -> TableInfo:
+    _check_fields(document, _TABLE_FIELDS, f"table `{name}`")
+    column_documents = document.get("columns")
+    if not isinstance(column_documents, dict) or not column_documents:
         raise InvalidSchema(f"`{name}` has no columns: `columns` is an object, the columns by their names.")
-    if len(listed) > MOST_COLUMNS:
+    if len(column_documents) > MOST_COLUMNS:
         raise InvalidSchema(f"`{name}` has more than {MOST_COLUMNS} columns.")
-    columns = {column: _read_column(name, column, each) for column, each in listed.items()}
-    indexes = given.get("indexes", {})
+    columns = {column: _read_column(name, column, each) for column, each in column_documents.items()}
+    indexes = document.get("indexes", {})
     if not isinstance(indexes, dict) or len(indexes) > _MOST_INDEXES:
         raise InvalidSchema(f"`{name}.indexes` is an object of at most {_MOST_INDEXES} indexes, by their names.")
-    seed = given.get("_seed", False)
+    seed = document.get("_seed", False)
     if not isinstance(seed, bool):
         raise InvalidSchema(f"`{name}._seed` is true or false.")
-    checks = _read_checks(name, given.get("checks", {}))
+    checks = _read_checks(name, document.get("checks", {}))
     texts = [*(check.text for check in checks.values()), *(column.generated or "" for column in columns.values())]
     if sum(map(len, texts)) > _LONGEST_EXPRESSIONS:
         raise InvalidSchema(f"The expressions of `{name}` have more than {_LONGEST_EXPRESSIONS} characters together.")
@@ -188,15 +190,15 @@ def _read_table(name: str, given: Mapping[str, Any]) -> TableInfo:
     )
 
 
-def _read_checks(table: str, given: Any) -> dict[str, Check]:
-    if not isinstance(given, dict) or len(given) > _MOST_CHECKS:
+def _read_checks(table: str, document: Any) -> dict[str, Check]:
+    if not isinstance(document, dict) or len(document) > _MOST_CHECKS:
         raise InvalidSchema(f"`{table}.checks` is an object of at most {_MOST_CHECKS} conditions, by their names.")
-    for name, text in given.items():
+    for name, text in document.items():
         _check_name(name, f"check `{name}`")
         if len(name) > _LONGEST_OWN_NAME:
             raise InvalidName(f"The check `{name}` has a name of more than {_LONGEST_OWN_NAME} characters.")
         _check_expression(text, f"{table}.checks.{name}")
-    return {name: Check(name, text) for name, text in given.items()}
+    return {name: Check(name, text) for name, text in document.items()}
 
 
 def _check_expression(text: Any, place: str) -> None:
@@ -206,19 +208,19 @@ def _check_expression(text: Any, place: str) -> None:
         )
 
 
-def _read_column(table: str, name: str, given: Any) -> Column:
+def _read_column(table: str, name: str, document: Any) -> Column:
     place = f"{table}.{name}"
     _check_name(name, f"column `{place}`")
-    if isinstance(given, str):
-        given = {"type": given}
-    if not isinstance(given, dict) or not isinstance(given.get("type"), str):
+    if isinstance(document, str):
+        document = {"type": document}
+    if not isinstance(document, dict) or not isinstance(document.get("type"), str):
         raise InvalidSchema(f"`{place}` has no `type`.")
-    _check_fields(given, _COLUMN_FIELDS, f"column `{place}`")
-    flags = {field: given[field] for field in ("primaryKey", "primary", "nullable", "unique") if field in given}
+    _check_fields(document, _COLUMN_FIELDS, f"column `{place}`")
+    flags = {field: document[field] for field in ("primaryKey", "primary", "nullable", "unique") if field in document}
     for flag, value in flags.items():
         if not isinstance(value, bool):
             raise InvalidSchema(f"`{place}.{flag}` is true or false.")
-    default = given.get("default")
+    default = document.get("default")
     if isinstance(default, bool):
         default = "true" if default else "false"
     elif isinstance(default, int | float):
@@ -226,7 +228,7 @@ def _read_column(table: str, name: str, given: Any) -> Column:
     if default is not None and (not isinstance(default, str) or len(default) > 1000):
         raise InvalidSchema(f"`{place}.default` is an expression of SQL, as a text of at most 1000 characters.")
     try:
-        kind = parse_type(given["type"])
+        kind = parse_type(document["type"])
     except UnknownType as exc:
         raise InvalidSchema(f"`{place}`: {exc}.") from exc
     column = Column(
@@ -236,8 +238,8 @@ def _read_column(table: str, name: str, given: Any) -> Column:
         nullable=flags.get("nullable", True),
         default=default,
         unique=flags.get("unique", False),
-        references=_read_reference(place, given.get("references")),
-        generated=given.get("generated"),
+        references=_read_reference(place, document.get("references")),
+        generated=document.get("generated"),
     )
     if column.generated is not None:
         _check_generated(place, column)
@@ -262,13 +264,13 @@ def _check_generated(place: str, column: Column) -> None:
         )
 
 
-def _read_reference(place: str, given: Any) -> Reference | None:
-    if given is None:
+def _read_reference(place: str, document: Any) -> Reference | None:
+    if document is None:
         return None
-    if isinstance(given, str):
-        table, dot, column = given.partition(".")
-        given = {"table": table, "column": column if dot else "id"}
-    if not isinstance(given, dict) or not {"table", "column"} <= given.keys() <= {
+    if isinstance(document, str):
+        table, dot, column = document.partition(".")
+        document = {"table": table, "column": column if dot else "id"}
+    if not isinstance(document, dict) or not {"table", "column"} <= document.keys() <= {
         "table",
         "column",
         "onDelete",
@@ -278,26 +280,26 @@ def _read_reference(place: str, given: Any) -> Reference | None:
             f"`{place}.references` is `table.column`, or an object with table, column, onDelete, onUpdate."
         )
     for name in ("table", "column"):
-        if not isinstance(given[name], str):
+        if not isinstance(document[name], str):
             raise InvalidSchema(f"`{place}.references.{name}` is a name.")
-    actions = [str(given.get(name, "NO ACTION")).upper() for name in ("onDelete", "onUpdate")]
+    actions = [str(document.get(name, "NO ACTION")).upper() for name in ("onDelete", "onUpdate")]
     if any(action not in _ACTIONS for action in actions):
         raise InvalidSchema(f"`{place}.references`: the actions are {', '.join(_ACTIONS)}.")
-    return Reference(given["table"], given["column"], *actions)
+    return Reference(document["table"], document["column"], *actions)
 
 
-def _read_index(table: str, name: str, given: Any, columns: Mapping[str, Column]) -> Index:
+def _read_index(table: str, name: str, document: Any, columns: Mapping[str, Column]) -> Index:
     _check_name(name, f"index `{name}`")
-    if not isinstance(given, dict):
+    if not isinstance(document, dict):
         raise InvalidSchema(f"The index `{name}` is an object with `columns`.")
-    _check_fields(given, _INDEX_FIELDS, f"index `{name}`")
-    named = tuple(_names(given.get("columns"), f"{name}.columns"))
-    missing = [column for column in named if column not in columns]
-    if missing or not named:
+    _check_fields(document, _INDEX_FIELDS, f"index `{name}`")
+    column_names = tuple(_names(document.get("columns"), f"{name}.columns"))
+    missing = [column for column in column_names if column not in columns]
+    if missing or not column_names:
         raise InvalidSchema(
             f"The index `{name}` needs columns of `{table}`{f': `{missing[0]}` is none' if missing else ''}."
         )
-    unique, method, opclass = given.get("unique", False), given.get("method", "btree"), given.get("opclass")
+    unique, method, opclass = document.get("unique", False), document.get("method", "btree"), document.get("opclass")
     if not isinstance(unique, bool) or method not in _METHODS:
         raise InvalidSchema(
             f"The index `{name}`: unique is true or false, and the method one of {', '.join(_METHODS)}."
@@ -306,7 +308,7 @@ def _read_index(table: str, name: str, given: Any, columns: Mapping[str, Column]
         raise InvalidSchema(f"The index `{name}`: `opclass` is the name of an operator class.")
     if unique and method != "btree":
         raise InvalidSchema(f"The index `{name}`: only a btree is unique.")
-    return Index(name, named, unique, method, opclass)
+    return Index(name, column_names, unique, method, opclass)
 
 
 def check_references(tables: Mapping[str, TableInfo]) -> None:
@@ -337,10 +339,10 @@ def check_references(tables: Mapping[str, TableInfo]) -> None:
                 raise InvalidSchema(f"`{table.name}.{column.name}` is never null, so that SET NULL cannot be.")
 
 
-def _names(given: Any, place: str) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+def _names(value: Any, place: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise InvalidSchema(f"`{place}` is a list of names.")
-    return given
+    return value
 
 
 def _check_name(name: str, place: str) -> None:
@@ -348,14 +350,14 @@ def _check_name(name: str, place: str) -> None:
         raise InvalidName(f"The {place[:100]}: names match ^[a-z_][a-z0-9_]*$ and have at most 63 characters.")
 
 
-def _check_fields(given: Mapping[str, Any], known: set[str], place: str) -> None:
-    unknown = sorted(set(given) - known)
+def _check_fields(document: Mapping[str, Any], fields: set[str], place: str) -> None:
+    unknown = sorted(set(document) - fields)
     if unknown:
-        raise InvalidSchema(f"The {place} has no field `{unknown[0][:60]}`; there are {', '.join(sorted(known))}.")
+        raise InvalidSchema(f"The {place} has no field `{unknown[0][:60]}`; there are {', '.join(sorted(fields))}.")
 
 
 def keep_policies(table: TableInfo, older: TableInfo | None) -> TableInfo:
-    """A table of a document with what a document does not say: its policies."""
+    """Returns a table of a document with the policies of the present table, which a document does not contain."""
     if older is None:
         return table
     return replace(

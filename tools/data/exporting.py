@@ -1,4 +1,4 @@
-"""Exports the rows of a table page by page. Nothing is held while the reader does not read on."""
+"""Exports the rows of a table page by page. No transaction stays open while the reader is slow."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -37,19 +37,21 @@ class _Page:
     rows: list[Row]
     names: list[str]
     last: list[Any] | None
-    """The key of the last row; None if no row follows it."""
+    """The key of the last row. None if no row follows it."""
 
 
 class Export:
-    """The rows in the order of their keys. Each page is read at its own moment, by the policies of that moment."""
+    """Exports rows in the order of their keys. Each page is read in a transaction of its own, by the policies of that
+    moment.
+    """
 
-    def __init__(self, call: Call, actor: Actor, asked: ExportRequest) -> None:
+    def __init__(self, call: Call, actor: Actor, request: ExportRequest) -> None:
         self._call = call
         self._actor = actor
-        self._asked = asked
+        self._request = request
 
     async def start(self) -> AsyncGenerator[bytes, None]:
-        """Reads the first page, so that what cannot be exported is refused, and returns the file in pieces."""
+        """Reads the first page, so that a request that cannot be exported is refused. Returns the file in pieces."""
         first, size = await self._read_fitting(None, _PAGE, alone=False)
         return self._send(first, size)
 
@@ -63,13 +65,13 @@ class Export:
             is_first = False
 
     def _format(self, page: _Page, *, is_first: bool) -> bytes:
-        if self._asked.format == "csv":
-            lines = format_csv(page.names, page.rows, named=is_first, escape_formulas=self._asked.escape_formulas)
+        if self._request.format == "csv":
+            lines = format_csv(page.names, page.rows, header=is_first, escape_formulas=self._request.escape_formulas)
             return "".join(lines).encode()
         return "".join([f"{json.dumps(row, ensure_ascii=False)}\n" for row in page.rows]).encode()
 
     async def _read_fitting(self, after: list[Any] | None, size: int, *, alone: bool) -> tuple[_Page, int]:
-        """A page with as many rows as fit, and how many that are."""
+        """Reads a page of as many rows as fit, and returns it with that number."""
         while True:
             try:
                 return await self._read(after, size, alone=alone), size
@@ -79,25 +81,25 @@ class Export:
                 size = max(1, size // 8)
 
     async def _read(self, after: list[Any] | None, size: int, *, alone: bool) -> _Page:
-        asked = self._asked
+        request = self._request
 
         def read(rows: Rows, catalogue: Catalogue) -> _Page:
-            table = open_table(catalogue, rows, asked.table, "SELECT")
-            selection = read_query(catalogue, table, asked.select, asked.where)
+            table = open_table(catalogue, rows, request.table, "SELECT")
+            selection = read_query(catalogue, table, request.select, request.where)
             _require_plain(selection)
             names = [item.name for item in selection.items]
             if not table.key:
-                # Nothing says where such a table would go on, so it is read at once.
+                # A table without a key has no place to continue from, so it is read at once.
                 return _Page(rows.select(selection), names, None)
-            # A name of a select holds no tab.
+            # No name in a `select` contains a tab.
             keys = {f"\t{name}": name for name in table.key}
             selection.items = [*selection.items, *(_key_item(table, name, column) for name, column in keys.items())]
             selection.limit = size
-            found = rows.select(selection, key=None if after is None else _follow(table, after))
-            last = [found[-1][name] for name in keys] if len(found) == size else None
-            return _Page([{name: row[name] for name in names} for row in found], names, last)
+            selected = rows.select(selection, key=None if after is None else _follow(table, after))
+            last = [selected[-1][name] for name in keys] if len(selected) == size else None
+            return _Page([{name: row[name] for name in names} for row in selected], names, last)
 
-        # What has no key is read at once.
+        # A table without a key is read at once.
         return await read_rows(
             self._call, self._actor, read, most_bytes=_PAGE_BYTES if size > 1 else MOST_BYTES, alone=alone
         )
@@ -115,7 +117,7 @@ def _key_item(table: TableInfo, name: str, column: str) -> Item:
 
 
 def _follow(table: TableInfo, last: list[Any]) -> Expression:
-    """The condition that a row comes after another in the order of the keys."""
+    """The condition that a row comes after another one in the order of the keys."""
     columns = [table.columns[name] for name in table.key]
     values = [
         ["value", column.type.name, column.type.clean(value, column.name)]
@@ -124,6 +126,6 @@ def _follow(table: TableInfo, last: list[Any]) -> Expression:
     places: list[Expression] = [["column", "", column.name] for column in columns]
     after: Expression = [">", places[-1], values[-1]]
     for place, value in reversed(list(zip(places[:-1], values[:-1], strict=True))):
-        # The first part lets the database begin at the place in its index.
+        # The first part lets the database start at the right place in its index.
         after = ["and", [">=", place, value], ["or", [">", place, value], after]]
     return after

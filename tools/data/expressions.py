@@ -38,12 +38,12 @@ COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 FUNCTIONS = {"lower": 1, "upper": 1, "length": 1, "coalesce": None, "abs": 1}
 """The functions of SQL that expressions may call, with the number of their arguments."""
 _DEEPEST = 4
-"""How many tables a policy may lead to, one within the other."""
+"""How many tables policies may lead to, one within another."""
 _UNFINISHED = r"^([^\\]|\\.)*\\$"
-"""The patterns that are unfinished, as a regular expression of Postgres."""
+"""A regular expression of Postgres that matches patterns with an unfinished escape."""
 
 Scope = Mapping[str, str]
-"""How the tables that a condition may name are called in the SQL around it."""
+"""The names that the SQL around a condition gives to the tables that it may name."""
 
 
 def is_unfinished(pattern: str) -> bool:
@@ -56,25 +56,27 @@ def quote(name: str) -> str:
 
 
 def both(*conditions: Expression) -> Expression:
-    """The conjunction of some conditions, without those that are always true."""
-    needed = [condition for condition in conditions if condition != TRUE]
-    if FALSE in needed:
+    """Joins conditions with AND, without those that are always true."""
+    parts = [condition for condition in conditions if condition != TRUE]
+    if FALSE in parts:
         return FALSE
-    return needed[0] if len(needed) == 1 else ["and", *needed] if needed else TRUE
+    return parts[0] if len(parts) == 1 else ["and", *parts] if parts else TRUE
 
 
 def allowed_rows(table: TableInfo, command: Command, actor: Actor) -> Expression:
-    """Which rows of a table the policies let somebody reach by a command."""
+    """The condition for the rows of a table that an actor may reach with a command."""
     return _combine(table, command, actor, lambda policy: policy.using_tree)
 
 
 def allowed_after(table: TableInfo, command: Command, actor: Actor) -> Expression:
-    """What must hold of a row that somebody has inserted or changed."""
+    """The condition that a row must meet after the actor has inserted or changed it."""
     return _combine(table, command, actor, lambda policy: policy.check_tree or policy.using_tree)
 
 
 def opened_rows(table: TableInfo, command: Command, actor: Actor) -> Expression:
-    """Which rows a command is open for. What is inserted was no row before: only the checks say whether it may be."""
+    """The condition for the rows that a command may touch. An inserted row did not exist before, so only the checks
+    decide.
+    """
     return (allowed_after if command == "INSERT" else allowed_rows)(table, command, actor)
 
 
@@ -92,7 +94,7 @@ def _combine(table: TableInfo, command: Command, actor: Actor, tree: Callable[[A
 
 
 class SqlWriter:
-    """Writes conditions as SQL of one database; `values` are those of the placeholders, in their order."""
+    """Writes conditions as SQL of one database. `values` has the values of the placeholders, in their order."""
 
     def __init__(self, store: DataStore, app_id: str, catalogue: Catalogue, actor: Actor, now: str) -> None:
         self.dialect = store.dialect
@@ -113,25 +115,27 @@ class SqlWriter:
 
     @property
     def _fold(self) -> str:
-        """The function that makes small letters of all letters, as Unicode has them."""
+        """The name of the function that turns all letters into small ones, as Unicode defines them."""
         return "fold" if self.dialect == "sqlite" else self.name_table("_fold")
 
     def write(self, tree: Expression, scope: Scope) -> str:
         kind = tree[0]
         if kind in COMPARISONS:
             return f"({self._write_compared(tree[1], scope)} {kind} {self._write_compared(tree[2], scope)})"
-        written: str = self.writers[kind](self, tree, scope)
-        return written
+        sql: str = self.writers[kind](self, tree, scope)
+        return sql
 
     def value(self, value: Any, placeholder: str = "?") -> str:
         self.values.append(value)
         return placeholder
 
     def _write_compared(self, tree: Expression, scope: Scope) -> str:
-        """An exact number may be a text in SQLite, and is compared as a number."""
-        written = self.write(tree, scope)
+        """Writes a value that is compared. SQLite stores exact numbers as texts, so it needs a function to compare
+        them.
+        """
+        sql = self.write(tree, scope)
         is_exact = tree[0] in ("exact", "exact_choice") or (tree[0] == "generated" and parse_type(tree[2]).is_exact)
-        return f"exact_number({written})" if is_exact and self.dialect == "sqlite" else written
+        return f"exact_number({sql})" if is_exact and self.dialect == "sqlite" else sql
 
     def _write_joined(self, tree: Expression, scope: Scope) -> str:
         parts = [self.write(part, scope) for part in tree[1:]]
@@ -151,7 +155,7 @@ class SqlWriter:
     def _write_is(self, tree: Expression, scope: Scope) -> str:
         left = self.write(tree[1], scope)
         if tree[2] == "null" and self.dialect == "sqlite":
-            # SQLite 3.40 takes no column of a strict table for null behind `RETURNING`, if it is asked `IS NULL`.
+            # SQLite 3.40 evaluates `IS NULL` wrongly for columns of a strict table behind `RETURNING`.
             return f"({left} IS {self.value(None)})"
         return f"({left} IS {tree[2].upper()})"
 
@@ -168,7 +172,7 @@ class SqlWriter:
         _, value, pattern = tree
         if self.dialect == "sqlite" or pattern[0] == "value":
             return f"({write(value)} LIKE {write(pattern)} ESCAPE '\\')"
-        # A pattern from a row may end within an escape, which Postgres has for an error. It matches nothing.
+        # A pattern from a row may end within an escape. Postgres raises an error; here it matches nothing.
         return (
             f"(CASE WHEN {write(pattern)} ~ '{_UNFINISHED}' THEN {write(value)} <> {write(value)}"
             f" ELSE {write(value)} LIKE {write(pattern)} ESCAPE '\\' END)"
@@ -185,10 +189,10 @@ class SqlWriter:
         left = self.write(tree[1], scope)
         if self.dialect == "sqlite":
             return f"english_search({left}, {self.value(json.dumps(tree[2]))})"
-        # Postgres's own parser takes words apart in another way, by the locale, and reads more of a text than fits.
+        # Postgres's own parser splits words by its locale, and fails for texts that are too long for it.
         words = f"regexp_replace({self._fold}(left({left}, {MOST_SEARCHED})), '[{SEPARATORS}]+', ' ', 'g')"
-        wanted = self.value(write_tsquery(tree[2]), "?::text")
-        return f"(to_tsvector('english', {words}) @@ to_tsquery('english', {wanted}))"
+        query = self.value(write_tsquery(tree[2]), "?::text")
+        return f"(to_tsvector('english', {words}) @@ to_tsquery('english', {query}))"
 
     def _write_exists(self, tree: Expression, scope: Scope) -> str:
         return f"EXISTS ({self._write_rows(tree[1], scope)})"
@@ -198,12 +202,12 @@ class SqlWriter:
         return f"({left} IN ( {self._write_rows(tree[2], scope)}))"
 
     def name_alias(self) -> str:
-        """A name for a table of a subquery, which no other in the statement has."""
+        """Returns an alias for a table of a subquery that is unique in the statement."""
         self._aliases += 1
         return f"_q{self._aliases}"
 
     def _write_rows(self, rows: Mapping[str, Any], scope: Scope) -> str:
-        """A subquery. Whoever asks reaches in it what the policies of its table open to them."""
+        """Writes a subquery, which reaches only the rows that the policies of its table allow to the actor."""
         if self._depth >= _DEEPEST:
             raise InvalidExpression(
                 "The policies of these tables lead to each other without an end.",
@@ -214,10 +218,10 @@ class SqlWriter:
         inner = {**scope, rows["alias"]: alias}
         self._depth += 1
         column = self.write(rows["column"], inner) if rows["column"] else "1"
-        allowed = self.write(allowed_rows(table, "SELECT", self._actor), {"": alias})
+        condition = self.write(allowed_rows(table, "SELECT", self._actor), {"": alias})
         where = self.write(rows["where"], inner) if rows["where"] else "TRUE"
         self._depth -= 1
-        return f"SELECT {column} FROM {self.name_table(table.name)} AS {alias} WHERE {allowed} AND {where}"
+        return f"SELECT {column} FROM {self.name_table(table.name)} AS {alias} WHERE {condition} AND {where}"
 
     def _write_column(self, tree: Expression, scope: Scope) -> str:
         return f"{scope[tree[1]]}.{quote(tree[2])}"
@@ -253,7 +257,7 @@ class SqlWriter:
     def _write_exact(self, tree: Expression, scope: Scope) -> str:
         def write(part: Expression) -> str:
             if self.dialect == "sqlite":
-                # A float has not all digits of a literal.
+                # A float would lose digits of the literal.
                 return self.value(part[1]) if part[0] == "number" else self.write(part, scope)
             return f"({self.write(part, scope)})::numeric"
 
@@ -266,7 +270,7 @@ class SqlWriter:
         return self.write(tree[1], scope)
 
     def _write_generated(self, tree: Expression, scope: Scope) -> str:
-        """A value as a column of a type holds it; null if it does not fit, which `fits` refuses."""
+        """Writes a value as a column of a type stores it. Null if it does not fit, which `fits` refuses."""
         kind = parse_type(tree[2])
         if not kind.is_exact:
             value = self.write(tree[1], scope)
@@ -306,14 +310,14 @@ class SqlWriter:
             left = f"({left} {arrow} {self.value(step, '?::int' if isinstance(step, int) else '?::text')})"
         return left
 
-    def _write_member(self, written: str, step: str | int) -> str:
-        """What is in JSON under a name or a number, in SQLite, which would read `$` and `[` as the begin of a path."""
+    def _write_member(self, sql: str, step: str | int) -> str:
+        """Writes the access to a member of JSON by name or number. SQLite would read `$` and `[` as a path."""
         if isinstance(step, int):
-            return f"({written} -> {self.value(step)})"
+            return f"({sql} -> {self.value(step)})"
         if step.isprintable() and not {'"', "\\"} & set(step):
             path = f'$."{step}"'
-            return f"({written} -> {self.value(path)})"
-        return f"json_member({written}, {self.value(step)})"
+            return f"({sql} -> {self.value(path)})"
+        return f"json_member({sql}, {self.value(step)})"
 
     def _write_cast(self, tree: Expression, scope: Scope) -> str:
         inner = self.write(tree[1], scope)
@@ -343,7 +347,7 @@ class SqlWriter:
     def _write_call(self, tree: Expression, scope: Scope) -> str:
         if tree[1] == "abs":
             operand = self.write(tree[2], scope)
-            # The least integer has no positive one of its type.
+            # The smallest integer has no positive counterpart in its type.
             return f"absolute({operand})" if self.dialect == "sqlite" else f"abs({operand} * 1.0)"
         name = self._fold if tree[1] == "lower" else tree[1]
         return f"{name}({', '.join(self.write(part, scope) for part in tree[2:])})"

@@ -1,4 +1,4 @@
-"""Feeds: tell the listeners of this process what changes in the tables of their apps, whichever process changes it."""
+"""Feeds send the changes of an app's tables to the listeners of this process, whichever process made them."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from baobab.tools.data.visibility import Visibility
 T = TypeVar("T")
 
 _POLL_SECONDS = 5.0
-"""How often a feed looks without having been told: a notice may be lost with the process that was about to send it."""
+"""How often a feed looks without a notice, because a notice is lost if its process is killed before it sends it."""
 _PATIENCE_SECONDS = 2.0
 _MOST_FAILURES = 3
 _RENEW_SECONDS = 20.0
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What one reader sees of a change: other readers may see none of it, or another operation."""
+    """What one reader sees of a change. Other readers may see nothing of it, or another operation."""
 
     op: Operation
     record: Row | None
@@ -45,7 +45,7 @@ class _Seen:
 
 
 class LiveFeeds:
-    """The feeds of the apps that somebody follows in this process."""
+    """The feeds of the apps that have listeners in this process."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -60,7 +60,7 @@ class LiveFeeds:
 
     @contextlib.contextmanager
     def join(self, app_id: str, listener: Listener) -> Iterator["AppFeed"]:
-        """Yields the app's feed with the listener in it."""
+        """Yields the app's feed with the listener added to it."""
         feed = self._feeds.get(app_id)
         if feed is None:
             feed = self._feeds[app_id] = AppFeed(self._services, app_id, self._process)
@@ -80,7 +80,7 @@ class LiveFeeds:
 
 
 class AppFeed:
-    """Reads the log of one app as it grows, once for all listeners."""
+    """Reads the change log of one app as it grows, once for all listeners."""
 
     def __init__(self, services: Services, app_id: str, process: str) -> None:
         self._services = services
@@ -109,21 +109,21 @@ class AppFeed:
             await self._catch_up()
             return self._position or 0
 
-    async def subscribe(self, listener: Listener, table: TableInfo, wanted: Filter, since: int | None) -> None:
-        """Tells the listener of the table's changes from now on, or after a change that it names."""
+    async def subscribe(self, listener: Listener, table: TableInfo, conditions: Filter, since: int | None) -> None:
+        """Sends the listener the changes of a table from now on, or from a given change on."""
         async with self._turn:
             await self._catch_up()
             position = self._position or 0
-            listener.tables[table.name] = wanted
-            named = {"filter": dict(wanted)} if wanted else {}
-            listener.send(build_message("subscribed", table=table.name, **named))
+            listener.tables[table.name] = conditions
+            fields = {"filter": dict(conditions)} if conditions else {}
+            listener.send(build_message("subscribed", table=table.name, **fields))
             if since is not None and since < position:
                 await self._replay(listener, table.name, since, position)
 
     async def _replay(self, listener: Listener, name: str, since: int, position: int) -> None:
         catalogue = await self._services.of(Catalogues).get(self._app_id)
-        found = await self._read_changes(since, 1)
-        if position - since > _MOST_REPLAYED or not found or found[0].id != since + 1:
+        first_changes = await self._read_changes(since, 1)
+        if position - since > _MOST_REPLAYED or not first_changes or first_changes[0].id != since + 1:
             listener.send(build_message("resync", table=name, last_id=position))
             return
         while since < position:
@@ -161,25 +161,25 @@ class AppFeed:
             await announce(self._services, self._app_id)
 
     async def _catch_up(self) -> None:
-        """Tells everything that has not been told; the first time, it only finds out where the log ends."""
+        """Sends everything that has not been sent yet. The first time, it only finds the end of the log."""
         catalogue = await self._services.of(Catalogues).get(self._app_id)
         if not catalogue.version:
             self._position = 0
             return
-        last, told_last, told = await self._read(self._look, quick=True)
-        for message in told:
+        last, told_last, messages = await self._read(self._look, quick=True)
+        for message in messages:
             for listener in list(self.listeners):
                 _tell_message(listener, message)
-        if told_last > self._told and len(told) == PAGE:
+        if told_last > self._told and len(messages) == PAGE:
             self._news.set()
         self._told = told_last
         if self._position is None or last < self._position:
-            # The latter: the app is another one, restored from a backup.
+            # A lower number than before means that the app was restored from a backup.
             self._position = last
         while self._position < last:
             changes = await self._read_changes(self._position, _PAGE)
             if not changes or changes[0].id != self._position + 1:
-                # What was to be told has been removed already, for there was more of it than the log may hold.
+                # Changes that were not sent yet have been removed, because the log had grown beyond its limit.
                 for listener in list(self.listeners):
                     for name in listener.tables:
                         listener.send(build_message("resync", table=name, last_id=last))
@@ -187,8 +187,9 @@ class AppFeed:
             self._position = changes[-1].id if changes else last
 
     async def _tell_or_skip(self, catalogue: Catalogue, changes: Sequence[Change]) -> None:
-        """Tells changes. Where that fails again and again though the log can be read, because a policy takes too long
-        for these rows, say, the listeners are told to read the tables anew, and later changes are told again.
+        """Sends changes. If that fails again and again although the log can be read, because a policy takes too long
+        for these rows, for example, the listeners are told to read the tables again, and later changes are sent as
+        usual.
         """
         listeners = list(self.listeners)
         try:
@@ -206,8 +207,8 @@ class AppFeed:
 
     def _look(self, statements: Statements, store: DataStore) -> tuple[int, int, list[ClientMessage]]:
         last = self._log(statements, store).find_last()
-        told_last, told = read_told(statements, store, self._app_id, None if self._position is None else self._told)
-        return last, told_last, told
+        told_last, messages = read_told(statements, store, self._app_id, None if self._position is None else self._told)
+        return last, told_last, messages
 
     def _log(self, statements: Statements, store: DataStore) -> LogReader:
         return LogReader(statements, store, self._app_id)
@@ -221,43 +222,43 @@ class AppFeed:
         return await store.read(self._app_id, lambda statements: work(statements, store), quick=quick)
 
     async def _tell(self, catalogue: Catalogue, changes: Sequence[Change], listeners: Sequence[Listener]) -> None:
-        """Tells the listeners those changes that they asked for and may see."""
+        """Sends each listener the changes that it subscribed to and may see."""
         for change in changes:
             if change.old_row is None and change.new_row is None:
-                # It was about more rows than are written down.
+                # The change touched more rows than the log stores.
                 for listener in listeners:
                     if change.table in listener.tables:
                         listener.send(build_message("resync", change.id, table=change.table, last_id=change.id))
-        seen: dict[tuple[int, Actor], _Seen] = {}
+        views: dict[tuple[int, Actor], _Seen] = {}
         for table in catalogue.tables.values():
-            own = [change for change in changes if change.table == table.name] if table.live_since else []
+            changes_of_table = [change for change in changes if change.table == table.name] if table.live_since else []
             readers = list({listener.actor for listener in listeners if table.name in listener.tables})
-            if own and readers:
+            if changes_of_table and readers:
                 now = self._services.clock.now().isoformat()
 
                 def ask(
                     statements: Statements,
                     store: DataStore,
                     table: TableInfo = table,
-                    own: Sequence[Change] = own,
+                    changes_of_table: Sequence[Change] = changes_of_table,
                     readers: Sequence[Actor] = readers,
                     now: str = now,
                 ) -> dict[tuple[int, Actor], _Seen]:
                     visibility = Visibility(statements, store, self._app_id, catalogue, now)
-                    return dict(_find_seen(visibility, table, own, readers))
+                    return dict(_find_seen(visibility, table, changes_of_table, readers))
 
-                seen |= await self._read(ask)
-        if not seen:
+                views |= await self._read(ask)
+        if not views:
             return
         messages: dict[tuple[int, Operation, bool], Frame] = {}
         for change in changes:
             for listener in listeners:
-                view = seen.get((change.id, listener.actor))
-                wanted = listener.tables.get(change.table)
-                if view is None or wanted is None:
+                view = views.get((change.id, listener.actor))
+                conditions = listener.tables.get(change.table)
+                if view is None or conditions is None:
                     continue
                 row = change.old_row if view.op == "DELETE" else change.new_row
-                if wanted and not fits_filter(catalogue.table(change.table), wanted, row or {}):
+                if conditions and not fits_filter(catalogue.table(change.table), conditions, row or {}):
                     continue
                 key = (change.id, view.op, listener.actor.role == "service")
                 if key not in messages:
@@ -272,15 +273,16 @@ def _find_seen(
     readers = [reader for reader in readers if has_address or reader.role == "service"]
     images = [(change, row) for change in changes for row in (change.old_row, change.new_row) if row is not None]
     visible = visibility.find(table, [row for _, row in images], readers)
-    shown: dict[tuple[int, int], list[bool]] = {}
+    visibility_of_images: dict[tuple[int, int], list[bool]] = {}
     for position, (change, row) in enumerate(images):
         for number in range(len(readers)):
             if (position, number) in visible:
-                shown.setdefault((change.id, number), [False, False])[int(row is change.new_row)] = True
+                visibility_of_images.setdefault((change.id, number), [False, False])[int(row is change.new_row)] = True
     by_number = {change.id: change for change in changes}
-    for (change_id, number), (saw, sees) in shown.items():
+    for (change_id, number), (saw, sees) in visibility_of_images.items():
         change, reader = by_number[change_id], readers[number]
-        # Of a row that is not theirs any more, or was not before, a reader learns what a list of rows would show.
+        # When a row enters or leaves what a reader may see, the reader gets an insert or a delete, as in a list of
+        # rows.
         op: Operation = "UPDATE" if saw and sees else "INSERT" if sees else "DELETE"
         old_row = change.old_row if saw else None
         if old_row is not None and reader.role != "service":
@@ -300,12 +302,12 @@ def _encode_change(change: Change, view: _Seen) -> Frame:
     )
 
 
-def _tell_message(listener: Listener, told: ClientMessage) -> None:
-    fields: Mapping[str, object] = told.fields
+def _tell_message(listener: Listener, message: ClientMessage) -> None:
+    fields: Mapping[str, object] = message.fields
     if fields.get("client_id") == listener.client_id:
         return
-    if told.kind == "broadcast":
+    if message.kind == "broadcast":
         if fields.get("channel") in listener.channels:
             listener.send(build_message("broadcast", **fields))
-    elif listener.tracks_since is not None and told.number > listener.tracks_since:
-        listener.send(build_message(told.kind, **fields))
+    elif listener.tracks_since is not None and message.number > listener.tracks_since:
+        listener.send(build_message(message.kind, **fields))

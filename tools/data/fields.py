@@ -1,4 +1,4 @@
-"""The parameters that the tools of rows share, and the errors that they raise."""
+"""The parameters that the tools for rows share, and the errors that they raise."""
 
 from typing import Annotated
 
@@ -38,9 +38,9 @@ WRITE_ERRORS = (
 )
 AS_HEADERS = {"as_role": "x-platform-as-role", "as_user": "x-platform-as-user"}
 ANSWER_HEADERS = {**AS_HEADERS, "prefer": "prefer", "media_type": "accept"}
-"""From which headers the tools that answer several rows read their arguments."""
+"""The request headers that are arguments of the tools that answer several rows."""
 KEY_HEADER = {"idempotency_key": "idempotency-key"}
-"""From which header the tools that write rows read how the same call is known again."""
+"""The request header that carries the idempotency key of a write."""
 WRITTEN = Audit("data.write", category="data", resource="table", tallied=True)
 
 TableName = Annotated[str, Text(63, min_length=1), Field(description="The table.", examples=["posts"])]

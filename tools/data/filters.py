@@ -18,18 +18,18 @@ _COMPARE = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<
 _SETS = {"cs": "contains", "cd": "contained", "ov": "overlaps"}
 OPERATORS = (*_COMPARE, "like", "ilike", "in", "is", "isdistinct", *_SETS, *text_search.OPERATORS)
 _OF_SEVERAL = (*_COMPARE, "like", "ilike")
-"""The operators that compare with any or all of a list: `like(any).{a*,b*}`."""
+"""The operators that can compare with any or all values of a list: `like(any).{a*,b*}`."""
 _GROUPS = ("and", "or", "not.and", "not.or")
 _CONDITION = re.compile(r"(not\.)?([a-z]+)(?:\(([a-z_]*)\))?\.(.*)", re.DOTALL)
 _STEP = re.compile(r"(->>?)([^-]+?)(?=->|$)", re.DOTALL)
 _IS = ("null", "true", "false", "not_null")
 _OF_NONE = {"any": "false", "all": "true"}
-"""What a comparison with any or all values of an empty list is."""
+"""The result of a comparison with any or all values of an empty list."""
 _MOST = 200
-"""Conditions of one query."""
+"""The most conditions of one query."""
 _DEEPEST = 10
 _LONGEST = 1000
-"""Values of one list."""
+"""The most values of one list."""
 TEXT = ColumnType("text")
 
 
@@ -41,11 +41,11 @@ class FilterReader:
         self._left = _MOST
 
     def read(self, where: Where) -> list[Expression]:
-        """The conditions, which must all hold. InvalidFilter names those that are wrong."""
+        """Returns the conditions, all of which must hold. Raises InvalidFilter, which names the wrong ones."""
         conditions: list[Expression] = []
         wrong: list[str] = []
-        for name, given in where.items():
-            for text in [given] if isinstance(given, str) else given:
+        for name, conditions_of_name in where.items():
+            for text in [conditions_of_name] if isinstance(conditions_of_name, str) else conditions_of_name:
                 try:
                     if name in _GROUPS:
                         conditions.append(self._read_group(name, text, 1))
@@ -80,33 +80,35 @@ class FilterReader:
         return self._read_condition(column, condition, in_group=True)
 
     def _read_condition(self, name: str, text: str, *, in_group: bool = False) -> Expression:
-        """in_group: a value may be in quotes there, because commas and brackets end it."""
+        """in_group: whether it stands in parentheses. There a value may be quoted, because commas and brackets end
+        it.
+        """
         self._left -= 1
         if self._left < 0:
             raise BadRequest(f"A query has at most {_MOST} conditions.")
         left, kind = self.operand(name)
-        found = _CONDITION.fullmatch(text)
-        if found is not None and found[2] in ("match", "imatch"):
-            # SQLite has none, Python's may take for ever, and both read another language than Postgres.
+        match = _CONDITION.fullmatch(text)
+        if match is not None and match[2] in ("match", "imatch"):
+            # SQLite has no regular expressions, Python's can run for ever, and their syntax is not that of Postgres.
             raise InvalidFilter(
                 f"`{name}={text[:60]}`: regular expressions are not available.",
                 remediation="Use `like` or `ilike` with `*`, several with `(any)`, or search words with `wfts`.",
             )
-        if found is None or found[2] not in OPERATORS:
+        if match is None or match[2] not in OPERATORS:
             raise InvalidFilter(
                 f"`{name}={text[:60]}` has no operator that there is: {', '.join(OPERATORS)}, each also after `not.`."
             )
-        negated, operator, mode, value = found.groups()
+        negated, operator, mode, value = match.groups()
         _check_mode(operator, mode)
         if mode in ("any", "all"):
-            joined = [_compare(name, left, kind, operator, item) for item in _items_of(value, "{", "}")]
-            condition: Expression = ["or" if mode == "any" else "and", *joined] if joined else [_OF_NONE[mode]]
+            parts = [_compare(name, left, kind, operator, item) for item in _items_of(value, "{", "}")]
+            condition: Expression = ["or" if mode == "any" else "and", *parts] if parts else [_OF_NONE[mode]]
         else:
             condition = _compare(name, left, kind, operator, _unquote(value) if in_group else value)
         return ["not", condition] if negated else condition
 
     def operand(self, name: str) -> tuple[Expression, ColumnType]:
-        """A column, or a place in one that holds JSON (`data->a->>b`), and the type of what is there."""
+        """Returns the tree of a column, or of a place in a column of JSON (`data->a->>b`), and its type."""
         plain, arrow, _ = name.partition("->")
         column = self._column(plain)
         operand: Expression = ["column", "", column.name]
@@ -124,7 +126,7 @@ class FilterReader:
 def read_json_path(operand: Expression, column: Column, path: str) -> tuple[Expression, ColumnType]:
     if not column.type.is_json:
         raise InvalidFilter(f"`{column.name}` holds no JSON, so `->` leads nowhere in it.")
-    steps = [(found[1], found[2]) for found in _STEP.finditer(path)]
+    steps = [(part[1], part[2]) for part in _STEP.finditer(path)]
     if "".join(arrow + step for arrow, step in steps) != path or any(arrow == "->>" for arrow, _ in steps[:-1]):
         raise InvalidFilter(f"`{path[:60]}` is not a path in JSON, such as `->a->0->>b`.")
     as_text = steps[-1][0] == "->>"
@@ -133,7 +135,7 @@ def read_json_path(operand: Expression, column: Column, path: str) -> tuple[Expr
 
 
 def _check_mode(operator: str, mode: str | None) -> None:
-    """Refuses what an operator does not know in its parentheses, which would otherwise be passed over."""
+    """Refuses words in parentheses that the operator does not know. They would otherwise be ignored."""
     if mode is None or (mode in ("any", "all") and operator in _OF_SEVERAL):
         return
     if operator not in text_search.OPERATORS:
@@ -205,9 +207,10 @@ def _unquote(text: str) -> str:
 
 
 def split_outside(text: str) -> list[str]:
-    """The parts between commas that stand outside quotes and brackets.
+    """Splits at commas that stand outside quotes and brackets.
 
-    A quoted part ends at a quote before a comma, a closing bracket or the end: clients do not escape those within.
+    A quoted part ends at a quote before a comma, a closing bracket or the end, because clients do not escape quotes
+    within it.
     """
     parts: list[str] = []
     depth, start, index, quoted = 0, 0, 0, False
@@ -239,5 +242,5 @@ def _split_column(text: str) -> tuple[str, str, str]:
     return text.partition(".")
 
 
-def as_list(given: Any) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+def as_list(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

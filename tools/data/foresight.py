@@ -1,4 +1,4 @@
-"""What writes would change of an app's rows, for the person who decides: each row as it is now and as it would be."""
+"""Shows the person who approves a write what it would change: each row as it is now and as it would be."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from baobab.tools.data.rows import Rows, Upsert
 from baobab.tools.data.schemas import Row
 
 MOST_SHOWN = 100
-"""Rows of one write that are shown one by one; how many more there are is said."""
+"""How many rows of one write are shown. For the rest, only their number is given."""
 
 
 FILTERED_ANEW = "Filters are applied again when it runs, so that it also writes rows which match only then."
@@ -22,73 +22,77 @@ SHOWN_AS_NOW = "Each write is shown on the rows of now: the effect of earlier wr
 
 
 class Foresight:
-    """Foresees writes on the rows that the caller sees now. It writes nothing."""
+    """Computes what a write would change of the rows that the caller sees now. It writes nothing."""
 
     def __init__(self, rows: Rows, catalogue: Catalogue) -> None:
         self._rows = rows
         self._catalogue = catalogue
 
     def foresee_insert(
-        self, table: TableInfo, given: Sequence[Mapping[str, Any]], upsert: Upsert | None
+        self, table: TableInfo, bodies: Sequence[Mapping[str, Any]], upsert: Upsert | None
     ) -> list[Change]:
         changes: list[Change] = []
-        for row in given[:MOST_SHOWN]:
+        for row in bodies[:MOST_SHOWN]:
             values = _pick_written(table, row)
             present = self._find_conflict(table, values, upsert)
             if present is None:
                 changes.append(describe_change(f"{table.name}: new row", NOTHING, values))
             elif upsert is not None and upsert.merge:
                 changes += _compare(table, [present], values)
-        return changes + _say_more(table, len(given), "inserted")
+        return changes + _say_more(table, len(bodies), "inserted")
 
     def foresee_update(self, table: TableInfo, where: Mapping[str, Any], values: Mapping[str, Any]) -> list[Change]:
-        found = self._find(table, "UPDATE", where)
-        return _compare(table, found[:MOST_SHOWN], values) + _say_more(table, len(found), "changed")
+        matching = self._find(table, "UPDATE", where)
+        return _compare(table, matching[:MOST_SHOWN], values) + _say_more(table, len(matching), "changed")
 
     def foresee_delete(self, table: TableInfo, where: Mapping[str, Any]) -> list[Change]:
-        found = self._find(table, "DELETE", where)
-        changes = [describe_change(_name_row(table, row), row, NOTHING) for row in found[:MOST_SHOWN]]
-        return changes + _say_more(table, len(found), "deleted")
+        matching = self._find(table, "DELETE", where)
+        changes = [describe_change(_name_row(table, row), row, NOTHING) for row in matching[:MOST_SHOWN]]
+        return changes + _say_more(table, len(matching), "deleted")
 
     def foresee_row(self, table: TableInfo, row_id: str, values: Mapping[str, Any] | None) -> list[Change]:
         """values: what an update sets; None for a deletion."""
-        found = self._find(table, "DELETE" if values is None else "UPDATE", {}, key_condition(table, row_id))
+        matching = self._find(table, "DELETE" if values is None else "UPDATE", {}, key_condition(table, row_id))
         if values is None:
-            return [describe_change(_name_row(table, row), row, NOTHING) for row in found]
-        return _compare(table, found, values)
+            return [describe_change(_name_row(table, row), row, NOTHING) for row in matching]
+        return _compare(table, matching, values)
 
     def _find(self, table: TableInfo, command: Command, where: Mapping[str, Any], *further: Expression) -> list[Row]:
-        """The rows that fulfil filters and that the actor may write, as many as one call can."""
+        """Returns the rows that fulfil filters and that the actor may write, as many as one call can write."""
         selection = read_query(self._catalogue, table, None, where)
         selection.limit = MOST_ROWS
         return self._rows.select(selection, key=both(*further, allowed_rows(table, command, self._rows.actor)))
 
     def _find_conflict(self, table: TableInfo, values: Mapping[str, Any], upsert: Upsert | None) -> Row | None:
-        """The row that is there already with the values of the columns which an upsert goes by."""
+        """Returns the present row that has the same values in the columns by which an upsert decides."""
         if upsert is None or any(values.get(name) is None for name in upsert.columns):
             return None
         columns = [table.column(name) for name in upsert.columns]
         equal: list[Expression] = [
-            ["=", ["column", "", one.name], ["value", one.type.name, one.type.clean(values[one.name], one.name)]]
-            for one in columns
+            [
+                "=",
+                ["column", "", column.name],
+                ["value", column.type.name, column.type.clean(values[column.name], column.name)],
+            ]
+            for column in columns
         ]
-        found = self._find(table, "SELECT", {}, *equal)
-        return found[0] if found else None
+        conflicting = self._find(table, "SELECT", {}, *equal)
+        return conflicting[0] if conflicting else None
 
 
 def _compare(table: TableInfo, rows: Iterable[Row], values: Mapping[str, Any]) -> list[Change]:
-    """The columns of each row that would have another value."""
+    """Returns, for each row, the columns whose values would change."""
     changes: list[Change] = []
     for row in rows:
-        after = {name: value for name, value in _pick_written(table, values).items() if row.get(name) != value}
-        if after:
-            before = {name: row[name] for name in after}
-            changes.append(describe_change(_name_row(table, row), before, after))
+        new_values = {name: value for name, value in _pick_written(table, values).items() if row.get(name) != value}
+        if new_values:
+            old_values = {name: row[name] for name in new_values}
+            changes.append(describe_change(_name_row(table, row), old_values, new_values))
     return changes
 
 
 def _pick_written(table: TableInfo, values: Mapping[str, Any]) -> Row:
-    """What of given values is written: the rest is no column, or computed."""
+    """The given values that would be written: those of columns that are not generated."""
     return {column.name: values[column.name] for column in table.writable_columns if column.name in values}
 
 

@@ -1,4 +1,4 @@
-"""What rows are before a write changes them, also those that a reference changes along with them."""
+"""Reads rows as they are before a write changes them, also rows that change through references."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from baobab.tools.data.schemas import Row
 from baobab.tools.data.usage import Counter
 
 _MOST_FOLLOWERS = 10_000
-"""Rows that one write changes through references, of which images are kept."""
+"""How many rows that one write changes through references are stored in the log."""
 _AT_ONCE = 200
 _PASSIVE = ("NO ACTION", "RESTRICT")
 
@@ -27,13 +27,13 @@ class Followers:
     entries: list[tuple[TableInfo, Operation, Row]] = field(default_factory=list)
     seen: set[tuple[str, str | None]] = field(default_factory=set)
     overflowing: set[str] = field(default_factory=set)
-    """Tables of which so many rows are changed that their images are not kept."""
+    """The tables in which so many rows change that they are not stored."""
     deleted: list[Row] | None = None
-    """The rows that a deletion is about, where it may delete others along with them."""
+    """The rows that a deletion itself removes, if it may also delete others through references."""
 
 
 class Images:
-    """Reads rows in the transaction that is about to change them, whatever policies say of them."""
+    """Reads rows in the transaction that is about to change them, whether or not policies allow to read them."""
 
     def __init__(
         self, statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue, actor: Actor, now: str
@@ -48,16 +48,18 @@ class Images:
     def read(self, table: TableInfo, condition: Expression, limit: int | None = None) -> list[Row]:
         writer = SqlWriter(self._store, self._app_id, self._catalogue, self._actor, self._now)
         name = quote(table.name)
-        shown = [column.type.show(f"{name}.{quote(column.name)}", writer.dialect) for column in table.columns.values()]
+        expressions = [
+            column.type.show(f"{name}.{quote(column.name)}", writer.dialect) for column in table.columns.values()
+        ]
         where = writer.write(condition, {"": name})
-        text = f"SELECT {', '.join(shown)} FROM {writer.name_table(table.name)} AS {name} WHERE {where}"
+        text = f"SELECT {', '.join(expressions)} FROM {writer.name_table(table.name)} AS {name} WHERE {where}"
         if limit is not None:
             text += f" LIMIT {limit}"
         decoders = [(column.name, column.type.decoder(writer.dialect)) for column in table.columns.values()]
         return decode_rows(decoders, self._statements.rows(text, *writer.values))
 
     def measure(self, table: TableInfo, condition: Expression) -> tuple[int, int]:
-        """About how many bytes rows have, and how many rows there are."""
+        """Returns about how many bytes rows have, and how many rows there are."""
         writer = SqlWriter(self._store, self._app_id, self._catalogue, self._actor, self._now)
         name = quote(table.name)
         size = Counter(self._statements, self._store, self._app_id).size(table, f"{name}.")
@@ -70,12 +72,15 @@ class Images:
     def find_conflicts(
         self, table: TableInfo, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
     ) -> list[Expression]:
-        """Conditions for the rows with which an insert collides in some columns. rows: canonical values."""
-        named = [column for column in table.columns.values() if column.name in columns]
+        """The conditions for present rows that an insert collides with.
+
+        rows: the inserted rows, with canonical values.
+        """
+        unique_columns = [column for column in table.columns.values() if column.name in columns]
         conditions = [
-            ["and", *(_equal(column, row[column.name]) for column in named)]
+            ["and", *(_equal(column, row[column.name]) for column in unique_columns)]
             for row in rows
-            if all(row[column.name] is not None for column in named)
+            if all(row[column.name] is not None for column in unique_columns)
         ]
         return [["or", *conditions[start : start + _AT_ONCE]] for start in range(0, len(conditions), _AT_ONCE)]
 
@@ -85,18 +90,21 @@ class Images:
     def pair(
         self, table: TableInfo, older: Sequence[Row], newer: Sequence[Row], names: Iterable[str]
     ) -> Iterator[tuple[Row | None, Row | None]]:
-        """Each row with what an update has made of it. names: the columns that it set, to the same value in all."""
-        changed = set(names) & set(table.key)
-        found = {encode_key(table, row): row for row in newer}
+        """Yields each row with the row that an update has made of it.
+
+        names: the columns that it set, to the same value in all rows.
+        """
+        changed_keys = set(names) & set(table.key)
+        newer_by_key = {encode_key(table, row): row for row in newer}
         if not table.key:
-            # Nothing tells one of its rows from another.
+            # Rows of a table without a key cannot be told apart.
             yield from ((None, row) for row in newer)
             return
         for row in older:
-            moved = {**row, **{name: newer[0][name] for name in changed}} if newer else row
-            yield row, found.get(encode_key(table, moved))
+            row_with_new_key = {**row, **{name: newer[0][name] for name in changed_keys}} if newer else row
+            yield row, newer_by_key.get(encode_key(table, row_with_new_key))
 
-    # What references change.
+    # The rows that change through references.
 
     def follow_delete(self, table: TableInfo, condition: Expression) -> Followers:
         followers = Followers()
@@ -113,21 +121,21 @@ class Images:
                 continue
             images = self._find_children(followers, child, column, table, reference, rows)
             if reference.on_delete == "CASCADE":
-                new = [row for row in images if (child.name, _identify(child, row)) not in followers.seen]
-                followers.seen |= {(child.name, _identify(child, row)) for row in new}
-                if new:
-                    # Those that they take along come first: what is undone is undone backwards.
-                    self._follow(followers, child, new)
-                followers.entries += [(child, "DELETE", row) for row in new]
+                unseen = [row for row in images if (child.name, _identify(child, row)) not in followers.seen]
+                followers.seen |= {(child.name, _identify(child, row)) for row in unseen}
+                if unseen:
+                    # Rows that refer to these come first, because undo goes backwards.
+                    self._follow(followers, child, unseen)
+                followers.entries += [(child, "DELETE", row) for row in unseen]
             else:
                 followers.entries += [(child, "UPDATE", row) for row in images]
 
     def follow_update(self, table: TableInfo, rows: Sequence[Row], names: Iterable[str]) -> Followers:
         """names: the columns that the update sets."""
         followers = Followers()
-        changed = set(names)
+        changed_columns = set(names)
         for child, column, reference in self._catalogue.references_to(table.name):
-            if reference.column in changed and reference.on_update not in _PASSIVE:
+            if reference.column in changed_columns and reference.on_update not in _PASSIVE:
                 images = self._find_children(followers, child, column, table, reference, rows)
                 followers.entries += [(child, "UPDATE", row) for row in images]
         return followers
@@ -146,21 +154,21 @@ class Images:
         values = list({repr(value): value for value in values if value is not None}.values())
         images: list[Row] = []
         for start in range(0, len(values), _AT_ONCE):
-            wanted = [["value", column.type.name, value] for value in values[start : start + _AT_ONCE]]
+            keys = [["value", column.type.name, value] for value in values[start : start + _AT_ONCE]]
             room = _MOST_FOLLOWERS - len(followers.entries) - len(images)
-            images += self.read(child, ["in", ["column", "", column.name], wanted], room + 1)
+            images += self.read(child, ["in", ["column", "", column.name], keys], room + 1)
             if len(images) + len(followers.entries) > _MOST_FOLLOWERS:
                 followers.overflowing.add(child.name)
                 return []
         return images
 
     def write_followers(self, log: ChangeLog, followers: Followers) -> None:
-        """Notes what became of the rows that a write has changed through references, when it is done."""
-        gone = {(table.name, _identify(table, row)) for table, op, row in followers.entries if op == "DELETE"}
+        """Logs what the write has done to rows through references. Called after the write."""
+        deleted_keys = {(table.name, _identify(table, row)) for table, op, row in followers.entries if op == "DELETE"}
         for table, op, row in followers.entries:
             if op == "DELETE":
                 log.add(table, op, row, None)
-            elif table.key and (table.name, _identify(table, row)) not in gone:
+            elif table.key and (table.name, _identify(table, row)) not in deleted_keys:
                 log.add(table, "UPDATE", row, self._read_again(table, row))
         for name in sorted(followers.overflowing):
             log.add(self._catalogue.table(name), "DELETE", None, None)
@@ -169,21 +177,24 @@ class Images:
         conditions = [
             _equal(table.columns[name], table.columns[name].type.clean(row[name], name)) for name in table.key
         ]
-        found = self.read(table, ["and", *conditions])
-        return found[0] if found else None
+        current_rows = self.read(table, ["and", *conditions])
+        return current_rows[0] if current_rows else None
 
 
 def decode_rows(
-    decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], found: Sequence[Sequence[Any]]
+    decoders: Sequence[tuple[str, Callable[[Any], Any] | None]], answers: Sequence[Sequence[Any]]
 ) -> list[Row]:
-    """The rows of a statement as they are shown. decoders: of its first columns, by name."""
+    """Turns the rows of a statement into those of an answer.
+
+    decoders: of its first columns, by name.
+    """
     names = [name for name, _ in decoders]
-    # Most columns come as they are shown.
-    changed = [(name, decode) for name, decode in decoders if decode is not None]
+    # Most columns need no conversion.
+    conversions = [(name, decode) for name, decode in decoders if decode is not None]
     rows: list[Row] = []
-    for values in found:
+    for values in answers:
         row = dict(zip(names, values, strict=False))
-        for name, decode in changed:
+        for name, decode in conversions:
             if row[name] is not None:
                 row[name] = decode(row[name])
         rows.append(row)

@@ -1,7 +1,8 @@
-"""Imports a file into a table as it arrives: in parts, each a transaction, so that other writes come in between.
+"""Imports a file into a table as it arrives, in parts that are a transaction each, so that other writes can run in
+between.
 
-A part that breaks a rule of the table is written in halves, down to the line that breaks it. How far an import has come
-is kept with the rows of each part, so that the same file with the same key goes on where it stopped.
+A part that breaks a rule of the table is written in halves, down to the line that breaks it. The progress of the import
+is stored with the rows of each part, so that the same file with the same key continues where it stopped.
 """
 
 import codecs
@@ -16,10 +17,11 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, BaobabError, BodyTooLarge
 from baobab.tools.core.stream import Body
 from baobab.tools.data.actor import Actor
+from baobab.tools.data.array_text import parse_array
 from baobab.tools.data.attempts import Attempt, Attempts
 from baobab.tools.data.catalogue import Catalogue, Column, TableInfo
 from baobab.tools.data.change_log import find_author
-from baobab.tools.data.column_types import ColumnType, parse_array
+from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.csv_rows import CsvRecords
 from baobab.tools.data.errors import (
     IdempotencyKeyReused,
@@ -39,17 +41,20 @@ Format = Literal["csv", "jsonl"]
 MOST_BYTES = 2**30
 _MOST_ROWS = 500
 _MOST_CHARACTERS = 2**20
-"""Rows and characters of one part."""
+"""The most rows and characters of one part."""
 _CHUNK = 64 * 1024
 _MOST_FAILED = 1000
 _MOST_SHOWN = 100
 _OF_LINES = (BadRequest, UniqueViolation, PolicyViolation)
-"""Errors that a single line is to blame for."""
+"""Errors that are the fault of a single line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What a caller asks for. skips: whether lines that fail are left out; otherwise the first one ends the import."""
+    """The import that a caller asks for.
+
+    skips: whether lines that fail are left out; otherwise the first one ends the import.
+    """
 
     table: str
     format: Format
@@ -62,7 +67,10 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A row and where it stands. digest: of the file up to its end."""
+    """A row and its place in the file.
+
+    digest: of the file up to the end of the line.
+    """
 
     number: int
     row: Row
@@ -71,8 +79,8 @@ class _Line:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far an import has come: the last line whose row is written, the digest of the file up to its end, and what
-    has become of the lines so far.
+    """The progress of an import: the last line whose row is written, the digest of the file up to its end, and the
+    counts so far.
     """
 
     line: int = 0
@@ -84,59 +92,59 @@ class _Progress:
 
 
 class _Rehearsed(Exception):
-    """Rolls a part of a dry run back."""
+    """Rolls back a part of a dry run."""
 
 
 class Import:
-    def __init__(self, call: Call, actor: Actor, asked: ImportRequest) -> None:
+    def __init__(self, call: Call, actor: Actor, request: ImportRequest) -> None:
         self._call = call
         self._actor = actor
-        self._asked = asked
+        self._request = request
         self._progress = _Progress(import_id=f"import-{call.services.ids.uuid()}")
         self._part: list[_Line] = []
         self._characters = 0
 
     async def run(self, body: Body) -> Imported:
-        table = (await find_catalogue(self._call)).table(self._asked.table)
-        find_upsert(table, self._asked.on_conflict, self._asked.preferences)
+        table = (await find_catalogue(self._call)).table(self._request.table)
+        find_upsert(table, self._request.on_conflict, self._request.preferences)
         settled = await self._load_progress()
         is_same = not settled.line
-        other = IdempotencyKeyReused("The file does not begin as the one that was imported with this key.")
+        different_file = IdempotencyKeyReused("The file does not begin as the one that was imported with this key.")
         names: list[str] | None = None
         digest = hashlib.sha256()
-        records: Records = CsvRecords() if self._asked.format == "csv" else JsonRecords()
+        records: Records = CsvRecords() if self._request.format == "csv" else JsonRecords()
         async for record in _read_records(body, records):
             digest.update(record.text.encode(errors="surrogatepass"))
-            if self._asked.format == "csv" and names is None:
+            if self._request.format == "csv" and names is None:
                 names = _read_header(table, record)
                 continue
             if record.line <= settled.line:
                 is_same = is_same or (record.line == settled.line and digest.hexdigest() == settled.digest)
                 continue
             if not is_same:
-                raise other
+                raise different_file
             await self._take(table, names, record, digest.copy().hexdigest())
         if not is_same:
-            raise other
+            raise different_file
         await self._write_part()
         return self._report()
 
     async def _load_progress(self) -> _Progress:
-        """What an earlier call with the same key has settled: its lines are not written again."""
-        attempt, call = self._asked.attempt, self._call
-        if attempt is None or self._asked.dry_run:
+        """Loads what an earlier call with the same key has imported. Its lines are not written again."""
+        attempt, call = self._request.attempt, self._call
+        if attempt is None or self._request.dry_run:
             return _Progress()
         app_id, store = call.require_app().id, call.stores.data
-        kept = await store.read(
+        progress = await store.read(
             app_id, lambda statements: Attempts(statements, store, app_id, "").read_progress(attempt), quick=True
         )
-        if kept is None:
+        if progress is None:
             return _Progress()
-        self._progress = _Progress(**kept)
-        return _Progress(**kept)
+        self._progress = _Progress(**progress)
+        return _Progress(**progress)
 
     async def _take(self, table: TableInfo, names: list[str] | None, record: Record, digest: str) -> None:
-        """Adds the row of a record to the part that is written next."""
+        """Adds the row of a record to the next part."""
         try:
             row = _read_row(table, names, record.content)
         except BadRequest as exc:
@@ -159,12 +167,12 @@ class Import:
             except ImportStopped:
                 raise
             except BaobabError as exc:
-                # Nothing that a line says: the plan is used up, or the app is being moved.
+                # Not the fault of a line: the plan's limit is reached, or the app is being moved.
                 exc.details = {**exc.details, "import": self._report()}
                 raise
 
     async def _write(self, lines: list[_Line]) -> None:
-        """Writes rows, all but those that break a rule of the table. Raises ImportStopped."""
+        """Writes rows, except those that break a rule of the table. Raises ImportStopped."""
         try:
             await self._commit(lines)
         except _OF_LINES as exc:
@@ -176,43 +184,43 @@ class Import:
             await self._write(lines[middle:])
 
     async def _commit(self, lines: list[_Line]) -> None:
-        asked, before = self._asked, self._progress
-        after = replace(before, line=lines[-1].number, digest=lines[-1].digest)
+        request, progress = self._request, self._progress
+        next_progress = replace(progress, line=lines[-1].number, digest=lines[-1].digest)
 
         def write(rows: Rows, catalogue: Catalogue) -> None:
-            table = open_table(catalogue, rows, asked.table, "INSERT")
-            upsert = find_upsert(table, asked.on_conflict, asked.preferences)
-            given = [line.row for line in lines]
-            after.written = before.written + len(rows.insert(table, given, upsert, ()))
-            rows.pass_numbers(table, given)
+            table = open_table(catalogue, rows, request.table, "INSERT")
+            upsert = find_upsert(table, request.on_conflict, request.preferences)
+            values = [line.row for line in lines]
+            next_progress.written = progress.written + len(rows.insert(table, values, upsert, ()))
+            rows.pass_numbers(table, values)
 
         def begin(attempts: Attempts) -> None:
-            if asked.attempt is not None and not asked.dry_run:
-                kept = attempts.read_progress(asked.attempt)
-                if (kept["line"] if kept else 0) != before.line:
+            if request.attempt is not None and not request.dry_run:
+                stored = attempts.read_progress(request.attempt)
+                if (stored["line"] if stored else 0) != progress.line:
                     raise ImportOvertaken
 
         def end(attempts: Attempts) -> None:
-            if asked.dry_run:
+            if request.dry_run:
                 raise _Rehearsed
-            if asked.attempt is not None:
-                attempts.keep_progress(asked.attempt, asdict(after))
+            if request.attempt is not None:
+                attempts.keep_progress(request.attempt, asdict(next_progress))
 
         author = find_author(self._call, self._actor)
         if author.run_id is None:
-            # An import is undone as a whole, as what the run of an agent wrote is.
-            author = replace(author, run_id=before.import_id)
+            # An import can be undone as a whole, like the writes of an agent's run.
+            author = replace(author, run_id=progress.import_id)
         with contextlib.suppress(_Rehearsed):
             await write_part(self._call, self._actor, author, write, begin, end)
-        self._progress = after
+        self._progress = next_progress
 
     def _fail(self, line: int, error: BaobabError) -> None:
         progress = self._progress
         progress.failed += 1
         if len(progress.errors) < _MOST_SHOWN:
-            # A list of its own: what was kept with a part must not change afterwards.
+            # A copy, because what was stored with a part must not change later.
             progress.errors = [*progress.errors, {"line": line, "code": error.code, "message": error.message[:300]}]
-        if not self._asked.skips or progress.failed >= _MOST_FAILED:
+        if not self._request.skips or progress.failed >= _MOST_FAILED:
             raise ImportStopped(f"Line {line}: {error.message}", details={**error.details, "import": self._report()})
 
     def _report(self) -> Imported:
@@ -222,13 +230,13 @@ class Import:
             "failed": progress.failed,
             "errors": progress.errors,
             "last_line": progress.line,
-            "dry_run": self._asked.dry_run,
+            "dry_run": self._request.dry_run,
             "import_id": progress.import_id,
         }
 
 
 async def _read_records(body: Body, records: Records) -> AsyncIterator[Record]:
-    """The records of a body as they arrive. Raises BodyTooLarge, BadRequest."""
+    """Yields the records of a body as they arrive. Raises BodyTooLarge or BadRequest."""
     too_large = BodyTooLarge(f"An import has at most {MOST_BYTES} bytes.", details={"max_bytes": MOST_BYTES})
     if body.size is not None and body.size > MOST_BYTES:
         raise too_large
@@ -238,7 +246,7 @@ async def _read_records(body: Body, records: Records) -> AsyncIterator[Record]:
         size += len(chunk)
         if size > MOST_BYTES:
             raise too_large
-        # A chunk may be as large as the whole, where it is not a network that sends it.
+        # A chunk can be as large as the whole body if it does not come from a network.
         for start in range(0, len(chunk), _CHUNK):
             for record in records.feed(_decode(decoder, chunk[start : start + _CHUNK])):
                 yield record
@@ -256,7 +264,7 @@ def _decode(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = F
 
 
 def _read_header(table: TableInfo, record: Record) -> list[str]:
-    """The columns of a CSV. Nothing is written if one of them is not in the table."""
+    """Reads the columns of a CSV. Nothing is written if one of them is not in the table."""
     if isinstance(record.content, BrokenRecord):
         raise BadRequest(f"The first line is no list of columns: {record.content.reason}.")
     names = [(name or "").strip() for name in record.content]
@@ -268,7 +276,7 @@ def _read_header(table: TableInfo, record: Record) -> list[str]:
 
 
 def _read_row(table: TableInfo, names: list[str] | None, content: Any) -> Row | None:
-    """The row of a record; None for an empty line. BadRequest if a value does not fit its column."""
+    """Returns the row of a record; None for an empty line. Raises BadRequest if a value does not fit its column."""
     if isinstance(content, BrokenRecord):
         raise BadRequest(f"The line cannot be read: {content.reason}.")
     if names is None:
@@ -290,7 +298,9 @@ def _read_row(table: TableInfo, names: list[str] | None, content: Any) -> Row | 
 
 
 def _read_field(column: Column, text: str) -> Any:
-    """The value of a field of CSV, as JSON has it. A quoted field without a character is null for all but texts."""
+    """Returns a field of CSV as a JSON value. An empty quoted field is an empty text, and null for all types but
+    texts.
+    """
     kind = column.type
     if kind.is_text:
         return text

@@ -1,4 +1,4 @@
-"""The job of tables: it removes from the logs of changes what is too old to be undone, and old attempts."""
+"""The sweep of tables: removes changes that are too old to be undone, and old results of attempts."""
 
 from datetime import timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import require_thawed
 
 _ATTEMPT_DAYS = 7
-"""How long the result of a write is kept for those who attempt it again."""
+"""How long the result of a write is stored for clients that send it again."""
 
 
 @data.job(every=21_600.0)
@@ -34,7 +34,10 @@ async def data_sweep(job: Job) -> None:
 
 
 class _Sweep:
-    """Of one app. before, attempts_before: the moments whose changes and attempts stay. now: all in ISO 8601."""
+    """Sweeps one app.
+
+    before, attempts_before: the moments from which changes and attempts stay. All times are in ISO 8601.
+    """
 
     def __init__(self, store: DataStore, app_id: str, before: str, attempts_before: str, now: str) -> None:
         self._store = store
@@ -50,7 +53,7 @@ class _Sweep:
             while await self._store.read(self._app_id, self._is_needed, quick=True):
                 await self._store.write(self._app_id, self._sweep)
         except AppMigrating:
-            # Its copy is swept where it arrives.
+            # The app is being moved. Its copy is swept at the destination.
             return
 
     def _is_needed(self, statements: Statements) -> bool:
@@ -68,7 +71,7 @@ class _Sweep:
 
 
 async def _guard_rows(store: DataStore, app_id: str) -> bool:
-    """Gives the tables that were made without it the database's own row-level security. Returns whether it did."""
+    """Adds Postgres's row-level security to tables that were made without it. Returns whether it did."""
     roles = store.row_security
     if roles is None or not await store.exists(app_id):
         return False
@@ -83,6 +86,6 @@ async def _guard_rows(store: DataStore, app_id: str) -> bool:
     try:
         await store.alter(app_id, guard)
     except AppMigrating:
-        # Its copy gets them where it arrives.
+        # The app is being moved. Its copy gets them at the destination.
         return False
     return True

@@ -1,4 +1,4 @@
-"""A listener: somebody who follows changes, with what they asked for and the messages that wait for them."""
+"""A listener: a client that follows changes, with its subscriptions and the messages that wait for it."""
 
 import asyncio
 from collections import deque
@@ -14,19 +14,22 @@ from baobab.tools.data.catalogue import TableInfo
 from baobab.tools.data.schemas import Row
 
 SLOW = 4008
-"""The close code for a listener that reads more slowly than there is to tell."""
+"""The close code for a listener that reads too slowly."""
 _MOST_WAITING = 1000
 _MOST_BYTES = 4 * 2**20
 _BEAT_SECONDS = 14.0
-"""Something is yielded more often than access is checked again; every other time a heartbeat."""
+"""Something is yielded this often, so that access is checked again in time. Every other time it is a heartbeat."""
 
 Filter = Mapping[str, Any]
-"""Canonical values that columns of a row must have."""
+"""The canonical values that columns of a row must have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """number: of the change that it tells, after which a listener who comes back goes on."""
+    """One message.
+
+    number: of the change that it is about, after which a listener that reconnects continues.
+    """
 
     content: bytes
     number: int | None = None
@@ -34,14 +37,16 @@ class Frame:
 
 
 def build_message(kind: str, number: int | None = None, /, **fields: Any) -> Frame:
-    named = {} if number is None else {"id": number}
-    return Frame(to_json({"type": kind, **named, **fields}), number, kind)
+    fields_of_id = {} if number is None else {"id": number}
+    return Frame(to_json({"type": kind, **fields_of_id, **fields}), number, kind)
 
 
 @dataclass(eq=False, slots=True)
 class Listener:
-    """client_id: a name for it among those that are present. tracks_since: the number of the message with which it
-    began to be present; None while it is not.
+    """One client that follows changes.
+
+    client_id: its name among the clients that are present. tracks_since: the number of the message with which it became
+    present; None while it is not.
     """
 
     actor: Actor
@@ -55,7 +60,7 @@ class Listener:
     _end: StreamEnded | None = None
 
     def send(self, message: Frame) -> None:
-        """Queues a message. A listener for whom too much waits is dropped."""
+        """Queues a message. A listener for which too much waits is dropped."""
         if self._end is not None:
             return
         if len(self._waiting) >= _MOST_WAITING or self._bytes + len(message.content) > _MOST_BYTES:
@@ -66,7 +71,7 @@ class Listener:
         self._news.set()
 
     def end(self, code: int, reason: str) -> None:
-        """Ends the stream. What waits is told before, unless it is too much."""
+        """Ends the stream after the messages that wait, unless there are too many of them."""
         if self._end is None:
             self._end = StreamEnded(code, reason)
             if code == SLOW:
@@ -78,7 +83,7 @@ class Listener:
         return self._end is not None
 
     async def read(self) -> AsyncGenerator[Frame | None, None]:
-        """Yields what is to be told; None after a while without anything. Raises StreamEnded."""
+        """Yields messages; None after a while without any. Raises StreamEnded."""
         while True:
             while self._waiting:
                 message = self._waiting.popleft()
@@ -94,19 +99,19 @@ class Listener:
                 yield None
 
 
-def read_filter(table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The filter that a listener names. ColumnNotFound, InvalidType, BadRequest."""
-    wanted: dict[str, Any] = {}
-    for name, value in given.items():
+def read_filter(table: TableInfo, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads the filter of a subscription. Raises ColumnNotFound, InvalidType or BadRequest."""
+    conditions: dict[str, Any] = {}
+    for name, value in document.items():
         kind = table.column(name).type
-        # In an address, every value is a text.
+        # In a URL, every value is a text.
         is_text = isinstance(value, str) and not kind.is_text
-        wanted[name] = kind.parse(value, name) if is_text else kind.clean(value, name)
-    return wanted
+        conditions[name] = kind.parse(value, name) if is_text else kind.clean(value, name)
+    return conditions
 
 
-def fits_filter(table: TableInfo, wanted: Filter, row: Row) -> bool:
+def fits_filter(table: TableInfo, conditions: Filter, row: Row) -> bool:
     return all(
         name in table.columns and table.columns[name].type.clean(row.get(name), name) == value
-        for name, value in wanted.items()
+        for name, value in conditions.items()
     )

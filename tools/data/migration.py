@@ -1,4 +1,6 @@
-"""From one catalogue to another: which statements that takes in a database, and which of them lose data."""
+"""Plans the change from one catalogue to another: the statements that a database needs, and which of them lose
+data.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -42,48 +44,53 @@ OWN_TABLES = {
     "_slow_statements": slow_statements.COLUMNS,
     "_messages": "id bigint PRIMARY KEY, kind text NOT NULL, fields text NOT NULL, at text NOT NULL",
 }
-"""The tables of our own in each app's database."""
+"""The tables of Baobab's own in each app's database."""
 _MOST_EXAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step. `fill`: of a new column, the value that the rows that are there get."""
+    """One step of a migration.
+
+    fill: for a new column, the value that present rows get.
+    """
 
     sql: str
     description: str
     destructive: bool = False
     authorise: str = ""
-    """What the document must say so that it is made, if it loses data."""
+    """What the document must contain to allow the step, if it loses data."""
     fill: tuple[TableInfo, Column] | None = None
     check_nulls: tuple[TableInfo, Column] | None = None
     check_rows: TableInfo | None = None
-    """The table whose rows must fulfil its conditions, before the step is made."""
+    """The table whose rows must meet its conditions before the step runs."""
 
 
 class MigrationPlan:
-    """The changes that lead from what is there to what is wanted. Raises InvalidSchema, DestructiveChange."""
+    """The steps from the current catalogue to the one that a document asks for. Raises InvalidSchema or
+    DestructiveChange.
+    """
 
     def __init__(
-        self, store: DataStore, app_id: str, current: Catalogue, wanted: Wanted, now: str, parser: Any = None
+        self, store: DataStore, app_id: str, current: Catalogue, target: Wanted, now: str, parser: Any = None
     ) -> None:
         """parser: of expressions; None if those of the document are compiled already, or it has none."""
         self._store = store
         self._app_id = app_id
         self._current = current
-        self._wanted = wanted
+        self._target = target
         self._now = now
         self._parser = parser
         self.result = self._build_result()
         self.changes = list(self._list_changes())
 
     def require_authorised(self) -> None:
-        """Raises DestructiveChange if the document does not say that what would be lost may be lost."""
-        refused = [change for change in self.changes if change.destructive and change.authorise]
-        if refused:
-            listed = [{"change": change.description, "authorise": change.authorise} for change in refused]
+        """Raises DestructiveChange if a step loses data and the document does not allow it."""
+        unauthorised = [change for change in self.changes if change.destructive and change.authorise]
+        if unauthorised:
+            descriptions = [{"change": change.description, "authorise": change.authorise} for change in unauthorised]
             raise DestructiveChange(
-                f"The schema would lose data: {refused[0].description}.", details={"changes": listed}
+                f"The schema would lose data: {unauthorised[0].description}.", details={"changes": descriptions}
             )
 
     def apply(self, statements: Statements) -> None:
@@ -91,14 +98,14 @@ class MigrationPlan:
             statements.rows("CREATE EXTENSION IF NOT EXISTS vector")
         counter = Counter(statements, self._store, self._app_id)
         older, newer = self._current.tables, self.result.tables
-        changed = [table for table in newer.values() if not _is_stored_alike(table, older.get(table.name))]
-        for table in changed:
+        changed_tables = [table for table in newer.values() if not _is_stored_alike(table, older.get(table.name))]
+        for table in changed_tables:
             if table.name in older:
                 counter.stop(older[table.name])
         self._apply(statements)
         for name in older.keys() - newer.keys():
             counter.forget(older[name])
-        for table in changed:
+        for table in changed_tables:
             counter.start(table)
 
     def _apply(self, statements: Statements) -> None:
@@ -117,54 +124,54 @@ class MigrationPlan:
         return any(column.type.name == "vector" for column in columns)
 
     def _build_result(self) -> Catalogue:
-        current, wanted = self._current, self._wanted
-        gone = wanted.tables.keys() | wanted.dropped_tables
-        tables = {name: table for name, table in current.tables.items() if name not in gone}
-        for name, table in wanted.tables.items():
+        current, target = self._current, self._target
+        replaced_names = target.tables.keys() | target.dropped_tables
+        tables = {name: table for name, table in current.tables.items() if name not in replaced_names}
+        for name, table in target.tables.items():
             older = current.tables.get(name)
-            kept = keep_policies(table, older)
+            newer = keep_policies(table, older)
             if older is not None:
-                # A column that the document does not name stays as it is.
-                dropped = wanted.dropped_columns.get(name, frozenset())
+                # A column that the document leaves out stays as it is.
+                dropped = target.dropped_columns.get(name, frozenset())
                 silent = {
                     n: column for n, column in older.columns.items() if n not in table.columns and n not in dropped
                 }
-                kept = replace(
-                    kept, columns={**{n: c for n, c in older.columns.items() if n in silent}, **kept.columns}
+                newer = replace(
+                    newer, columns={**{n: c for n, c in older.columns.items() if n in silent}, **newer.columns}
                 )
-            tables[name] = kept if self._parser is None else compile_constraints(self._parser, kept)
+            tables[name] = newer if self._parser is None else compile_constraints(self._parser, newer)
         if len(tables) > MOST_TABLES:
             raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
         check_references(tables)
         return Catalogue(tables, current.version + 1, self._build_views(Catalogue(tables)))
 
     def _build_views(self, catalogue: Catalogue) -> dict[str, View]:
-        """The views, which must suit the tables as they shall be."""
+        """Compiles the views, which must fit the new tables."""
         texts = {name: view.text for name, view in self._current.views.items()}
-        if self._wanted.views is not None:
-            texts = dict(self._wanted.views)
+        if self._target.views is not None:
+            texts = dict(self._target.views)
         for name in texts.keys() & catalogue.tables.keys():
             raise InvalidSchema(f"`{name}` is a table and a view.")
         return {name: compile_view(self._parser, name, text, catalogue) for name, text in texts.items()}
 
     def _list_changes(self) -> Iterator[Change]:
-        current, wanted = self._current, self._wanted
-        for name in sorted(wanted.dropped_tables & current.tables.keys()):
+        current, target = self._current, self._target
+        for name in sorted(target.dropped_tables & current.tables.keys()):
             yield Change(f"DROP TABLE {self._name(name)}{self._cascade}", f"drop the table {name}", destructive=True)
-        for name in sorted(current.tables.keys() - wanted.tables.keys() - wanted.dropped_tables):
+        for name in sorted(current.tables.keys() - target.tables.keys() - target.dropped_tables):
             yield Change("", f"drop the table {name}", destructive=True, authorise=f'"_drop": ["{name}"]')
-        new = {name: table for name, table in self.result.tables.items() if name not in current.tables}
-        for table in order_by_reference(new):
+        new_tables = {name: table for name, table in self.result.tables.items() if name not in current.tables}
+        for table in order_by_reference(new_tables):
             yield self._create(table, table.name)
             yield from (self._create_index(table, index) for index in self._all_indexes(table))
         for name, older in current.tables.items():
-            if name in wanted.tables:
-                yield from self._alter(older, self.result.tables[name], wanted.dropped_columns.get(name, frozenset()))
+            if name in target.tables:
+                yield from self._alter(older, self.result.tables[name], target.dropped_columns.get(name, frozenset()))
 
         yield from self._list_views()
 
     def _list_views(self) -> Iterator[Change]:
-        """Views are queries that are kept beside the tables: no statement makes them."""
+        """Lists the changed views. They need no statements, because they are stored in the catalogue only."""
         older, newer = self._current.views, self.result.views
         for name in sorted(older.keys() | newer.keys()):
             if name not in newer:
@@ -193,11 +200,11 @@ class MigrationPlan:
         return Change(f"CREATE TABLE {self._name(name)} ({', '.join(parts)}){strict}", f"create the table {table.name}")
 
     def _declare(self, column: Column) -> str:
-        declared = f"{quote(column.name)} {column.type.declare(self._store.dialect)}"
+        declaration = f"{quote(column.name)} {column.type.declare(self._store.dialect)}"
         if column.generated_tree is None:
-            return declared
+            return declaration
         value = self._write_condition(["generated", column.generated_tree, str(column.type)])
-        return f"{declared} GENERATED ALWAYS AS ({value}) STORED"
+        return f"{declaration} GENERATED ALWAYS AS ({value}) STORED"
 
     def _constrain(self, table: TableInfo, constraint: str, tree: Expression) -> str:
         name = name_constraint(self._store, table.name, constraint)
@@ -209,7 +216,7 @@ class MigrationPlan:
     def _refer(self, column: Column) -> str:
         to = column.references
         assert to is not None
-        # A reference in SQLite names a table of the same file, and has no schema before it.
+        # In SQLite, a reference names a table of the same file, without a schema.
         target = quote(to.table) if self._store.dialect == "sqlite" else self._name(to.table)
         return f"REFERENCES {target} ({quote(to.column)}) ON DELETE {to.on_delete} ON UPDATE {to.on_update}"
 
@@ -238,7 +245,7 @@ class MigrationPlan:
         )
 
     def _index_name(self, table: TableInfo, index: Index) -> str:
-        """Indexes of different tables may have one name in a document, and share their names in a database."""
+        """The name of an index in the database, which must be unique there; in a document it need not be."""
         return f"{table.name}.{index.name}"[-63:]
 
     def _alter(  # noqa: PLR0912 - one branch for each thing that can change
@@ -255,30 +262,30 @@ class MigrationPlan:
         yield from self._drop_constraints(older, newer)
         rebuild = _has_other_constraints(older, newer)
         for name, column in newer.columns.items():
-            before = older.columns.get(name)
-            if column.generated is not None or (before is not None and before.generated is not None):
-                if before is not None:
-                    self._require_generated(table, before, column)
+            older_column = older.columns.get(name)
+            if column.generated is not None or (older_column is not None and older_column.generated is not None):
+                if older_column is not None:
+                    self._require_generated(table, older_column, column)
                 continue
-            if before is None:
+            if older_column is None:
                 yield from self._add_column(newer, column)
                 continue
-            if before.primary_key != column.primary_key:
+            if older_column.primary_key != column.primary_key:
                 raise InvalidSchema(f"`{table}.{name}`: the key of a table that is there cannot be changed.")
-            if before.type != column.type:
-                yield from self._change_type(newer, before, column)
-            if before.needs_value != column.needs_value:
+            if older_column.type != column.type:
+                yield from self._change_type(newer, older_column, column)
+            if older_column.needs_value != column.needs_value:
                 yield Change(
                     "",
                     f"{'require' if column.needs_value else 'no longer require'} a value of {table}.{name}",
                     check_nulls=(newer, column) if column.needs_value else None,
                 )
-            if before.default != column.default:
+            if older_column.default != column.default:
                 yield Change("", f"change the default of {table}.{name}")
-            if before.references != column.references:
-                yield from self._change_reference(table, before, column)
+            if older_column.references != column.references:
+                yield from self._change_reference(table, older_column, column)
                 rebuild = True
-        # What is computed goes before what it is computed from.
+        # Generated columns are dropped before the columns that they are computed from.
         for name in sorted(
             dropped & older.columns.keys(), key=lambda each: (older.columns[each].generated is None, each)
         ):
@@ -296,11 +303,11 @@ class MigrationPlan:
                 if old_checks.get(constraint) != tree:
                     yield Change("", _describe_addition(newer, constraint))
             yield from self._rebuild(newer)
-            # The indexes went with the table that was dropped.
+            # The indexes were dropped with the old table.
             yield from (self._create_index(newer, index) for index in new_indexes)
         else:
             yield from self._add_constraints(older, newer)
-            # The indexes of a column that is computed anew went with it.
+            # The indexes of a generated column were dropped with it.
             computed = _list_recomputed(older, newer)
             yield from (
                 self._create_index(newer, index)
@@ -308,16 +315,18 @@ class MigrationPlan:
                 if index not in old_indexes or computed.intersection(index.columns)
             )
 
-    def _require_generated(self, table: str, before: Column, column: Column) -> None:
-        """A column that was given its values cannot be computed, as those would be lost; the other way, they stay."""
-        if before.generated is None or (column.generated is None and before.type != column.type):
+    def _require_generated(self, table: str, older_column: Column, column: Column) -> None:
+        """Refuses to turn a plain column into a generated one, because its values would be lost. The reverse is
+        allowed.
+        """
+        if older_column.generated is None or (column.generated is None and older_column.type != column.type):
             raise InvalidSchema(
                 f"`{table}.{column.name}` is there already with other values.",
                 remediation=f'Drop it with "_dropColumns": ["{column.name}"] and add it in a second apply.',
             )
 
     def _drop_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
-        """What is dropped before columns change. SQLite makes the table anew instead."""
+        """Drops constraints before columns change, in Postgres only. SQLite builds the table anew instead."""
         is_postgres, table = self._store.dialect == "postgresql", self._name(older.name)
         new_checks, computed = dict(list_checks(newer)), _list_recomputed(older, newer)
         for constraint, tree in list_checks(older):
@@ -330,33 +339,33 @@ class MigrationPlan:
         for name in sorted(computed):
             column = newer.columns[name]
             if name in older.columns and is_postgres:
-                kept = column.generated is None
-                drop = f"ALTER COLUMN {quote(name)} DROP EXPRESSION" if kept else f"DROP COLUMN {quote(name)}"
+                keeps_column = column.generated is None
+                drop = f"ALTER COLUMN {quote(name)} DROP EXPRESSION" if keeps_column else f"DROP COLUMN {quote(name)}"
                 yield Change(f"ALTER TABLE {table} {drop}", f"no longer compute {older.name}.{name} as before")
             elif name in older.columns:
                 yield Change("", f"no longer compute {older.name}.{name} as before")
 
     def _add_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
-        """What is added in Postgres when columns have changed."""
+        """Adds constraints after columns have changed, in Postgres only."""
         table, computed = self._name(newer.name), _list_recomputed(older, newer)
         old_checks = dict(list_checks(older))
-        new = [
+        constraints = [
             (constraint, tree)
             for constraint, tree in list_checks(newer)
             if old_checks.get(constraint) != tree or _names_any(tree, computed)
         ]
-        if new:
+        if constraints:
             yield Change("", f"require that the rows of {newer.name} fulfil its conditions", check_rows=newer)
         for column in newer.columns.values():
             if column.name in computed and column.generated is not None:
                 sql = f"ALTER TABLE {table} ADD COLUMN {self._declare(column)}"
                 yield Change(sql, f"compute the column {newer.name}.{column.name}")
-        for constraint, tree in new:
+        for constraint, tree in constraints:
             sql = f"ALTER TABLE {table} ADD {self._constrain(newer, constraint, tree)}"
             yield Change(sql, _describe_addition(newer, constraint))
 
     def find_broken_checks(self, statements: Statements) -> list[BrokenCheck]:
-        """The conditions of the result that rows of today break, before anything is changed."""
+        """Finds the new conditions that present rows break, before anything changes."""
         broken: list[BrokenCheck] = []
         for name, today in self._current.tables.items():
             table = self.result.tables.get(name)
@@ -375,7 +384,7 @@ class MigrationPlan:
             )
 
     def _find_broken(self, statements: Statements, table: TableInfo, today: TableInfo | None) -> list[BrokenCheck]:
-        """today: the table as it is, if its new columns are not there yet."""
+        """today: the present table, if its new columns do not exist yet."""
         defaults: dict[str, Expression] = {}
         for column in table.writable_columns:
             value = None if column.default is None else evaluate(column, column.default, SERVICE, self._now)
@@ -384,10 +393,10 @@ class MigrationPlan:
         for constraint, tree in list_checks(table):
             writer = SqlWriter(self._store, self._app_id, Catalogue(), SERVICE, self._now)
             name = quote(table.name)
-            shown = [table.columns[key].type.show(f"{name}.{quote(key)}", writer.dialect) for key in table.key] or ["1"]
+            keys = [table.columns[key].type.show(f"{name}.{quote(key)}", writer.dialect) for key in table.key] or ["1"]
             where = writer.write(["not", see_today(tree, table, today, defaults)], {"": name})
             text = (
-                f"SELECT count(*) OVER (), {', '.join(shown)} FROM {self._name(table.name)} AS {name} WHERE {where} "
+                f"SELECT count(*) OVER (), {', '.join(keys)} FROM {self._name(table.name)} AS {name} WHERE {where} "
                 f"LIMIT {_MOST_EXAMPLES}"
             )
             rows = statements.rows(text, *writer.values)
@@ -412,9 +421,9 @@ class MigrationPlan:
         if column.needs_value:
             yield Change("", f"require a value of {table.name}.{column.name}", check_nulls=(table, column))
 
-    def _change_type(self, table: TableInfo, before: Column, column: Column) -> Iterator[Change]:
-        description = f"change the type of {table.name}.{column.name} from {before.type} to {column.type}"
-        if not column.type.accepts(before.type):
+    def _change_type(self, table: TableInfo, older_column: Column, column: Column) -> Iterator[Change]:
+        description = f"change the type of {table.name}.{column.name} from {older_column.type} to {column.type}"
+        if not column.type.accepts(older_column.type):
             yield Change(
                 "",
                 description,
@@ -422,32 +431,34 @@ class MigrationPlan:
                 authorise=f'drop the column with "_dropColumns": ["{column.name}"] and add it in a second apply',
             )
             return
-        same = column.type.declare(self._store.dialect) == before.type.declare(self._store.dialect)
+        is_stored_alike = column.type.declare(self._store.dialect) == older_column.type.declare(self._store.dialect)
         kind = column.type.declare(self._store.dialect)
         sql = f"ALTER TABLE {self._name(table.name)} ALTER COLUMN {quote(column.name)} TYPE {kind}"
-        yield Change("" if same else sql, description)
+        yield Change("" if is_stored_alike else sql, description)
 
-    def _change_reference(self, table: str, before: Column, column: Column) -> Iterator[Change]:
+    def _change_reference(self, table: str, older_column: Column, column: Column) -> Iterator[Change]:
         description = f"change what {table}.{column.name} refers to"
         if self._store.dialect == "sqlite":
             yield Change("", description)
             return
         constraint = quote(f"{table}_{column.name}_fkey")
-        if before.references is not None:
+        if older_column.references is not None:
             yield Change(f"ALTER TABLE {self._name(table)} DROP CONSTRAINT IF EXISTS {constraint}", description)
         if column.references is not None:
             sql = f"ALTER TABLE {self._name(table)} ADD CONSTRAINT {constraint} FOREIGN KEY ({quote(column.name)})"
             yield Change(f"{sql} {self._refer(column)}", description)
 
     def _rebuild(self, table: TableInfo) -> Iterator[Change]:
-        """SQLite changes references only by a new table."""
-        new = f"_new_{table.name}"
+        """Builds the table anew, because SQLite cannot change its references otherwise."""
+        temporary = f"_new_{table.name}"
         columns = ", ".join(quote(column.name) for column in table.writable_columns)
-        anew = self._create(table, new)
+        anew = self._create(table, temporary)
         yield replace(anew, description=f"make the table {table.name} anew", check_rows=table)
-        yield Change(f"INSERT INTO {quote(new)} ({columns}) SELECT {columns} FROM {quote(table.name)}", "copy its rows")
+        yield Change(
+            f"INSERT INTO {quote(temporary)} ({columns}) SELECT {columns} FROM {quote(table.name)}", "copy its rows"
+        )
         yield Change(f"DROP TABLE {quote(table.name)}", "drop the older one")
-        yield Change(f"ALTER TABLE {quote(new)} RENAME TO {quote(table.name)}", "give the new one its name")
+        yield Change(f"ALTER TABLE {quote(temporary)} RENAME TO {quote(table.name)}", "give the new one its name")
 
     def _fill(self, statements: Statements, table: TableInfo, column: Column) -> None:
         if column.default is None:
@@ -455,7 +466,7 @@ class MigrationPlan:
         name, place = self._name(table.name), quote(column.name)
         value = column.type.encode(evaluate(column, column.default, SERVICE, self._now), self._store.dialect)
         if column.default.strip().lower() in ("gen_random_uuid()", "uuid_generate_v4()"):
-            # A value of its own for each row; both databases have the function.
+            # Each row gets a value of its own. Both databases have this function.
             cast = "CAST(gen_random_uuid() AS text)" if column.type.is_text else "gen_random_uuid()"
             statements.rows(f"UPDATE {name} SET {place} = {cast}")
         elif value is not None:
@@ -484,7 +495,7 @@ def _names_any(tree: Expression, columns: set[str]) -> bool:
 
 
 def _list_recomputed(older: TableInfo, newer: TableInfo) -> set[str]:
-    """The generated columns that are new, whose expression or types change, or that are generated no longer."""
+    """The generated columns that are new, changed, or generated no longer."""
 
     def describe_types(table: TableInfo, column: Column) -> list[str]:
         names = sorted(name for _, name in list_names(column.generated_tree))
@@ -492,12 +503,12 @@ def _list_recomputed(older: TableInfo, newer: TableInfo) -> set[str]:
 
     recomputed: set[str] = set()
     for name, column in newer.columns.items():
-        before = older.columns.get(name)
-        if before is None or (before.generated is None and column.generated is None):
+        older_column = older.columns.get(name)
+        if older_column is None or (older_column.generated is None and column.generated is None):
             if column.generated is not None:
                 recomputed.add(name)
-        elif before.generated_tree != column.generated_tree or (
-            describe_types(older, before) != describe_types(newer, column)
+        elif older_column.generated_tree != column.generated_tree or (
+            describe_types(older, older_column) != describe_types(newer, column)
         ):
             recomputed.add(name)
     return recomputed
@@ -514,7 +525,7 @@ def _is_stored_alike(table: TableInfo, older: TableInfo | None) -> bool:
 
 
 def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> None:
-    """Creates the tables of our own, where they are not there yet."""
+    """Creates Baobab's own tables in an app's database, if they do not exist yet."""
     for name, columns in OWN_TABLES.items():
         statements.rows(f"CREATE TABLE IF NOT EXISTS {store.name_table(app_id, name)} ({columns})")
     for column in attempts.LATER_COLUMNS:
@@ -531,7 +542,7 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
 
 
 def _add_column(statements: Statements, store: DataStore, app_id: str, table: str, column: str) -> None:
-    """Adds a column to a table of our own that an earlier version made without it."""
+    """Adds a column to an own table that an earlier version made without it."""
     name = store.name_table(app_id, table)
     if store.dialect == "postgresql":
         statements.rows(f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {column}")
@@ -540,9 +551,9 @@ def _add_column(statements: Statements, store: DataStore, app_id: str, table: st
 
 
 def _create_fold(statements: Statements, name: str) -> None:
-    """The columns have the order of codes, whose `lower` knows the letters of English only."""
-    known = {row[0] for row in statements.rows("SELECT collname FROM pg_collation")}
-    collation = next((each for each in ("pg_c_utf8", "und-x-icu") if each in known), "default")
+    """Creates the function that makes letters small. In the order of codes, `lower` knows English letters only."""
+    collations = {row[0] for row in statements.rows("SELECT collname FROM pg_collation")}
+    collation = next((each for each in ("pg_c_utf8", "und-x-icu") if each in collations), "default")
     statements.rows(
         f"CREATE OR REPLACE FUNCTION {name}(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE "
         f"""AS 'SELECT lower($1 COLLATE "{collation}")'"""

@@ -1,4 +1,4 @@
-"""Names columns by which rows are looked up again and again, and with which no index begins."""
+"""Finds columns by which rows are looked up often and with which no index begins."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ _WHO = (["user"], ["user_uuid"], ["role"])
 
 
 def find_missing_indexes(catalogue: Catalogue) -> list[MissingIndex]:
-    """One finding for each column that a reference or a policy needs an index of."""
+    """Returns one finding for each column that a reference or a policy needs an index for."""
     findings: dict[tuple[str, str], MissingIndex] = {}
     for name, column, reason in _list_lookups(catalogue):
         table = catalogue.tables.get(name)
@@ -21,7 +21,7 @@ def find_missing_indexes(catalogue: Catalogue) -> list[MissingIndex]:
 
 
 def _list_lookups(catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
-    """The columns by which rows are looked up: table, column, and why."""
+    """Yields the columns by which rows are looked up: table, column, and the reason."""
     for table in catalogue.tables.values():
         for column in table.columns.values():
             if column.references is not None:
@@ -35,12 +35,12 @@ def _list_lookups(catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
 
 
 def _list_compared(tree: Any, aliases: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """The columns that a condition compares with the caller or with a column of another table."""
+    """Yields the columns that a condition compares with the caller or with a column of another table."""
     match tree:
         case ["=", left, right]:
-            for one, other in ((left, right), (right, left)):
-                if one[0] == "column" and (other in _WHO or (other[0] == "column" and other[1] != one[1])):
-                    yield aliases[one[1]], one[2]
+            for side, opposite in ((left, right), (right, left)):
+                if side[0] == "column" and (opposite in _WHO or (opposite[0] == "column" and opposite[1] != side[1])):
+                    yield aliases[side[1]], side[2]
         case ["in_rows", left, rows]:
             if left[0] == "column":
                 yield aliases[left[1]], left[2]

@@ -1,4 +1,4 @@
-"""What writes do, in one sentence that people read before they approve a call."""
+"""Describes in one sentence what a write does, for the person who approves it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ _VERBS = {"insert": "inserts", "update": "changes", "delete": "deletes"}
 
 
 def say_insertion(arguments: Mapping[str, Any]) -> str:
-    counted = _count_rows([arguments.get("values")])
+    amount = _count_rows([arguments.get("values")])
     merges = arguments.get("on_conflict") is not None and "ignore-duplicates" not in str(arguments.get("prefer", ""))
-    return f"{'Inserts or changes' if merges else 'Inserts'} {counted} in {quote_text(arguments.get('table'))}"
+    return f"{'Inserts or changes' if merges else 'Inserts'} {amount} in {quote_text(arguments.get('table'))}"
 
 
 def say_update(arguments: Mapping[str, Any]) -> str:
@@ -30,15 +30,15 @@ def say_deletion(arguments: Mapping[str, Any]) -> str:
 
 
 def say_batch(arguments: Mapping[str, Any]) -> str:
-    """Deletions come first: they are what a person must not overlook."""
+    """Names the deletions first, because a person must not overlook them."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for write in arguments.get("writes") or ():
         groups.setdefault((str(write.get("op")), str(write.get("table"))), []).append(write)
-    ordered = sorted(groups, key=lambda group: group[0] != "delete")
-    said = [_say_writes(op, table, groups[op, table]) for op, table in ordered[:_MOST_GROUPS]]
-    words = ", ".join(said)
-    if len(ordered) > _MOST_GROUPS:
-        words += f" and writes to {len(ordered) - _MOST_GROUPS} more tables"
+    sorted_groups = sorted(groups, key=lambda group: group[0] != "delete")
+    phrases = [_say_writes(op, table, groups[op, table]) for op, table in sorted_groups[:_MOST_GROUPS]]
+    words = ", ".join(phrases)
+    if len(sorted_groups) > _MOST_GROUPS:
+        words += f" and writes to {len(sorted_groups) - _MOST_GROUPS} more tables"
     return f"{words[:1].upper()}{words[1:]}"
 
 
@@ -47,13 +47,13 @@ def _say_writes(op: str, table: str, writes: Sequence[Mapping[str, Any]]) -> str
     return f"{_VERBS.get(op, 'writes')} {rows} {'from' if op == 'delete' else 'in'} {quote_text(table)}"
 
 
-def _count_rows(given: Sequence[Any]) -> str:
-    count = sum(len(values) if isinstance(values, list) else 1 for values in given)
+def _count_rows(bodies: Sequence[Any]) -> str:
+    count = sum(len(values) if isinstance(values, list) else 1 for values in bodies)
     return "1 row" if count == 1 else f"{count} rows"
 
 
 def _say_filters(arguments: Mapping[str, Any]) -> str:
-    """The filters as they stand in an address."""
+    """Writes the filters as they stand in a URL."""
     where: Mapping[str, Any] = arguments.get("where") or {}
-    pairs = [(name, each) for name, given in where.items() for each in (given if isinstance(given, list) else [given])]
+    pairs = [(name, each) for name, texts in where.items() for each in (texts if isinstance(texts, list) else [texts])]
     return quote_text("&".join(f"{name}={value}" for name, value in pairs)) if pairs else "no filter"

@@ -1,6 +1,6 @@
-"""Compiles what the author of a policy wrote, a condition in SQL, into a tree that both databases understand.
+"""Compiles the SQL condition of a policy into a tree that works on both databases.
 
-Nothing of the text reaches a database: sqlglot parses it, and what the walk below does not know is refused.
+Nothing of the text reaches a database: sqlglot parses it, and any node that the compiler does not know is refused.
 """
 
 import json
@@ -17,23 +17,25 @@ from baobab.tools.data.expressions import FUNCTIONS, is_unfinished
 
 LONGEST = 4000
 _LARGEST = 40_000
-"""Characters of an expression's tree."""
+"""The most characters of an expression's tree."""
 _DEEPEST = 12
-"""SQLite's parser has room for little more, when an expression stands within others."""
+"""SQLite's parser allows little more when expressions are nested."""
 _MOST_PRODUCTS = 4
-"""Multiplications of one expression: each may double the digits of a number."""
+"""The most multiplications of one expression, because each may double the digits of a number."""
 _USER = {"current_user_id", "auth.uid"}
 _ROLE = {"current_user_role", "auth.role"}
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _BOOLEAN = "boolean"
 
 Typed = tuple[Expression, str | None]
-"""A tree and the family of its values; None for a literal, which takes that of what it is compared with."""
+"""A tree and the family of its values. The family is None for a literal, which takes that of the value it is
+compared with.
+"""
 
 
 @dataclass
 class ExpressionScope:
-    """The tables that a name may mean: a policy's own under its name and under the empty alias, or those of a view;
+    """The tables that a name may refer to: the policy's own under its name and the empty alias, or those of a view;
     then those of subqueries.
     """
 
@@ -59,12 +61,14 @@ _SQLGLOT = LateImport(_import_sqlglot)
 
 
 async def load_parser() -> Any:
-    """sqlglot, whose import takes a third of a second: only those who write policies pay for it."""
+    """Imports sqlglot, which takes a third of a second, so only calls that write policies pay for it."""
     return await _SQLGLOT.get()
 
 
 def compile_condition(parser: Any, text: str, catalogue: Catalogue, table: TableInfo) -> Expression:
-    """Raises UnsafeExpression, MismatchedTypes and InvalidExpression, which say what is wrong where."""
+    """Compiles a condition. Raises UnsafeExpression, MismatchedTypes or InvalidExpression, which say what is wrong
+    where.
+    """
     tree, family = compile_value(parser, text, catalogue, table)
     if family not in (_BOOLEAN, None) or (family is None and tree[0] == "literal"):
         raise InvalidExpression("The expression is not a condition: it is neither true nor false.")
@@ -72,20 +76,20 @@ def compile_condition(parser: Any, text: str, catalogue: Catalogue, table: Table
 
 
 def compile_value(parser: Any, text: str, catalogue: Catalogue, table: TableInfo) -> Typed:
-    """As `compile_condition`, for an expression of any type."""
+    """Compiles an expression of any type, like `compile_condition`."""
     if len(text) > LONGEST:
         raise InvalidExpression(f"An expression has at most {LONGEST} characters.")
     try:
-        parsed = parser.parse_one(text, into=parser.exp.Condition, dialect="postgres")
+        node = parser.parse_one(text, into=parser.exp.Condition, dialect="postgres")
     except (parser.errors.SqlglotError, RecursionError) as exc:
         raise InvalidExpression("This is not one expression of SQL.") from exc
-    compiled = ExpressionCompiler(catalogue).compile(parsed, ExpressionScope({"": table}), 0)
-    require_small(compiled[0])
-    return compiled
+    typed = ExpressionCompiler(catalogue).compile(node, ExpressionScope({"": table}), 0)
+    require_small(typed[0])
+    return typed
 
 
 def require_small(tree: Any) -> None:
-    """Raises InvalidExpression for a tree that its short text has made large: `between` writes its value twice."""
+    """Raises InvalidExpression for a tree that is large although its text is short: `between` repeats its value."""
     if len(json.dumps(tree)) > _LARGEST:
         raise InvalidExpression("The expression is too large: write fewer conditions within each other.")
 
@@ -101,11 +105,11 @@ class ExpressionCompiler:
         kind = type(node).__name__
         if kind in _COMPARISONS:
             return self._compare([_COMPARISONS[kind]], node, scope, depth + 1)
-        known = _NODES.get(kind)
-        if known is None:
+        method = _NODES.get(kind)
+        if method is None:
             raise _refuse(node)
-        typed: Typed = getattr(self, known)(node, scope, depth + 1)
-        return typed
+        result: Typed = getattr(self, method)(node, scope, depth + 1)
+        return result
 
     def condition(self, node: Any, scope: ExpressionScope, depth: int) -> Expression:
         tree, family = self.compile(node, scope, depth)
@@ -118,7 +122,7 @@ class ExpressionCompiler:
         return [*head, left, right], _BOOLEAN
 
     def _match(self, left: Typed, right: Typed) -> tuple[Expression, Expression]:
-        """Two values as values of one type: a literal becomes what it is compared with."""
+        """Gives two values the same type: a literal takes the type of the other value."""
         if left[1] is None and right[1] is None:
             return _literal(left[0], "text"), _literal(right[0], "text")
         if left[1] is None:
@@ -127,7 +131,7 @@ class ExpressionCompiler:
             return left[0], _literal(right[0], left[1])
         if left[1] == right[1]:
             return left[0], right[0]
-        # The id of a user is a UUID, whichever type the column that keeps it has.
+        # The id of a user is a UUID, even if the column stores it as a text.
         if left[0] == ["user"] and right[1] == "uuid":
             return ["user_uuid"], right[0]
         if right[0] == ["user"] and left[1] == "uuid":
@@ -144,7 +148,7 @@ class ExpressionCompiler:
     def _paren(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         while type(node).__name__ == "Paren":
             node = node.this
-        # Parentheses make nothing deeper.
+        # Parentheses do not count as depth.
         return self.compile(node, scope, depth - 1)
 
     def _boolean(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
@@ -167,7 +171,7 @@ class ExpressionCompiler:
         return self._calculate(operator, left, right, scope)
 
     def _calculate(self, operator: str, left: Typed, right: Typed, scope: ExpressionScope) -> Typed:
-        """Sums and products are exact, and so are the numbers that they are made of."""
+        """Compiles a sum or product, which is exact, as are its numbers."""
         self._products += operator == "*"
         if self._products > _MOST_PRODUCTS:
             raise InvalidExpression(f"An expression has at most {_MOST_PRODUCTS} multiplications.")
@@ -193,15 +197,15 @@ class ExpressionCompiler:
         name, alias = node.name, node.table
         at: ExpressionScope | None = scope
         while at is not None:
-            found = [
-                (known, table.columns[name])
-                for known, table in at.tables.items()
-                if (alias in ("", known) or (known == "" and alias == table.name)) and name in table.columns
+            matches = [
+                (table_alias, table.columns[name])
+                for table_alias, table in at.tables.items()
+                if (alias in ("", table_alias) or (table_alias == "" and alias == table.name)) and name in table.columns
             ]
-            if len(found) > 1:
-                raise InvalidExpression(f"`{name}` is a column of several tables: write `{found[0][0]}.{name}`.")
-            if found:
-                return ["column", found[0][0], name], found[0][1].type.family()
+            if len(matches) > 1:
+                raise InvalidExpression(f"`{name}` is a column of several tables: write `{matches[0][0]}.{name}`.")
+            if matches:
+                return ["column", matches[0][0], name], matches[0][1].type.family()
             at = at.outer
         raise InvalidExpression(f"There is no column `{f'{alias}.' if alias else ''}{name}` here.")
 
@@ -223,8 +227,8 @@ class ExpressionCompiler:
             return ["in_rows", tree, {**rows, "column": column}], _BOOLEAN
         if not node.expressions:
             raise _refuse(node)
-        matched = [self._match(left, self.compile(item, scope, depth)) for item in node.expressions]
-        return ["in", matched[0][0], [item for _, item in matched]], _BOOLEAN
+        pairs = [self._match(left, self.compile(item, scope, depth)) for item in node.expressions]
+        return ["in", pairs[0][0], [item for _, item in pairs]], _BOOLEAN
 
     def _between(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         value = self.compile(node.this, scope, depth)
@@ -273,7 +277,7 @@ class ExpressionCompiler:
         return ["now"], "timestamptz"
 
     def _call_by_name(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
-        """A function that sqlglot does not know, or `auth.uid()`."""
+        """Compiles a function that sqlglot does not know, or `auth.uid()`."""
         name = node.sql().lower().partition("(")[0]
         if name in _USER or name in _ROLE:
             return (["user"] if name in _USER else ["role"]), "text"
@@ -281,18 +285,18 @@ class ExpressionCompiler:
 
     def _call(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         name = type(node).__name__.lower()
-        given = [node.this, *node.expressions] if name == "coalesce" else [node.this]
-        arguments = [self.compile(each, scope, depth) for each in given]
+        nodes = [node.this, *node.expressions] if name == "coalesce" else [node.this]
+        arguments = [self.compile(each, scope, depth) for each in nodes]
         if name == "coalesce":
-            known = next((argument for argument in arguments if argument[1] is not None), arguments[0])
-            tree = ["call", name, *(self._match(known, argument)[1] for argument in arguments)]
-            return (["exact_choice", tree] if known[1] == "number" else tree), known[1] or "text"
-        wanted = "number" if name == "abs" else "text"
+            first_typed = next((argument for argument in arguments if argument[1] is not None), arguments[0])
+            tree = ["call", name, *(self._match(first_typed, argument)[1] for argument in arguments)]
+            return (["exact_choice", tree] if first_typed[1] == "number" else tree), first_typed[1] or "text"
+        expected_family = "number" if name == "abs" else "text"
         tree, family = arguments[0]
         if family is None:
-            tree = _literal(tree, wanted)
-        elif family != wanted:
-            raise MismatchedTypes(f"`{name}` takes {wanted}, and not {family}.")
+            tree = _literal(tree, expected_family)
+        elif family != expected_family:
+            raise MismatchedTypes(f"`{name}` takes {expected_family}, and not {family}.")
         return ["call", name, tree], "number" if name in ("length", "abs") else "text"
 
     def _exists(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
@@ -300,7 +304,7 @@ class ExpressionCompiler:
         return ["exists", rows], _BOOLEAN
 
     def _subquery(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
-        """`(select current_user_id())`, as some write it so that Postgres asks once."""
+        """Compiles `(select current_user_id())`, which some write so that Postgres evaluates it once."""
         select = node.this
         if type(select).__name__ == "Select" and not select.args.get("from_") and len(select.expressions) == 1:
             return self.compile(select.expressions[0], scope, depth)
@@ -321,7 +325,7 @@ class ExpressionCompiler:
     def _rows(
         self, select: Any, scope: ExpressionScope, depth: int, *, with_column: bool
     ) -> tuple[dict[str, Any], str | None]:
-        """A subquery on one table of the app."""
+        """Compiles a subquery on one table of the app."""
         source = select.args.get("from_") if type(select).__name__ == "Select" else None
         set_ = {name for name, value in select.args.items() if value} - {"expressions", "from_", "where", "kind"}
         if source is None or set_ or type(source.this).__name__ != "Table":
@@ -342,7 +346,7 @@ class ExpressionCompiler:
 
 
 def _list_chain(node: Any) -> list[Any]:
-    """The parts of `a and b and c`, which is parsed as `(a and b) and c`."""
+    """Returns the parts of `a and b and c`, which is parsed as `(a and b) and c`."""
     parts: list[Any] = []
     kind = type(node)
     while type(node) is kind:
@@ -352,7 +356,10 @@ def _list_chain(node: Any) -> list[Any]:
 
 
 def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> bool:
-    """Whether a number is an integer or a numeric, which both databases compute exactly. find_type: of a column."""
+    """Whether a number is an integer or a numeric, which both databases compute exactly.
+
+    find_type: returns the type of a column.
+    """
     match tree:
         case ["number", _] | ["exact", *_] | ["call", "length", _]:
             return True
@@ -366,7 +373,7 @@ def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> b
 def infer_type(
     tree: Expression, family: str | None, find_type: Callable[[str, str], ColumnType]
 ) -> tuple[Expression, ColumnType]:
-    """An expression as a column of a view has it, and the type of that column."""
+    """Returns an expression as a column of a view computes it, and the type of that column."""
     if tree[0] == "literal":
         family = "text" if tree[2] else "number"
         tree = _literal(tree, family)
@@ -381,7 +388,7 @@ def infer_type(
 
 
 def _list_integers(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> list[ColumnType]:
-    """The types of the integers of which one is chosen; none if the number may be something else."""
+    """The types of the integers among which the expression chooses; empty if the number may be something else."""
     match tree:
         case ["call", "length", _]:
             return [ColumnType("integer")]
@@ -390,13 +397,13 @@ def _list_integers(tree: Expression, find_type: Callable[[str, str], ColumnType]
         case ["number", text] if "." not in text and len(text) < 10:
             return [ColumnType("integer")]
         case ["exact_choice", ["call", "coalesce", *parts]]:
-            chosen = [_list_integers(part, find_type) for part in parts]
-            return [kind for kinds in chosen for kind in kinds] if all(chosen) else []
+            kinds_of_parts = [_list_integers(part, find_type) for part in parts]
+            return [kind for kinds in kinds_of_parts for kind in kinds] if all(kinds_of_parts) else []
     return []
 
 
 def _literal(tree: Expression, family: str) -> Expression:
-    """A literal as a value of a family; other trees as they are."""
+    """Turns a literal into a value of a family. Other trees are returned unchanged."""
     if tree[0] != "literal":
         return tree
     kind = ColumnType("numeric") if family == "number" else parse_type(family)
@@ -416,7 +423,7 @@ def _refuse(node: Any) -> UnsafeExpression:
 
 
 def list_names(tree: Any) -> set[tuple[str, str]]:
-    """The tables and columns that a tree names, as `(alias, column)`; a table has no column."""
+    """The tables and columns that a tree names, as `(alias, column)`. A table has no column."""
     match tree:
         case ["column", str(alias), str(name)]:
             return {(alias, name)}
@@ -428,7 +435,7 @@ def list_names(tree: Any) -> set[tuple[str, str]]:
 
 
 _NODES: Mapping[str, str] = {
-    # The kinds of node that sqlglot has, and the method of the compiler that knows each.
+    # The kinds of nodes of sqlglot, and the method that compiles each.
     "And": "_join_conditions",
     "Or": "_join_conditions",
     "Not": "_not",

@@ -1,4 +1,4 @@
-"""The header Prefer, by which PostgREST's clients say how they want to be answered."""
+"""Reads the header Prefer, with which clients of PostgREST say how they want to be answered."""
 
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -16,24 +16,24 @@ class Preferences:
 
 
 def read_preferences(text: str) -> Preferences:
-    """Preferences that are not known are passed over, as HTTP says."""
-    given = dict(part.strip().partition("=")[::2] for part in text.split(",") if "=" in part)
-    if given.get("tx") == "rollback":
-        # To pass over this one would keep what its sender wants to try only.
+    """Reads the header. Unknown preferences are ignored, as HTTP requires."""
+    preferences = dict(part.strip().partition("=")[::2] for part in text.split(",") if "=" in part)
+    if preferences.get("tx") == "rollback":
+        # Ignoring this one would store a write that its sender only wants to try.
         raise BadRequest(
             "`Prefer: tx=rollback` is not available: the write would be kept.",
             remediation="Leave it out, and take the write back with op:data_undo if need be.",
         )
-    resolution = given.get("resolution")
+    resolution = preferences.get("resolution")
     if resolution not in (None, "merge-duplicates", "ignore-duplicates"):
         raise BadRequest("`Prefer: resolution` is merge-duplicates or ignore-duplicates.")
-    most = given.get("max-affected")
-    if most is not None and not (most.isascii() and most.isdigit() and len(most) < 7):
+    max_affected = preferences.get("max-affected")
+    if max_affected is not None and not (max_affected.isascii() and max_affected.isdigit() and len(max_affected) < 7):
         raise BadRequest("`Prefer: max-affected` is a number.")
     return Preferences(
-        counts=given.get("count") in ("exact", "planned", "estimated"),
-        minimal=given.get("return") in ("minimal", "headers-only"),
-        representation=given.get("return") == "representation",
+        counts=preferences.get("count") in ("exact", "planned", "estimated"),
+        minimal=preferences.get("return") in ("minimal", "headers-only"),
+        representation=preferences.get("return") == "representation",
         resolution=cast(Literal["merge-duplicates", "ignore-duplicates"] | None, resolution),
-        max_affected=None if most is None else int(most),
+        max_affected=None if max_affected is None else int(max_affected),
     )

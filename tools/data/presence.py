@@ -1,7 +1,8 @@
-"""Presence and broadcasts: who is there, and what clients tell each other, in all processes of an installation.
+"""Presence and broadcasts: which clients are online, and the messages that they send each other, across all
+processes.
 
-Both are rows beside those of the app. A client is present while its process says so: one that is killed says nothing
-any more, and its clients are taken for gone after a minute.
+Both are rows beside those of the app. A process confirms its clients regularly. If it is killed, its clients are
+removed after a minute.
 """
 
 import json
@@ -21,7 +22,7 @@ from baobab.tools.data.transactions import require_thawed
 T = TypeVar("T")
 
 TOLD = "data_told"
-"""The notice that clients of an app have told each other something; its subject is the app."""
+"""The notice that a client of an app has sent a message. Its subject is the app."""
 _COUNTER = "_messages"
 _KEPT = timedelta(seconds=60)
 _MOST_PRESENT = 1000
@@ -38,20 +39,22 @@ class ClientMessage:
 def read_told(
     statements: Statements, store: DataStore, app_id: str, after: int | None
 ) -> tuple[int, list[ClientMessage]]:
-    """The number of the last message, and the messages after one; none where nobody has read any before."""
+    """Returns the number of the last message, and the messages after a given one; none if nobody has read any
+    before.
+    """
     sequences, messages = store.name_table(app_id, "_sequences"), store.name_table(app_id, "_messages")
-    found = statements.rows(f"SELECT last FROM {sequences} WHERE name = ?", _COUNTER)
-    last = int(found[0][0]) if found else 0
+    counters = statements.rows(f"SELECT last FROM {sequences} WHERE name = ?", _COUNTER)
+    last = int(counters[0][0]) if counters else 0
     if after is None or last <= after:
         return last, []
     text = f"SELECT id, kind, fields FROM {messages} WHERE id > ? ORDER BY id LIMIT {PAGE}"
     rows = statements.rows(text, after)
-    told = [ClientMessage(int(number), kind, json.loads(fields)) for number, kind, fields in rows]
-    return (told[-1].number if len(told) == PAGE else last), told
+    pending_messages = [ClientMessage(int(number), kind, json.loads(fields)) for number, kind, fields in rows]
+    return (pending_messages[-1].number if len(pending_messages) == PAGE else last), pending_messages
 
 
 class PresenceBook:
-    """The clients of one app that are present, in a transaction that writes."""
+    """The present clients of one app, in a transaction that writes."""
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str, now: datetime) -> None:
         self._statements = statements
@@ -61,7 +64,7 @@ class PresenceBook:
         self._now = now
 
     def track(self, client_id: str, process: str, user_id: str | None, metadata: Mapping[str, Any]) -> int:
-        """Makes a client present, and returns the number of the message that tells so. TooManyPresent."""
+        """Makes a client present, and returns the number of the message that announces it. Raises TooManyPresent."""
         [(count,)] = self._statements.rows(f"SELECT count(*) FROM {self._presence}")
         if count >= _MOST_PRESENT:
             raise TooManyPresent(details={"limit": _MOST_PRESENT})
@@ -76,37 +79,37 @@ class PresenceBook:
         return self.tell("presence_join", client_id=client_id, user_id=user_id, metadata=metadata)
 
     def update(self, client_id: str, metadata: Mapping[str, Any]) -> bool:
-        changed = self._statements.rows(
+        updated_rows = self._statements.rows(
             f"UPDATE {self._presence} SET metadata = ? WHERE client_id = ? RETURNING client_id",
             json.dumps(metadata),
             client_id,
         )
-        if changed:
+        if updated_rows:
             self.tell("presence_update", client_id=client_id, metadata=metadata)
-        return bool(changed)
+        return bool(updated_rows)
 
     def leave(self, client_id: str) -> None:
-        gone = self._statements.rows(
+        left_rows = self._statements.rows(
             f"DELETE FROM {self._presence} WHERE client_id = ? RETURNING client_id, user_id",
             client_id,
         )
-        self._tell_gone(gone)
+        self._tell_gone(left_rows)
 
     def renew(self, process: str) -> bool:
-        """Says that the clients of a process are there, and removes those of which no process says so any more. Whether
-        there were any of these.
+        """Confirms the clients of a process, and removes those that no process confirms any more. Returns whether there
+        were any.
         """
         self._statements.rows(
             f"UPDATE {self._presence} SET seen_at = ? WHERE process = ?",
             self._now.isoformat(),
             process,
         )
-        gone = self._statements.rows(
+        expired_rows = self._statements.rows(
             f"DELETE FROM {self._presence} WHERE seen_at < ? RETURNING client_id, user_id",
             (self._now - _KEPT).isoformat(),
         )
-        self._tell_gone(gone)
-        return bool(gone)
+        self._tell_gone(expired_rows)
+        return bool(expired_rows)
 
     def list_others(self, client_id: str) -> list[dict[str, Any]]:
         rows = self._statements.rows(
@@ -129,23 +132,23 @@ class PresenceBook:
         self._statements.rows(f"DELETE FROM {self._messages} WHERE at < ?", before)
         return number
 
-    def _tell_gone(self, gone: list[tuple[Any, ...]]) -> None:
-        for client_id, user_id in gone:
+    def _tell_gone(self, removed_rows: list[tuple[Any, ...]]) -> None:
+        for client_id, user_id in removed_rows:
             self.tell("presence_leave", client_id=client_id, user_id=user_id)
 
     def _take_number(self) -> int:
-        taken = self._statements.rows(
+        rows = self._statements.rows(
             f"UPDATE {self._sequences} SET last = last + 1 WHERE name = ? RETURNING last",
             _COUNTER,
         )
-        if taken:
-            return int(taken[0][0])
+        if rows:
+            return int(rows[0][0])
         self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, 1)", _COUNTER)
         return 1
 
 
 async def write_presence(services: Services, app_id: str, work: Callable[[PresenceBook], T]) -> T:
-    """Runs a function in a transaction of the app. AppNotFound, AppMigrating."""
+    """Runs a function in a transaction of the app. Raises AppNotFound or AppMigrating."""
     app = await services.directory.app(app_id)
     store = services.stores_of(app.region).data
     if not (await services.of(Catalogues).get(app_id)).version:
@@ -159,7 +162,7 @@ async def write_presence(services: Services, app_id: str, work: Callable[[Presen
 
 
 async def _create_database(services: Services, store: DataStore, app_id: str) -> None:
-    """For an app that has no tables yet."""
+    """Creates the database of an app that has no tables yet."""
 
     def create(statements: Statements) -> None:
         create_own_tables(statements, store, app_id)
@@ -173,6 +176,6 @@ async def _create_database(services: Services, store: DataStore, app_id: str) ->
 
 
 async def announce(services: Services, app_id: str) -> None:
-    """Tells every process that clients of the app have told each other something."""
+    """Tells every process that clients of the app have sent a message."""
     async with services.database.writing_unit(lock=None) as unit:
         await services.notices.publish(unit, TOLD, app_id)

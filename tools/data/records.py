@@ -1,4 +1,4 @@
-"""The records of a file that is imported, taken apart as its text arrives: of CSV and of JSON lines."""
+"""Splits an imported file into records as its text arrives, for CSV and JSON lines."""
 
 import json
 from collections.abc import Iterator
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 LONGEST = 2**20
-"""Characters of one record."""
+"""The most characters of one record."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenRecord:
-    """Why a record cannot be read."""
+    """The reason why a record cannot be read."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a file: the line on which it begins, its text, and what it says."""
+    """One record of a file: the line on which it begins, its text, and its content."""
 
     line: int
     text: str
     content: Any
-    """The fields of a CSV, or the object of a line of JSON; or a BrokenRecord."""
+    """The fields of a CSV record, the object of a line of JSON, or a BrokenRecord."""
 
 
 class Records(Protocol):
@@ -38,7 +38,7 @@ class Records(Protocol):
 
 
 class JsonRecords:
-    """Takes JSON lines apart: an object on each line."""
+    """Splits JSON lines, each of which is an object."""
 
     def __init__(self) -> None:
         self._waiting = ""
@@ -62,10 +62,10 @@ def _read_object(line: str) -> dict[str, Any] | BrokenRecord:
     if len(line) > LONGEST:
         return BrokenRecord(f"it has more than {LONGEST} characters")
     try:
-        found = json.loads(line, parse_constant=_refuse_constant)
+        value = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return BrokenRecord("it is not valid JSON")
-    return found if isinstance(found, dict) else BrokenRecord("it is not a JSON object")
+    return value if isinstance(value, dict) else BrokenRecord("it is not a JSON object")
 
 
 def _refuse_constant(name: str) -> Any:

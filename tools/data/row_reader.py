@@ -1,4 +1,6 @@
-"""Reads the rows of one app, in one transaction, as one actor. What policies do not open does not exist."""
+"""Reads the rows of one app in one transaction as one actor. Rows that policies hide are treated as if they did not
+exist.
+"""
 
 import json
 import time
@@ -25,11 +27,11 @@ from baobab.tools.data.slow_statements import Operation, Slow, note_slow
 from baobab.tools.data.views import write_source
 
 _MOST_RELATED = 10_000
-"""Rows of one embedded table in one answer."""
+"""The most rows of one embedded table in one answer."""
 MOST_BYTES = 16 * 2**20
-"""Of the rows of one answer, as the database gives them."""
+"""The most bytes of the rows of one answer, as the database returns them."""
 _MOST_BUFFERED = 32
-"""Columns of unknown size that are read at once, of which each may have a megabyte."""
+"""The most columns of unknown size that are read at once. Each may have a megabyte."""
 
 
 class RowReader:
@@ -56,12 +58,15 @@ class RowReader:
         self._now = now
 
     def select(self, selection: Selection, *, key: Expression | None = None) -> list[Row]:
-        """The rows of a selection with their embedded rows. key: a further condition."""
+        """Returns the rows of a selection with their embedded rows.
+
+        key: a further condition.
+        """
         began = time.monotonic()
         try:
             rows, _ = self._read(selection, [] if key is None else [key], related_by=None)
         finally:
-            # Also of a statement that was stopped.
+            # Also for a statement that was stopped.
             self._note_slow("select", selection, began)
         if selection.embeds and _measure_rows(rows, selection, {}) > MOST_BYTES:
             raise AnswerTooLarge(f"The rows, each with those embedded in it, have more than {MOST_BYTES} bytes.")
@@ -73,9 +78,9 @@ class RowReader:
         where = self._where(writer, selection, [])
         text = f"SELECT count(*) FROM {source} WHERE {where}"
         if selection.groups is not None:
-            grouped = f"FROM {source} WHERE {where}"
+            from_clause = f"FROM {source} WHERE {where}"
             group = self._group(writer, selection)
-            text = f"SELECT count(*) FROM (SELECT count(*) {grouped}{group}) AS _g"
+            text = f"SELECT count(*) FROM (SELECT count(*) {from_clause}{group}) AS _g"
         began = time.monotonic()
         try:
             with self._run_as_actor():
@@ -84,12 +89,12 @@ class RowReader:
             self._note_slow("count", selection, began)
 
     def _run_as_actor(self, *, writes: bool = False, upserts: bool = False) -> AbstractContextManager[None]:
-        """upserts: whether a row that it inserts may become a change of another."""
-        given = (self._statements, self._store, self._catalogue, self.actor, self._now)
-        return run_as(*given, writes=writes, upserts=upserts)
+        """upserts: whether an inserted row may become an update of another row."""
+        arguments = (self._statements, self._store, self._catalogue, self.actor, self._now)
+        return run_as(*arguments, writes=writes, upserts=upserts)
 
     def _note_slow(self, operation: Operation, selection: Selection, began: float) -> None:
-        """began: when the statement did, by the clock of this process."""
+        """began: when the statement began, by the clock of this process."""
         seconds = time.monotonic() - began
         if seconds >= self.slow_seconds:
             table = selection.table
@@ -100,15 +105,15 @@ class RowReader:
     def _read(
         self, selection: Selection, further: Sequence[Expression], related_by: str | None
     ) -> tuple[list[Row], list[Any]]:
-        """The rows, and of each its value of the column by which it is related to what it is embedded in."""
+        """Returns the rows, and for each row its value of the column that relates it to the row around it."""
         table = selection.table
         writer = self._writer()
         scope = {"": quote(table.name)}
         items = selection.items
         hidden = [*([related_by] if related_by else []), *(embed.ours for embed in selection.embeds)]
         # The placeholders of the columns come before those of the conditions.
-        shown = [_show(writer, item, scope) for item in items]
-        shown += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
+        expressions = [_show(writer, item, scope) for item in items]
+        expressions += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
         orders = read_order(selection)
         if related_by is not None and (selection.limit is not None or selection.offset):
             if selection.groups is not None:
@@ -116,7 +121,7 @@ class RowReader:
                     f"Aggregates of `{table.name}` are of all related rows: they take no `limit` and no `offset`.",
                     remediation="Leave them out, or filter the related rows by their columns.",
                 )
-            text = self._number_related(writer, selection, further, related_by, shown, orders)
+            text = self._number_related(writer, selection, further, related_by, expressions, orders)
         else:
             source = write_source(writer, table, self.actor)
             where = self._where(writer, selection, further)
@@ -125,29 +130,32 @@ class RowReader:
             else:
                 order = self._group(writer, selection, related_by) + self._order_groups(writer, selection, orders)
             limit = _MOST_RELATED + 1 if related_by is not None else selection.limit
-            text = f"SELECT {', '.join(shown) or '1'} FROM {source} WHERE {where}{order}"
+            text = f"SELECT {', '.join(expressions) or '1'} FROM {source} WHERE {where}{order}"
             if limit is not None:
                 text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
         kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden)]
         with self._run_as_actor():
-            found = self._fetch(text, writer.values, kinds)
-        if related_by is not None and len(found) > _MOST_RELATED:
+            answer = self._fetch(text, writer.values, kinds)
+        if related_by is not None and len(answer) > _MOST_RELATED:
             raise BadRequest(
                 f"`{table.name}`: more than {_MOST_RELATED} embedded rows.",
                 remediation=f"Limit them, as in `{table.name}.limit=10`, or ask for fewer rows.",
             )
         decoders = [(item.name, item.type.decoder(self._store.dialect)) for item in items]
-        rows = decode_rows(decoders, found)
+        rows = decode_rows(decoders, answer)
         start = len(items) + (1 if related_by else 0)
         for position, embed in enumerate(selection.embeds):
             if not embed.is_shown:
                 continue
-            keys = [values[start + position] for values in found]
+            keys = [values[start + position] for values in answer]
             self._embed(rows, keys, embed)
-        return rows, [values[len(items)] for values in found] if related_by else []
+        return rows, [values[len(items)] for values in answer] if related_by else []
 
     def _fetch(self, text: str, values: list[Any], kinds: Sequence[ColumnType]) -> list[tuple[Any, ...]]:
-        """The rows of a statement. Raises AnswerTooLarge. kinds: the types of its columns."""
+        """Returns the rows of a statement. Raises AnswerTooLarge.
+
+        kinds: the types of its columns.
+        """
         large = sum(not kind.is_small for kind in kinds)
         if not large:
             return self._statements.rows(text, *values)
@@ -162,19 +170,19 @@ class RowReader:
         selection: Selection,
         further: Sequence[Expression],
         related_by: str,
-        shown: list[str],
+        expressions: list[str],
         orders: list[Order],
     ) -> str:
-        """A query for the first rows of each row that they are related to."""
+        """Writes a query for the first rows that are related to each row."""
         table = selection.table
-        named = [f"{expression} AS _c{index}" for index, expression in enumerate(shown[: len(selection.items)])]
-        hidden = shown[len(selection.items) :]
+        shown = [f"{expression} AS _c{index}" for index, expression in enumerate(expressions[: len(selection.items)])]
+        hidden = expressions[len(selection.items) :]
         order = self._order(writer, table, orders)
         number = f"row_number() OVER (PARTITION BY {quote(table.name)}.{quote(related_by)}{order}) AS _n"
         source = write_source(writer, table, self.actor)
         where = self._where(writer, selection, further)
-        columns = ", ".join([*(f"_c{i}" for i in range(len(named))), *(f"_h{i}" for i in range(len(hidden)))])
-        inner = f"SELECT {', '.join([*named, *hidden, number])} FROM {source} WHERE {where}"
+        columns = ", ".join([*(f"_c{i}" for i in range(len(shown))), *(f"_h{i}" for i in range(len(hidden)))])
+        inner = f"SELECT {', '.join([*shown, *hidden, number])} FROM {source} WHERE {where}"
         last = selection.offset + (_MOST_RELATED if selection.limit is None else selection.limit)
         return (
             f"SELECT {columns} FROM ({inner}) AS _r WHERE _n > {selection.offset} AND _n <= {last} "
@@ -182,25 +190,25 @@ class RowReader:
         )
 
     def _embed(self, rows: list[Row], keys: list[Any], embed: Embed) -> None:
-        wanted = list(dict.fromkeys(key for key in keys if key is not None))
+        distinct_keys = list(dict.fromkeys(key for key in keys if key is not None))
         related: list[Row] = []
         owners: list[Any] = []
-        if wanted:
-            related, owners = self._read(embed.selection, [["rows", embed.theirs, wanted]], embed.theirs)
+        if distinct_keys:
+            related, owners = self._read(embed.selection, [["rows", embed.theirs, distinct_keys]], embed.theirs)
         groups: dict[Any, list[Row]] = {}
         for owner, row in zip(owners, related, strict=True):
             groups.setdefault(owner, []).append(row)
         for row, key in zip(rows, keys, strict=True):
-            found = groups.get(key) or _aggregate_nothing(embed.selection)
+            rows_of_key = groups.get(key) or _aggregate_nothing(embed.selection)
             if embed.is_spread:
-                row.update(found[0] if found else dict.fromkeys(embed.names))
+                row.update(rows_of_key[0] if rows_of_key else dict.fromkeys(embed.names))
             else:
-                row[embed.name] = found if embed.many else (found[0] if found else None)
+                row[embed.name] = rows_of_key if embed.many else (rows_of_key[0] if rows_of_key else None)
 
     def _where(
         self, writer: SqlWriter, selection: Selection, further: Sequence[Expression], alias: str | None = None
     ) -> str:
-        """alias: how the statement calls the table, if not by its own name."""
+        """alias: the table's alias in the statement, if it is not its own name."""
         table = selection.table
         scope = {"": alias or quote(table.name)}
         conditions = [*FilterReader(table).read(selection.where)]
@@ -212,41 +220,44 @@ class RowReader:
             else:
                 parts.append(writer.write(condition, scope))
         parts += [self._exists(writer, scope[""], embed) for embed in selection.embeds if embed.has_any is not None]
-        allowed = allowed_rows(table, "SELECT", self.actor)
-        return " AND ".join([*parts, writer.write(allowed, scope)])
+        policy = allowed_rows(table, "SELECT", self.actor)
+        return " AND ".join([*parts, writer.write(policy, scope)])
 
     def _exists(self, writer: SqlWriter, outer: str, embed: Embed) -> str:
-        """That a row has related ones, or that it has none. outer: how the statement calls its table."""
+        """Writes the condition that a row has related rows, or has none.
+
+        outer: the alias of its table in the statement.
+        """
         exists = f"EXISTS (SELECT 1 {self._write_related(writer, outer, embed, writer.name_alias())})"
         return exists if embed.has_any else f"NOT {exists}"
 
     def _write_related(self, writer: SqlWriter, outer: str, embed: Embed, alias: str) -> str:
-        """Where a subquery reads the rows from that belong to a row, as far as the caller sees them."""
+        """Writes the source of a subquery for the related rows that the actor may see."""
         # The placeholders of a view come before those of the conditions.
         source = write_source(writer, embed.selection.table, self.actor, alias)
         where = self._where(writer, embed.selection, [], alias)
         return f"FROM {source} WHERE {where} AND {alias}.{quote(embed.theirs)} = {outer}.{quote(embed.ours)}"
 
     def _order_value(self, writer: SqlWriter, outer: str, order: Order) -> str:
-        """What rows are ordered by. A related row that the caller does not see has no value."""
+        """Writes the value by which rows are ordered. A related row that the actor may not see has no value."""
         if order.embed is None:
             return writer.write(order.tree, {"": outer})
         alias = writer.name_alias()
         value = writer.write(order.tree, {"": alias})
-        written = f"(SELECT {value} {self._write_related(writer, outer, order.embed, alias)})"
-        # What a subquery answers has no collation in SQLite.
+        sql = f"(SELECT {value} {self._write_related(writer, outer, order.embed, alias)})"
+        # In SQLite, the result of a subquery has no collation.
         is_exact = writer.dialect == "sqlite" and order.type.name == "numeric"
-        return f"{written} COLLATE decimal" if is_exact else written
+        return f"{sql} COLLATE decimal" if is_exact else sql
 
     def _order(self, writer: SqlWriter, table: TableInfo, orders: list[Order]) -> str:
-        """Rows that are alike in the order have that of their keys, so that pages neither repeat nor miss any."""
+        """Writes the order. Equal rows are ordered by their keys, so that pages neither repeat nor miss a row."""
         scope = {"": quote(table.name)}
         parts = [
             f"{self._order_value(writer, scope[''], order)} {'DESC' if order.descending else 'ASC'} "
             f"NULLS {'FIRST' if order.nulls_first else 'LAST'}"
             for order in orders
         ]
-        # The rows of a view have no key: they have the order of all their columns.
+        # The rows of a view have no key, so they are ordered by all their columns.
         key = (
             table.key if table.view is None else [name for name, each in table.columns.items() if each.type.is_ordered]
         )
@@ -255,14 +266,14 @@ class RowReader:
         return f" ORDER BY {', '.join(parts)}" if parts else ""
 
     def _group(self, writer: SqlWriter, selection: Selection, related_by: str | None = None) -> str:
-        """related_by: the column of embedded rows whose groups are of one value each."""
+        """related_by: the column of embedded rows by which their groups are kept apart."""
         groups = self._name_groups(writer, selection)
         if related_by is not None:
             groups.append(f"{quote(selection.table.name)}.{quote(related_by)}")
         return f" GROUP BY {', '.join(groups)}" if groups else ""
 
     def _order_groups(self, writer: SqlWriter, selection: Selection, orders: list[Order]) -> str:
-        """Groups that are alike in the order, or that have none, have that of what they are grouped by."""
+        """Writes the order of groups. Equal groups are ordered by what they are grouped by."""
         names = self._name_groups(writer, selection)
         by = dict(zip((str(item.tree) for item in selection.groups or ()), names, strict=True))
         parts: list[str] = []
@@ -275,7 +286,9 @@ class RowReader:
         return f" ORDER BY {', '.join(parts)}" if parts else ""
 
     def _name_groups(self, writer: SqlWriter, selection: Selection) -> list[str]:
-        """What rows are grouped by: an expression, or its place among the columns where it has values of its own."""
+        """Returns what rows are grouped by: an expression, or its position among the columns if it has
+        placeholders.
+        """
         scope = {"": quote(selection.table.name)}
         return [
             str(position) if item.tree[0] == "json" else writer.write(item.tree, scope)
@@ -284,14 +297,14 @@ class RowReader:
         ]
 
     def see_as(self, actor: Actor) -> "RowReader":
-        """The same rows as somebody else reads them, in the same transaction and within the same bytes."""
+        """Reads the same rows as another actor, in the same transaction and within the same limit of bytes."""
         rows = RowReader(self._statements, self._store, self._app_id, self._catalogue, actor, self._now)
         rows._budget = self._budget
         return rows
 
     @property
     def statements(self) -> Statements:
-        """Those of the transaction, for what is read beside the rows."""
+        """The statements of the transaction, for what is read beside the rows."""
         return self._statements
 
     def _writer(self) -> SqlWriter:
@@ -299,36 +312,36 @@ class RowReader:
 
 
 def _aggregate_nothing(selection: Selection) -> list[Row]:
-    """What is embedded where nothing is related: aggregates of no rows, where they are not of groups, or no row."""
+    """The embedded value of a row without related rows: aggregates over no rows, unless grouped, or none."""
     if selection.groups != []:
         return []
     return [{item.name: 0 if item.tree[1] == "count" else None for item in selection.items}]
 
 
-def _measure_rows(rows: Iterable[Row], selection: Selection, known: dict[int, int]) -> int:
-    """About how many bytes rows have in an answer, each with the rows that are embedded in it.
+def _measure_rows(rows: Iterable[Row], selection: Selection, sizes: dict[int, int]) -> int:
+    """Returns about how many bytes rows have in an answer, with their embedded rows.
 
-    Many rows may embed the same one, which is read once and answered many times. known: the sizes of rows that have
-    been measured, by their `id`.
+    Many rows may embed the same one, which is read once and answered many times. sizes: of the rows that have been
+    measured, by their `id`.
     """
     total = 0
     for row in rows:
-        size = known.get(id(row))
+        size = sizes.get(id(row))
         if size is None:
-            size = known[id(row)] = _measure_row(row, selection, known)
+            size = sizes[id(row)] = _measure_row(row, selection, sizes)
         total += size
     return total
 
 
-def _measure_row(row: Row, selection: Selection, known: dict[int, int]) -> int:
+def _measure_row(row: Row, selection: Selection, sizes: dict[int, int]) -> int:
     embedded = {embed.name for embed in selection.embeds if not embed.is_spread}
     names = {item.name for item in selection.items} - embedded
     size = sum([len(name) + _measure_value(row[name]) for name in names])
     for embed in selection.embeds:
         if embed.is_spread or not embed.is_shown:
-            size += _measure_row(row, embed.selection, known)
+            size += _measure_row(row, embed.selection, sizes)
         elif related := row[embed.name]:
-            size += _measure_rows(related if embed.many else [related], embed.selection, known)
+            size += _measure_rows(related if embed.many else [related], embed.selection, sizes)
     return size
 
 
@@ -340,14 +353,14 @@ def _measure_value(value: Any) -> int:
 
 def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:
     expression = writer.write(item.tree, scope)
-    # What is in JSON comes as JSON: SQLite's `->` does so, and Postgres's has to be told.
+    # A place in JSON is answered as JSON. SQLite's `->` does so; Postgres needs a function.
     if item.tree[0] == "json" and not item.tree[3]:
         return expression if writer.dialect == "sqlite" else f"({expression})::text"
     return item.type.show(expression, writer.dialect)
 
 
 def key_condition(table: TableInfo, text: str) -> Expression:
-    """The condition that a row has this key. BadRequest for a table whose key is not one column."""
+    """The condition that a row has this key. Raises BadRequest for a table whose key is not one column."""
     if len(table.key) != 1:
         raise BadRequest(
             f"`{table.name}` has no key of one column, so a row of it has no address.",

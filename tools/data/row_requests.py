@@ -1,4 +1,4 @@
-"""What a request asks of rows, read into what is done: the table, the filters, the columns of the answer."""
+"""Reads what a request asks of rows: the table, the filters, and the columns of the answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _VERBS: Mapping[Command, str] = {"SELECT": "read", "INSERT": "insert", "UPDATE":
 
 
 def open_table(catalogue: Catalogue, rows: Rows, name: str, command: Command) -> TableInfo:
-    """A table, or a view to read. Raises UserRequired for a visitor to whom no policy opens anything."""
+    """Returns a table, or a view for reading. Raises UserRequired for a visitor to whom no policy opens it."""
     view = catalogue.views.get(name)
     if view is not None:
         if command != "SELECT":
@@ -41,7 +41,9 @@ def read_query(
 
 
 def require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[Any]:
-    """The conditions of a write. BadRequest without any: nobody changes a whole table by leaving something out."""
+    """Returns the conditions of a write. Raises BadRequest without any, so that nobody changes a whole table by
+    mistake.
+    """
     conditions = FilterReader(table).read(where or {})
     if not any(list_names(condition) for condition in conditions):
         raise BadRequest("Changing or deleting rows needs a filter.", remediation="Add one, such as `id=not.is.null`.")
@@ -49,10 +51,10 @@ def require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[A
 
 
 def require_few(rows: list[Row], preferences: Preferences, media_type: str) -> list[Row]:
-    """Raises before the write is committed if it is about more rows than it may be."""
-    most = MOST_ROWS if preferences.max_affected is None else preferences.max_affected
-    if len(rows) > most:
-        raise BadRequest(f"This would change {len(rows)} rows, and {most} is the most.", details={"rows": len(rows)})
+    """Raises BadRequest before the commit if a write changes more rows than it may."""
+    limit = MOST_ROWS if preferences.max_affected is None else preferences.max_affected
+    if len(rows) > limit:
+        raise BadRequest(f"This would change {len(rows)} rows, and {limit} is the most.", details={"rows": len(rows)})
     if OBJECT in media_type and len(rows) != 1:
         raise SingleRowExpected(f"This would change {len(rows)} rows, and one was asked for.")
     return rows
@@ -64,8 +66,8 @@ def find_upsert(table: TableInfo, on_conflict: str | None, preferences: Preferen
     columns = tuple(name.strip().strip('"') for name in on_conflict.split(",")) if on_conflict else table.key
     unique = {frozenset(table.key), *(frozenset((c.name,)) for c in table.columns.values() if c.unique)}
     unique |= {frozenset(index.columns) for index in table.indexes.values() if index.unique}
-    written = {column.name for column in table.writable_columns}
-    unique = {columns for columns in unique if columns <= written}
+    writable_names = {column.name for column in table.writable_columns}
+    unique = {columns for columns in unique if columns <= writable_names}
     if not columns or frozenset(columns) not in unique:
         raise BadRequest(
             f"`on_conflict` names columns of `{table.name}` that are no key and not unique.",

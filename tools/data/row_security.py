@@ -1,12 +1,12 @@
-"""Postgres's own row-level security, from the same trees as the conditions in each statement.
+"""Postgres's own row-level security, built from the same trees as the conditions in each statement.
 
-A mistake in the code that writes statements then does not show a stranger's row. It never refuses what the
-policies allow.
+It is a second wall: a mistake in the code that writes statements then cannot show a row of a stranger. It never refuses
+what the policies allow.
 
-There is a role for reading and one for writing, of users and of visitors each. A role that writes sees all rows of the
-tables in its statement: what it may change, insert and delete is narrowed by the policies for those commands, and that
-a caller reads what they change is a part of them. So a caller can be answered the row that they have written and may
-not read afterwards, and no policy of a table leads back to itself.
+There is one role for reading and one for writing, for users and for visitors each. A role that writes sees all rows of
+the tables in its statement; what it may change, insert and delete is narrowed by the policies for those commands, which
+include that the caller may read what it changes. So a caller gets back the row that it has written even if it may not
+read it later, and no policy leads back to its own table.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _UPSERTS = "current_setting('baobab.upserts', true) = 'yes'"
 
 
 class _PolicyWriter(LiteralWriter):
-    """Writes conditions for policies of Postgres. Settings of the transaction say who asks."""
+    """Writes conditions for policies of Postgres, which read the caller from settings of the transaction."""
 
     def _write_caller(self, tree: Expression, scope: Scope) -> str:
         del scope
@@ -49,47 +49,53 @@ class _PolicyWriter(LiteralWriter):
 
 
 def lower_guard(statements: Statements, store: DataStore, app_id: str) -> None:
-    """Drops the policies of all tables, so that tables can change: Postgres refuses what a policy depends on."""
+    """Drops the policies of all tables before the tables change, because Postgres refuses to change what a policy
+    uses.
+    """
     if store.dialect == "postgresql":
         for name, policies in _list_policies(statements, app_id).items():
             _run(statements, [*_drop_policies(store.name_table(app_id, name), policies)])
 
 
 def raise_guard(
-    statements: Statements, store: DataStore, app_id: str, current: Catalogue, wanted: Catalogue
+    statements: Statements, store: DataStore, app_id: str, current: Catalogue, target: Catalogue
 ) -> Catalogue:
-    """Gives the tables of a catalogue their policies. current: what the database has policies of."""
+    """Creates the policies of the tables of a catalogue.
+
+    current: the catalogue whose policies the database has now.
+    """
     roles = store.row_security
     if roles is None:
-        return replace(wanted, guard=None)
+        return replace(target, guard=None)
     is_guarded = current.guard == roles.mark
     if not is_guarded:
         current = Catalogue()
         _run(statements, [f"GRANT USAGE ON SCHEMA {quote(app_id)} TO {_list_roles(roles, JOBS)}"])
-    there: dict[str, list[str]] | None = None
-    for table in wanted.tables.values():
+    policies_of_tables: dict[str, list[str]] | None = None
+    for table in target.tables.values():
         older = current.tables.get(table.name)
-        policies = _write_policies(store, app_id, wanted, table, roles)
+        policies = _write_policies(store, app_id, target, table, roles)
         if older is None or _write_policies(store, app_id, current, older, roles) != policies:
-            if there is None:
-                there = _list_policies(statements, app_id)
-            dropped = _drop_policies(store.name_table(app_id, table.name), there.get(table.name, ()))
+            if policies_of_tables is None:
+                policies_of_tables = _list_policies(statements, app_id)
+            dropped = _drop_policies(store.name_table(app_id, table.name), policies_of_tables.get(table.name, ()))
             _run(statements, [*dropped, *policies])
-    return replace(wanted, guard=roles.mark)
+    return replace(target, guard=roles.mark)
 
 
 def _run(statements: Statements, texts: list[str]) -> None:
-    # In one round trip. The last one is always there, since libpq takes what has no semicolon another way.
+    # All in one round trip. The last statement is always present, because libpq treats a text without a semicolon
+    # differently.
     statements.rows("; ".join([*texts, "SELECT 1"]))
 
 
 def _list_policies(statements: Statements, app_id: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    policies_of_tables: dict[str, list[str]] = {}
     for table, policy in statements.rows(
         "SELECT tablename, policyname FROM pg_policies WHERE schemaname = ? ORDER BY tablename", app_id
     ):
-        found.setdefault(table, []).append(policy)
-    return found
+        policies_of_tables.setdefault(table, []).append(policy)
+    return policies_of_tables
 
 
 def _drop_policies(name: str, policies: Any) -> Iterator[str]:
@@ -116,23 +122,23 @@ def _write_policies(
     )
     for actor, reads, writes in jobs:
         parts: list[tuple[Job, Command, str]] = []
-        # A table that a policy asks has policies of its own for whoever reads, and Postgres adds them.
+        # Postgres itself adds the policies of the tables that a policy reads.
         readable = allowed_rows(table, "SELECT", actor)
-        shown = _write(_PolicyWriter(store, app_id, catalogue, SERVICE, ""), table, readable)
-        if shown != "FALSE":
-            parts.append((reads, "SELECT", f"USING ({shown})"))
+        visible = _write(_PolicyWriter(store, app_id, catalogue, SERVICE, ""), table, readable)
+        if visible != "FALSE":
+            parts.append((reads, "SELECT", f"USING ({visible})"))
 
         def write(tree: Expression, actor: Actor = actor) -> str:
             return _write(_PolicyWriter(store, app_id, catalogue, actor, ""), table, tree)
 
         parts.append((writes, "SELECT", "USING (true)"))
-        after = {command: write(allowed_after(table, command, actor)) for command in ("INSERT", "UPDATE")}
-        # The row that an upsert proposes need not fulfil the check where it changes another.
-        parts.append((writes, "INSERT", f"WITH CHECK ({after['INSERT']} OR {_UPSERTS})"))
+        allowed_values = {command: write(allowed_after(table, command, actor)) for command in ("INSERT", "UPDATE")}
+        # If an upsert updates a present row, the row that it proposed need not meet the check.
+        parts.append((writes, "INSERT", f"WITH CHECK ({allowed_values['INSERT']} OR {_UPSERTS})"))
         reached = write(both(allowed_rows(table, "UPDATE", actor), readable))
-        parts.append((writes, "UPDATE", f"USING ({reached}) WITH CHECK ({after['UPDATE']})"))
-        deleted = write(both(allowed_rows(table, "DELETE", actor), readable))
-        parts.append((writes, "DELETE", f"USING ({deleted})"))
+        parts.append((writes, "UPDATE", f"USING ({reached}) WITH CHECK ({allowed_values['UPDATE']})"))
+        deletable = write(both(allowed_rows(table, "DELETE", actor), readable))
+        parts.append((writes, "DELETE", f"USING ({deletable})"))
         texts += [
             f'CREATE POLICY "_{job}_{command.lower()}" ON {name} FOR {command} TO {_list_roles(roles, (job,))} {part}'
             for job, command, part in parts
@@ -155,7 +161,7 @@ def run_as(
     writes: bool = False,
     upserts: bool = False,
 ) -> Iterator[None]:
-    """Runs statements for somebody under a role for which row-level security holds."""
+    """Runs statements for an actor under a role for which row-level security holds."""
     roles = store.row_security
     if roles is None or actor.role == "service" or catalogue.guard != roles.mark:
         yield

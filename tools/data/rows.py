@@ -29,12 +29,12 @@ from baobab.tools.data.slow_statements import Operation, note_slow
 _FORBIDDEN = "42501"
 _SMALL_CHANGE = 10_000
 _MOST_VALUES = 30_000
-"""Values of one statement that inserts: SQLite takes 32 766."""
+"""The most values of one insert statement. SQLite allows 32 766."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """What an insert does where the columns have the values of a row that is there."""
+    """What an insert does if a present row has the same values in these columns."""
 
     columns: tuple[str, ...]
     merge: bool
@@ -52,40 +52,40 @@ class Rows(RowReader):
         most_bytes: int = MOST_BYTES,
         log: ChangeLog | None = None,
     ) -> None:
-        """log: where each change is written down; None for copies."""
+        """log: where each change is logged; None for copies."""
         super().__init__(statements, store, app_id, catalogue, actor, now, most_bytes)
         self._log = log
 
     def insert(
         self,
         table: TableInfo,
-        given: Sequence[Mapping[str, Any]],
+        values: Sequence[Mapping[str, Any]],
         upsert: Upsert | None = None,
         answer: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Inserts rows and returns them as they are kept. Keys that are no columns are left out. An upsert changes the
-        columns that its row names and no others of a row that is there.
+        """Inserts rows and returns them as they are stored. Keys that are no columns are ignored.
 
-        answer: here and in what follows, the columns to return; None for all.
+        An upsert changes, of a present row, only the columns that its row names. answer, here and below: the columns to
+        return; None for all.
         """
-        complete = [self._complete(table, row) for row in given]
+        complete = [self._complete(table, row) for row in values]
         inserted: list[Row] = []
         size = max(1, _MOST_VALUES // len(table.columns))
-        named = [frozenset(row) if upsert is not None and upsert.merge else frozenset() for row in given]
-        for part, names in _part_rows(table, complete, named, upsert, size):
+        named_columns = [frozenset(row) if upsert is not None and upsert.merge else frozenset() for row in values]
+        for part, names in _part_rows(table, complete, named_columns, upsert, size):
             inserted += self._insert(table, part, names, upsert, answer)
         return inserted
 
-    def _complete(self, table: TableInfo, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A whole row, in canonical values."""
+    def _complete(self, table: TableInfo, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a whole row in canonical values."""
         names = {column.name for column in table.writable_columns}
-        named = names.intersection(given)
-        if not named and given:
+        named_columns = names.intersection(values)
+        if not named_columns and values:
             raise _no_column(table)
         row: dict[str, Any] = {}
         for column in table.writable_columns:
-            if column.name in named:
-                value = column.type.clean(given[column.name], column.name)
+            if column.name in named_columns:
+                value = column.type.clean(values[column.name], column.name)
             elif column.name == table.fill_user and self.actor.role == "user":
                 value = self.actor.user_id
             elif column.type.serial:
@@ -98,28 +98,28 @@ class Rows(RowReader):
         return row
 
     def _next_number(self, table: TableInfo, column: Column) -> int:
-        """The next number of a serial column: one more than the largest that the table had when the first was taken."""
+        """Returns the next number of a serial column. The first one is one more than the largest in the table."""
         sequences = self._store.name_table(self._app_id, "_sequences")
         name = f"{table.name}.{column.name}"
-        taken = self._statements.rows(
+        counters = self._statements.rows(
             f"UPDATE {sequences} SET last = last + 1 WHERE name = ? RETURNING last",
             name,
         )
-        if taken:
-            return int(taken[0][0])
+        if counters:
+            return int(counters[0][0])
         source = self._store.name_table(self._app_id, table.name)
         [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")
         number = int(largest or 0) + 1
         self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, number)
         return number
 
-    def pass_numbers(self, table: TableInfo, given: Sequence[Mapping[str, Any]]) -> None:
-        """Lets serial columns count on from the largest number that rows which were inserted brought along."""
+    def pass_numbers(self, table: TableInfo, inserted_rows: Sequence[Mapping[str, Any]]) -> None:
+        """Makes serial columns continue after the largest number in rows that were inserted with their own numbers."""
         sequences = self._store.name_table(self._app_id, "_sequences")
         for column in table.columns.values():
-            brought = [row[column.name] for row in given if row.get(column.name) is not None]
-            if column.type.serial and brought:
-                largest = max(column.type.clean(number, column.name) for number in brought)
+            numbers = [row[column.name] for row in inserted_rows if row.get(column.name) is not None]
+            if column.type.serial and numbers:
+                largest = max(column.type.clean(number, column.name) for number in numbers)
                 self._statements.rows(
                     f"UPDATE {sequences} SET last = ? WHERE name = ? AND last < ?",
                     largest,
@@ -131,11 +131,11 @@ class Rows(RowReader):
         self,
         table: TableInfo,
         rows: list[dict[str, Any]],
-        named: frozenset[str],
+        named_columns: frozenset[str],
         upsert: Upsert | None,
         answer: Sequence[str] | None,
     ) -> list[Row]:
-        """named: what an upsert changes of a row that is there."""
+        """named_columns: the columns that an upsert changes of a present row."""
         writer = self._writer()
         scope = {"": quote(table.name)}
         columns = table.writable_columns
@@ -146,7 +146,7 @@ class Rows(RowReader):
         )
         command: tuple[Expression, ...] = (allowed_after(table, "INSERT", self.actor),)
         if upsert is not None:
-            text += self._write_upsert(writer, table, named, upsert, scope)
+            text += self._write_upsert(writer, table, named_columns, upsert, scope)
             if upsert.merge:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
         with self._naming_references(table, rows):
@@ -158,16 +158,21 @@ class Rows(RowReader):
         return inserted
 
     def _write_upsert(
-        self, writer: SqlWriter, table: TableInfo, named: frozenset[str], upsert: Upsert, scope: Mapping[str, str]
+        self,
+        writer: SqlWriter,
+        table: TableInfo,
+        named_columns: frozenset[str],
+        upsert: Upsert,
+        scope: Mapping[str, str],
     ) -> str:
         target = ", ".join(quote(table.column(name).name) for name in upsert.columns)
         if not upsert.merge:
             return f" ON CONFLICT ({target}) DO NOTHING"
-        others = [column.name for column in table.writable_columns if column.name in named - {*upsert.columns}]
-        # A row that names nothing else is answered as it is, which only an update does.
-        sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others or upsert.columns[:1])
-        allowed = both(allowed_rows(table, "UPDATE", self.actor), allowed_rows(table, "SELECT", self.actor))
-        return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {writer.write(allowed, scope)}"
+        changes = [column.name for column in table.writable_columns if column.name in named_columns - {*upsert.columns}]
+        # A row without other columns must still be returned, which only an update does.
+        sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in changes or upsert.columns[:1])
+        condition = both(allowed_rows(table, "UPDATE", self.actor), allowed_rows(table, "SELECT", self.actor))
+        return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {writer.write(condition, scope)}"
 
     def update(
         self,
@@ -183,10 +188,10 @@ class Rows(RowReader):
         writer, began = self._writer(), time.monotonic()
         conditions = list(conditions)
         sets: list[str] = []
-        given: dict[str, Any] = {}
+        canonical: dict[str, Any] = {}
         for column in columns:
             value = _require_value(table, column, column.type.clean(changes[column.name], column.name))
-            given[column.name] = value
+            canonical[column.name] = value
             sets.append(f"{quote(column.name)} = {self._place(writer, column, value)}")
         reachable = self._reachable(table, "UPDATE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
@@ -194,20 +199,20 @@ class Rows(RowReader):
         check = allowed_after(table, "UPDATE", self.actor)
         changes_size = len(json.dumps({column.name: changes[column.name] for column in columns}))
         if self._log is None or not self._fits_log(table, reachable, changes_size):
-            with self._naming_references(table, [given], reachable):
-                changed = self._write_returning(writer, table, text, check, answer)
+            with self._naming_references(table, [canonical], reachable):
+                changed_rows = self._write_returning(writer, table, text, check, answer)
             self._note_slow_write("update", table, conditions, began)
-            return changed
+            return changed_rows
         names = {column.name for column in columns}
         older = self._images.read(table, reachable)
-        led = self._images.follow_update(table, older, names)
-        with self._naming_references(table, [given], reachable):
-            changed = self._write_returning(writer, table, text, check, None, is_bounded=True)
+        followers = self._images.follow_update(table, older, names)
+        with self._naming_references(table, [canonical], reachable):
+            changed_rows = self._write_returning(writer, table, text, check, None, is_bounded=True)
         self._note_slow_write("update", table, conditions, began)
-        self._images.write_followers(self._log, led)
-        for old_row, row in self._images.pair(table, older, changed, names):
+        self._images.write_followers(self._log, followers)
+        for old_row, row in self._images.pair(table, older, changed_rows, names):
             self._log.add(table, "UPDATE", old_row, row)
-        return _pick_columns(changed, answer)
+        return _pick_columns(changed_rows, answer)
 
     def delete(
         self, table: TableInfo, conditions: Iterable[Expression], answer: Sequence[str] | None = None
@@ -220,29 +225,30 @@ class Rows(RowReader):
         text = f"DELETE FROM {writer.name_table(table.name)} AS {quote(table.name)} WHERE {where}"
         if self._log is None or not self._fits_log(table, reachable, 0):
             with self._naming_references(table, [], reachable, deletes=True):
-                deleted = self._write_returning(writer, table, text, ["true"], answer)
+                deleted_rows = self._write_returning(writer, table, text, ["true"], answer)
             self._note_slow_write("delete", table, conditions, began)
-            return deleted
-        led = self._images.follow_delete(table, reachable)
+            return deleted_rows
+        followers = self._images.follow_delete(table, reachable)
         with self._naming_references(table, [], reachable, deletes=True):
-            deleted = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
+            deleted_rows = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
         self._note_slow_write("delete", table, conditions, began)
-        self._images.write_followers(self._log, led)
-        for row in deleted if led.deleted is None else led.deleted:
+        self._images.write_followers(self._log, followers)
+        for row in deleted_rows if followers.deleted is None else followers.deleted:
             self._log.add(table, "DELETE", row, None)
-        return _pick_columns(deleted, answer)
+        return _pick_columns(deleted_rows, answer)
 
     @contextmanager
     def _naming_references(
         self,
         table: TableInfo,
-        written: Sequence[Mapping[str, Any]],
+        values: Sequence[Mapping[str, Any]],
         condition: Expression | None = None,
         *,
         deletes: bool = False,
     ) -> Iterator[None]:
-        """Names the reference for which SQLite refuses a statement. written: values that it writes, canonical ones.
-        condition: which rows it changes or deletes.
+        """Finds the broken reference if SQLite refuses a statement.
+
+        values: the rows that it writes, with canonical values. condition: the rows that it changes or deletes.
         """
         try:
             yield
@@ -250,7 +256,7 @@ class Rows(RowReader):
             if self._store.dialect != "sqlite" or "FOREIGN KEY" not in str(exc):
                 raise
             finder = ReferenceFinder(self._statements, self._catalogue)
-            broken = finder.find_missing(self._writer(), table, written)
+            broken = finder.find_missing(self._writer(), table, values)
             if broken is None and condition is not None:
                 broken = finder.find_held(self._writer(), table, condition, deletes=deletes)
             if broken is None:
@@ -274,7 +280,10 @@ class Rows(RowReader):
         upsert: Upsert | None,
         answer: Sequence[str] | None,
     ) -> list[Row]:
-        """Runs an insert, and writes down what it changes. rows: canonical values."""
+        """Runs an insert and logs what it changes.
+
+        rows: with canonical values.
+        """
         conflicting = self._images.find_conflicts(table, rows, upsert.columns) if self._log and upsert else []
         if self._log is None or not all(self._fits_log(table, condition, 0) for condition in conflicting):
             return self._write_returning(writer, table, text, check, answer, upserts=upsert is not None)
@@ -291,9 +300,10 @@ class Rows(RowReader):
         return _pick_columns(inserted, answer)
 
     def _fits_log(self, table: TableInfo, condition: Expression, further: int) -> bool:
-        """Whether rows are small enough to be written down before and after; otherwise that much is written down.
+        """Whether rows are small enough to be logged before and after the write; otherwise only that they changed
+        is logged.
 
-        further: bytes that a write adds to each of them at most.
+        further: how many bytes the write adds to each row at most.
         """
         assert self._log is not None
         if all(column.type.is_small for column in table.columns.values()) and further < _SMALL_CHANGE:
@@ -305,8 +315,8 @@ class Rows(RowReader):
         return False
 
     def _reachable(self, table: TableInfo, command: Any, conditions: Iterable[Expression]) -> Expression:
-        allowed = allowed_rows(table, command, self.actor)
-        return both(*conditions, allowed, allowed_rows(table, "SELECT", self.actor))
+        policy = allowed_rows(table, command, self.actor)
+        return both(*conditions, policy, allowed_rows(table, "SELECT", self.actor))
 
     def _place(self, writer: SqlWriter, column: Column, value: Any) -> str:
         return writer.value(column.type.encode(value, self._store.dialect), column.type.bind(self._store.dialect))
@@ -322,42 +332,45 @@ class Rows(RowReader):
         is_bounded: bool = False,
         upserts: bool = False,
     ) -> list[Row]:
-        """Runs a statement and returns its rows, all of which must fulfil the check. is_bounded: they are small."""
+        """Runs a statement and returns its rows, all of which must meet the check.
+
+        is_bounded: whether the rows are known to be small.
+        """
         dialect = self._store.dialect
-        # SQLite knows the columns of what it returns by their own names only.
+        # In `RETURNING`, SQLite knows the columns by their bare names only.
         prefix = "" if dialect == "sqlite" else f"{quote(table.name)}."
         columns = list(table.columns.values()) if answer is None else [table.columns[name] for name in answer]
-        shown = [column.type.show(f"{prefix}{quote(column.name)}", dialect) for column in columns]
-        shown = shown or ["1"]
+        expressions = [column.type.show(f"{prefix}{quote(column.name)}", dialect) for column in columns]
+        expressions = expressions or ["1"]
         scope = {"": quote(table.name)}
         is_checked = check not in (["true"], FALSE)
         if is_checked:
-            shown.append(writer.write(check, scope))
+            expressions.append(writer.write(check, scope))
         kinds = [column.type for column in columns]
-        text += f" RETURNING {', '.join(shown)}"
+        text += f" RETURNING {', '.join(expressions)}"
         try:
             with self._run_as_actor(writes=True, upserts=upserts):
                 if is_bounded:
-                    found = self._statements.rows(text, *writer.values)
+                    answers = self._statements.rows(text, *writer.values)
                 else:
-                    found = self._fetch(text, writer.values, kinds)
+                    answers = self._fetch(text, writer.values, kinds)
         except ProgrammingError as exc:
-            # Postgres's own row-level security has refused a row.
+            # The row was refused by Postgres's own row-level security.
             if getattr(exc.orig, "sqlstate", None) != _FORBIDDEN:
                 raise
             raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.") from exc
-        if found and (check == FALSE or (is_checked and not all(values[-1] for values in found))):
+        if answers and (check == FALSE or (is_checked and not all(values[-1] for values in answers))):
             raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
-        return decode_rows(decoders, found)
+        return decode_rows(decoders, answers)
 
     def note_undone(self, changes: Iterable[Change]) -> None:
-        """Notes in the log that these were taken back by this transaction."""
+        """Marks changes in the log as undone by this transaction."""
         if self._log is not None:
             self._log.note_undone(changes)
 
     def has_followers(self, table: TableInfo, condition: Expression) -> bool:
-        """Whether deleting rows would delete or change others that refer to them."""
+        """Whether deleting rows of the table can delete or change rows that refer to them."""
         return bool(self._images.follow_delete(table, condition).entries)
 
     @property
@@ -368,17 +381,19 @@ class Rows(RowReader):
 def _part_rows(
     table: TableInfo,
     rows: Sequence[dict[str, Any]],
-    named: Sequence[frozenset[str]],
+    named_columns: Sequence[frozenset[str]],
     upsert: Upsert | None,
     size: int,
 ) -> Iterator[tuple[list[dict[str, Any]], frozenset[str]]]:
-    """The rows of each statement, in their order, and the columns that they name. A row that changes an earlier one of
-    the same insert is in a later statement: Postgres changes no row twice in one.
+    """Splits rows into those of each statement, with the columns that they name.
+
+    A row that updates an earlier row of the same insert goes into a later statement, because Postgres updates no row
+    twice in one.
     """
     part: list[dict[str, Any]] = []
     keys: set[tuple[Any, ...]] = set()
     names: frozenset[str] = frozenset()
-    for row, names_of_row in zip(rows, named, strict=True):
+    for row, names_of_row in zip(rows, named_columns, strict=True):
         key = _conflict_key(table, row, upsert) if upsert is not None and upsert.merge else None
         if part and (len(part) == size or key in keys or names_of_row != names):
             yield part, names
@@ -392,7 +407,7 @@ def _part_rows(
 
 
 def _conflict_key(table: TableInfo, row: Mapping[str, Any], upsert: Upsert) -> tuple[Any, ...] | None:
-    """What tells a row from those that it does not change; None for one that changes none."""
+    """The values by which a row updates another one; None for a row that updates none."""
     values = [row[name] for name in upsert.columns]
     if any(value is None for value in values):
         return None

@@ -1,4 +1,4 @@
-"""The answers of the data tools, and the parameters that several of them share."""
+"""The results of the data tools, and the parameters that several of them share."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
@@ -27,7 +27,7 @@ _ROW_SCHEMA: dict[str, Any] = {"type": "object", "additionalProperties": True}
 RowsOrRow = Annotated[
     Any, WithJsonSchema({"anyOf": [{"type": "array", "items": _ROW_SCHEMA}, _ROW_SCHEMA]}, mode="serialization")
 ]
-"""`list[Row] | Row`, which pydantic would take five times as long to write."""
+"""The same as `list[Row] | Row`, which pydantic serialises five times slower."""
 
 
 class ActingAs(TypedDict):

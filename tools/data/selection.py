@@ -1,4 +1,6 @@
-"""Reads which columns and related rows a query wants: `id,name:title,data->>size,author(id,name),comments(text)`."""
+"""Reads the columns and related rows that a query selects:
+`id,name:title,data->>size,author(id,name),comments(text)`.
+"""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -19,7 +21,7 @@ _RELATED_ORDER = re.compile(r"([^:()\",]+)\(([^()]*)\)((?:\.(?:asc|desc|nullsfir
 _DISTANCE = re.compile(r"([a-z_][a-z0-9_]*)\.(cosine|l2|inner)\.\{([^{}]*)\}")
 _MOST_COLUMNS = 200
 _MOST_EMBEDS = 20
-"""Related tables of one query, those in related ones counted: each is a statement of its own."""
+"""The most related tables of one query, nested ones included. Each one is a statement of its own."""
 _DEEPEST = 4
 
 
@@ -38,10 +40,11 @@ class Order:
 class Embed:
     """The rows of another table that belong to a row.
 
-    many: whether a list of them, which refer to the row by `theirs`, or the one that the row refers to by `ours`.
-    has_any: whether only rows that have some are asked for, or only those that have none; None for all rows.
-    is_spread: whether the row has the values of the one as its own: `...author(name)`. What selects nothing, `books()`,
-    is there for filters and orders only.
+    many: whether it is a list of rows that refer to this one by `theirs`, or the one row that this one refers to by
+    `ours`. has_any: whether to return only rows that have related ones, or only those that have none; None for both.
+    is_spread: whether the values of the related row become values of this one: `...author(name)`.
+
+    An embed that selects nothing, `books()`, serves filters and orders only.
     """
 
     name: str
@@ -80,7 +83,7 @@ class Selection:
         return [item.name for item in self.items] + [name for embed in self.embeds for name in embed.names]
 
     def find_embed(self, name: str) -> Embed | None:
-        """The embedded rows that a filter of this name is about; None for a filter of a column."""
+        """Returns the embed that a filter of this name is about; None for a filter of a column."""
         if name in self.table.columns:
             return None
         return next((embed for embed in self.embeds if embed.name == name), None)
@@ -89,7 +92,9 @@ class Selection:
         return sum(1 + embed.selection.count_embeds() for embed in self.embeds)
 
     def find(self, path: list[str]) -> "Selection":
-        """The selection of an embedded table by its name, or names; InvalidFilter if the query embeds none."""
+        """Returns the selection of an embedded table by its name or path. Raises InvalidFilter if the query embeds no
+        such table.
+        """
         if not path:
             return self
         for embed in self.embeds:
@@ -99,7 +104,7 @@ class Selection:
 
 
 def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, depth: int = 0) -> Selection:
-    """Names that there are not are left out; where no name is left, all columns are meant."""
+    """Unknown names are ignored. If no name is left, all columns are selected."""
     selection = Selection(table)
     if not text:
         selection.items = [*table.items]
@@ -131,12 +136,12 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
 
 
 def _require_names_apart(selection: Selection) -> None:
-    """Raises InvalidFilter if a value of a related row would take the place of another."""
+    """Raises InvalidFilter if a value of a related row would replace another value."""
     for embed in selection.embeds:
         if embed.is_spread:
-            others = [name for name in selection.names if name in embed.names]
-            if len(others) > len(embed.names):
-                twice = next(name for name in others if others.count(name) > 1)
+            names = [name for name in selection.names if name in embed.names]
+            if len(names) > len(embed.names):
+                twice = next(name for name in names if names.count(name) > 1)
                 raise InvalidFilter(
                     f"`{twice[:63]}` is selected twice, once by `...{embed.name}`.",
                     remediation=f"Give one of them another name: `...{embed.name}(other_name:{twice[:63]})`.",
@@ -144,8 +149,8 @@ def _require_names_apart(selection: Selection) -> None:
 
 
 def place_filters(selection: Selection, where: Where) -> None:
-    """Gives each filter, order and limit to the table that it is about: `comments.text=eq.x`, `comments.order=id`."""
-    for name, given in where.items():
+    """Assigns each filter, order and limit to its table: `comments.text=eq.x`, `comments.order=id`."""
+    for name, value in where.items():
         path, _, last = name.rpartition(".")
         if name in ("not.and", "not.or") or not path:
             path, last = "", name
@@ -155,7 +160,7 @@ def place_filters(selection: Selection, where: Where) -> None:
         if "." not in column or name in ("not.and", "not.or"):
             path, last = "", name
         target = selection.find(path.split(".") if path else [])
-        texts = as_list(given)
+        texts = as_list(value)
         if target is not selection and last == "order":
             target.order = texts[-1]
         elif target is not selection and last in ("limit", "offset"):
@@ -169,7 +174,9 @@ def place_filters(selection: Selection, where: Where) -> None:
 
 
 def _read_presence(name: str, texts: list[str]) -> bool:
-    """Whether a filter of embedded rows asks for rows that have some: `books=not.is.null`, `books=is.null`."""
+    """Whether a filter of embedded rows asks for rows that have some, or none: `books=not.is.null`,
+    `books=is.null`.
+    """
     if texts not in (["is.null"], ["not.is.null"]):
         raise InvalidFilter(
             f"`{name}` names related rows, which are filtered by `is.null` and `not.is.null`.",
@@ -179,7 +186,7 @@ def _read_presence(name: str, texts: list[str]) -> bool:
 
 
 def read_order(selection: Selection) -> list[Order]:
-    """Reads `created_at.desc,author(name).nullsfirst`. Nulls come last, or first where the order is descending."""
+    """Reads `created_at.desc,author(name).nullsfirst`. Nulls come last, or first if the order is descending."""
     orders: list[Order] = []
     for part in map(str.strip, split_outside(selection.order)):
         if near := _read_distance(selection.table, part):
@@ -194,7 +201,9 @@ def read_order(selection: Selection) -> list[Order]:
 
 
 def _find_one(selection: Selection, name: str) -> Embed:
-    """The related row that rows are ordered by. InvalidFilter for what is not one, or is not selected."""
+    """Returns the related row that rows are ordered by. Raises InvalidFilter if there can be many, or if it is not
+    selected.
+    """
     for embed in selection.embeds:
         if name in (embed.name, embed.selection.table.name):
             if embed.many:
@@ -210,43 +219,43 @@ def _find_one(selection: Selection, name: str) -> Embed:
 
 
 def _read_column_order(table: TableInfo, text: str) -> Order:
-    found = _ORDER.fullmatch(text)
-    column = table.columns.get(found[1]) if found else None
-    if found is None or column is None:
+    match = _ORDER.fullmatch(text)
+    column = table.columns.get(match[1]) if match else None
+    if match is None or column is None:
         raise InvalidFilter(
             f"`order={text[:60]}` is not a column of `{table.name}` with `.asc` or `.desc`.",
             details={"invalidFilters": [text[:100]], "columns": list(table.columns)},
         )
     tree: Expression = ["column", "", column.name]
     kind = column.type
-    if found[2]:
-        tree, kind = read_json_path(tree, column, found[2])
+    if match[2]:
+        tree, kind = read_json_path(tree, column, match[2])
     if not kind.is_ordered:
         raise InvalidFilter(f"`{column.name}` is {kind}, which has no order.")
-    words = found[3].split(".")
+    words = match[3].split(".")
     descending = "desc" in words
     return Order(tree, kind, descending, "nullsfirst" in words or (descending and "nullslast" not in words))
 
 
 def _read_distance(table: TableInfo, text: str) -> Order | None:
-    """The order by how near vectors are to one: `embedding.cosine.{0.1,0.2,0.3}`."""
-    found = _DISTANCE.fullmatch(text)
-    column = table.columns.get(found[1]) if found else None
-    if found is None or column is None:
+    """Reads the order by the distance to a vector: `embedding.cosine.{0.1,0.2,0.3}`."""
+    match = _DISTANCE.fullmatch(text)
+    column = table.columns.get(match[1]) if match else None
+    if match is None or column is None:
         return None
     if column.type.name != "vector":
-        raise InvalidFilter(f"`{column.name}` is {column.type}, and `{found[2]}` compares vectors.")
-    wanted = column.type.parse(f"[{found[3]}]", column.name)
-    tree: Expression = ["distance", found[2], ["column", "", column.name], ["value", str(column.type), wanted]]
+        raise InvalidFilter(f"`{column.name}` is {column.type}, and `{match[2]}` compares vectors.")
+    vector = column.type.parse(f"[{match[3]}]", column.name)
+    tree: Expression = ["distance", match[2], ["column", "", column.name], ["value", str(column.type), vector]]
     return Order(tree, ColumnType("double precision"), descending=False, nulls_first=False)
 
 
 def _read_item(table: TableInfo, text: str) -> Item | None:
-    found = _ITEM.fullmatch(text)
-    column = table.columns.get(found[2]) if found else None
-    if found is None or column is None:
+    match = _ITEM.fullmatch(text)
+    column = table.columns.get(match[2]) if match else None
+    if match is None or column is None:
         return None
-    alias, _, path, cast = found.groups()
+    alias, _, path, cast = match.groups()
     tree: Expression = ["column", "", column.name]
     kind = column.type
     if path:
@@ -264,15 +273,15 @@ def _read_item(table: TableInfo, text: str) -> Item | None:
 
 
 def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -> Embed:
-    found = _EMBED.fullmatch(text)
-    if found is None:
+    match = _EMBED.fullmatch(text)
+    if match is None:
         raise InvalidFilter(
             f"`{text[:60]}` is not a related table with its columns: `author(id,name)`.",
             remediation="Write the name of the table and its columns in parentheses, without dots.",
         )
     if depth >= _DEEPEST:
         raise BadRequest(f"Related tables are embedded at most {_DEEPEST} deep.")
-    spread, alias, target, hints, inside = found.groups()
+    spread_mark, alias, target, hints, inside = match.groups()
     words = hints.split("!")[1:]
     hint = next((word for word in words if word not in ("inner", "left")), None)
     relation = _find_relation(catalogue, table, target, hint)
@@ -290,21 +299,21 @@ def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -
         elif junction := _find_junction(catalogue, table, target):
             remediation = f"They are related by `{junction}`: write `{junction}({target}({inside[:100]}))`."
         raise InvalidFilter(f"`{table.name}` has no reference to or from `{target[:63]}`.", remediation=remediation)
-    # Nothing in the parentheses is nothing, unlike no `select`.
+    # Empty parentheses select nothing. A missing `select` selects everything.
     related = relation.related
     selection = read_selection(catalogue, related, inside, depth + 1) if inside.strip() else Selection(related)
-    if spread and (relation.many or selection.groups is not None):
+    if spread_mark and (relation.many or selection.groups is not None):
         raise InvalidFilter(
             f"`{text[:60]}`: only the values of the one row that a row refers to are spread.",
             remediation="Leave the dots out: related rows and aggregates are embedded as a list.",
         )
     has_any = True if "inner" in words else None
     name = alias or target
-    return Embed(name, relation.many, relation.ours, relation.theirs, has_any, selection, is_spread=bool(spread))
+    return Embed(name, relation.many, relation.ours, relation.theirs, has_any, selection, is_spread=bool(spread_mark))
 
 
 class _Relation(NamedTuple):
-    """hint: the column that refers, which a query names to choose between several relations."""
+    """hint: the referring column, with which a query chooses between several relations."""
 
     hint: str
     ours: str
@@ -314,8 +323,9 @@ class _Relation(NamedTuple):
 
 
 def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: str | None) -> _Relation | None:
-    """How a table or view is related to one that a query names, or by the column that it names. InvalidFilter if in
-    more than one way.
+    """Returns how a table or view is related to one that a query names, also by the column that refers.
+
+    Raises InvalidFilter if it is related in more than one way.
     """
     ways: list[_Relation] = []
     view = catalogue.views.get(target)
@@ -324,39 +334,40 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
         if to is None or hint not in (None, column.name, to.table, table.name_reference(column)):
             continue
         if to.table == table.name == target and hint is not None:
-            # Those that refer are meant; the one that is referred to is embedded by the name of the column.
+            # The name of the table means the rows that refer to this one. The row that this one refers to is embedded
+            # by the column's name.
             continue
         if target in (to.table, column.name) or column.name == f"{target}_id":
-            one = catalogue.table(to.table)
-            ways.append(_Relation(column.name, column.name, to.column, one, many=False))
+            parent = catalogue.table(to.table)
+            ways.append(_Relation(column.name, column.name, to.column, parent, many=False))
         elif view is not None:
-            # A view that joins tables may show the same key in many rows.
-            many, shown = len(view.query["tables"]) > 1, catalogue.find_readable(target)
-            names = catalogue.find_columns(shown, to.table, to.column)
-            ways += [_Relation(column.name, column.name, theirs, shown, many=many) for theirs in names]
+            # A view that joins tables may have many rows with the same key.
+            many, readable = len(view.query["tables"]) > 1, catalogue.find_readable(target)
+            names = catalogue.find_columns(readable, to.table, to.column)
+            ways += [_Relation(column.name, column.name, theirs, readable, many=many) for theirs in names]
     if target in catalogue.tables or view is not None:
-        other = catalogue.find_readable(target)
-        for column in other.columns.values():
+        child = catalogue.find_readable(target)
+        for column in child.columns.values():
             to = column.references
-            if to is not None and hint in (None, column.name, other.name_reference(column)):
+            if to is not None and hint in (None, column.name, child.name_reference(column)):
                 names = catalogue.find_columns(table, to.table, to.column)
-                ways += [_Relation(column.name, ours, column.name, other, many=True) for ours in names]
+                ways += [_Relation(column.name, ours, column.name, child, many=True) for ours in names]
     if len(ways) > 1:
-        # Of a table that refers to itself, a column is named alone for the row that it refers to.
+        # If a table refers to itself, the column alone means the row that it refers to.
         itself = table.name == target
-        named = [way.hint if itself and not way.many else f"{target}!{way.hint}" for way in ways]
-        written = ", ".join(f"`{each}(...)`" for each in dict.fromkeys(named))
+        spellings = [way.hint if itself and not way.many else f"{target}!{way.hint}" for way in ways]
+        choices = ", ".join(f"`{each}(...)`" for each in dict.fromkeys(spellings))
         raise InvalidFilter(
-            f"`{table.name}` and `{target}` are related in several ways: write one of {written}.",
+            f"`{table.name}` and `{target}` are related in several ways: write one of {choices}.",
             remediation="The column behind `!` is the one that refers.",
         )
     return ways[0] if ways else None
 
 
 def _find_junction(catalogue: Catalogue, table: TableInfo, target: str) -> str | None:
-    """The table that refers to both, by which rows of one have many of the other."""
-    for other in catalogue.tables.values():
-        referred = [each.references.table for each in other.columns.values() if each.references is not None]
+    """Returns the table that refers to both tables, and so makes their relation many-to-many."""
+    for junction in catalogue.tables.values():
+        referred = [each.references.table for each in junction.columns.values() if each.references is not None]
         if table.name in referred and target in referred:
-            return other.name
+            return junction.name
     return None

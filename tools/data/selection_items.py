@@ -1,4 +1,4 @@
-"""One value of each row of an answer."""
+"""One selected value of each row of an answer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from baobab.tools.data.column_types import ColumnType
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One value of each row: a column, a place in its JSON, or an aggregate of a group of rows."""
+    """One selected value: a column, a place in its JSON, or an aggregate of a group of rows."""
 
     name: str
     tree: list[Any]

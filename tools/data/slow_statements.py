@@ -1,6 +1,7 @@
-"""The statements on an app's tables that took long, so that whoever runs the app learns which index is missing.
+"""Notes the slow statements on an app's tables, so that its developer learns which index is missing.
 
-What is kept is the shape of a statement: its table, and the columns that it filters and orders by. No value is kept.
+Only the shape of a statement is stored: its table, and the columns that it filters and orders by. No values are
+stored.
 """
 
 import contextlib
@@ -23,9 +24,9 @@ from baobab.tools.data.schemas import SlowStatement
 
 COLUMNS = "shape text PRIMARY KEY, calls bigint NOT NULL, milliseconds bigint NOT NULL, at text NOT NULL"
 _MOST = 50
-"""Shapes that are kept of an app; those that were slow longest ago go first."""
+"""The most shapes that are stored for an app. Those that have not been slow for the longest time are removed first."""
 _MOST_APPS = 1000
-"""Apps of which notes wait in memory."""
+"""The most apps whose notes wait in memory."""
 _VERBS = {"select": "Listing rows", "count": "Counting rows", "update": "Updating rows", "delete": "Deleting rows"}
 
 Operation = Literal["select", "count", "update", "delete"]
@@ -33,7 +34,7 @@ Operation = Literal["select", "count", "update", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """One statement that took long, in seconds."""
+    """One slow statement. Its duration is in seconds."""
 
     operation: Operation
     table: str
@@ -54,7 +55,9 @@ def note_slow(
 
 
 class SlowNotes:
-    """The slow statements of reads, which are answered first. A process that is killed loses those of a second."""
+    """Collects the slow statements of reads, and stores them after the answers are sent. A killed process loses those
+    of the last second.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -62,44 +65,44 @@ class SlowNotes:
         self._turns = KeyedSemaphore(1)
         services.flushes.append(self.flush)
 
-    def add(self, app_id: str, found: Iterable[Slow]) -> None:
+    def add(self, app_id: str, statements: Iterable[Slow]) -> None:
         if app_id in self._pending or len(self._pending) < _MOST_APPS:
-            self._pending.setdefault(app_id, deque(maxlen=_MOST)).extend(found)
+            self._pending.setdefault(app_id, deque(maxlen=_MOST)).extend(statements)
 
     async def flush(self) -> None:
         for app_id in list(self._pending):
-            # What cannot be noted is forgotten: it will be slow again.
+            # A note that cannot be stored is dropped: the statement will be slow again.
             with contextlib.suppress(BaobabError, DatabaseUnavailable):
                 await self.flush_app(app_id)
 
     async def flush_app(self, app_id: str) -> None:
-        # Whoever comes while they are written waits until they are there.
+        # A caller that arrives while notes are being written waits for them.
         async with self._turns.acquire_slot(app_id):
-            found = self._pending.pop(app_id, None)
-            if found is not None:
-                await self._write(app_id, found)
+            notes = self._pending.pop(app_id, None)
+            if notes is not None:
+                await self._write(app_id, notes)
 
-    async def _write(self, app_id: str, found: Iterable[Slow]) -> None:
+    async def _write(self, app_id: str, notes: Iterable[Slow]) -> None:
         app = await self._services.directory.app(app_id)
         store, now = self._services.stores_of(app.region).data, self._services.clock.now().isoformat()
 
         def keep(statements: Statements) -> None:
             if not is_frozen(statements, store, app_id):
-                SlowStatements(statements, store, app_id).keep(found, now)
+                SlowStatements(statements, store, app_id).keep(notes, now)
 
         if await store.exists(app_id):
             await store.write(app_id, keep)
 
 
 class SlowStatements:
-    """Those of one app, in a transaction."""
+    """The slow statements of one app, in one transaction."""
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str) -> None:
         self._statements = statements
         self._table = store.name_table(app_id, "_slow_statements")
 
-    def keep(self, found: Iterable[Slow], now: str) -> None:
-        for slow in found:
+    def keep(self, notes: Iterable[Slow], now: str) -> None:
+        for slow in notes:
             milliseconds = int(slow.seconds * 1000)
             self._statements.rows(
                 f"INSERT INTO {self._table} AS kept (shape, calls, milliseconds, at) VALUES (?, 1, ?, ?) "
@@ -120,11 +123,11 @@ class SlowStatements:
         rows = self._statements.rows(
             f"SELECT shape, calls, milliseconds, at FROM {self._table} ORDER BY milliseconds DESC, shape"
         )
-        listed: list[SlowStatement] = []
+        statements: list[SlowStatement] = []
         for shape, calls, milliseconds, at in rows:
             operation, table, filters, order = json.loads(shape)
             if table in catalogue.tables or table in catalogue.views:
-                listed.append(
+                statements.append(
                     {
                         "table": table,
                         "operation": operation,
@@ -136,7 +139,7 @@ class SlowStatements:
                         "message": _describe(catalogue, operation, table, filters, order, int(milliseconds)),
                     }
                 )
-        return listed
+        return statements
 
 
 def _describe(
@@ -149,7 +152,7 @@ def _describe(
         text += f" in the order of {', '.join(f'`{column}`' for column in order)}"
     text += f" took up to {milliseconds} ms."
     table = catalogue.tables.get(name)
-    used = [column for column in filters or order if table is not None and column in table.columns]
-    if table is not None and used and not any(has_index(table, column) for column in used):
-        text += f" No index begins with {' or '.join(f'`{column}`' for column in used)}."
+    filtered_columns = [column for column in filters or order if table is not None and column in table.columns]
+    if table is not None and filtered_columns and not any(has_index(table, column) for column in filtered_columns):
+        text += f" No index begins with {' or '.join(f'`{column}`' for column in filtered_columns)}."
     return text

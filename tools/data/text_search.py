@@ -17,7 +17,7 @@ from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.errors import InvalidFilter
 
 Search = list[Any] | None
-"""None for a search of nothing but stop words."""
+"""The tree of a search. None for a search of nothing but stop words."""
 _TOKEN = re.compile(
     r"""\s*(?:(?P<quoted>'(?:[^']|'')*')|<(?P<distance>-|\d{1,5})>|(?P<operator>[&|!()])|(?P<bare>[^\s&|!()<':]+))"""
     r"""(?P<flags>:[*a-dA-D]+)?""",
@@ -30,7 +30,7 @@ _FARTHEST = 16_384
 
 
 def read_search(operator: str, text: str) -> Search:
-    """Raises InvalidFilter for a search of `fts` that is none."""
+    """Reads a search of an operator. Raises InvalidFilter for an `fts` query with a mistake."""
     words = split_words(text)
     if len(words) > _MOST_WORDS:
         raise BadRequest(f"A search has at most {_MOST_WORDS} words.")
@@ -40,12 +40,12 @@ def read_search(operator: str, text: str) -> Search:
 
 
 def write_tsquery(search: Search) -> str:
-    """A search as Postgres has it."""
+    """Writes a search as a tsquery of Postgres."""
     if search is None:
         return ""
     match search:
         case ["word", word, goes_on]:
-            # A word holds no quote.
+            # No word contains a quote.
             return f"'{word}'{':*' if goes_on else ''}"
         case ["not", part]:
             return f"!({write_tsquery(part)})"
@@ -64,7 +64,7 @@ def _read_phrase(text: str) -> Search:
 
 
 def _read_web(text: str) -> Search:
-    """Any text is a search: what is not understood is passed over."""
+    """Reads a search as web search engines do. Every text is valid: what is not understood is ignored."""
     choices: list[list[Search]] = [[]]
     for minus, phrase, bare in _WEB.findall(text):
         if bare.lower() == "or" and not minus:
@@ -72,12 +72,12 @@ def _read_web(text: str) -> Search:
             continue
         part = _read_phrase(phrase or bare)
         choices[-1].append(["not", part] if minus and part is not None else part)
-    # An `or` at the begin, at the end or beside another joins nothing.
+    # An `or` at the beginning, at the end or beside another one joins nothing.
     return _join("or", [_join("and", parts) for parts in choices])
 
 
 class _QueryReader:
-    """Reads `fts`: `!` binds closest, then `<->`, `&` and `|`."""
+    """Parses `fts`: `!` binds closest, then `<->`, `&` and `|`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -85,10 +85,10 @@ class _QueryReader:
         self._depth = 0
 
     def read(self) -> Search:
-        found = self._read_choice()
+        query = self._read_choice()
         if self._peek() is not None:
             raise self._refuse()
-        return found
+        return query
 
     def _read_choice(self) -> Search:
         self._depth += 1
@@ -147,10 +147,10 @@ class _QueryReader:
         return True
 
     def _peek(self) -> re.Match[str] | None:
-        found = _TOKEN.match(self._text, self._at)
-        if found is None and self._text[self._at :].strip():
+        token = _TOKEN.match(self._text, self._at)
+        if token is None and self._text[self._at :].strip():
             raise self._refuse()
-        return found
+        return token
 
     def _refuse(self) -> InvalidFilter:
         return InvalidFilter(
@@ -164,12 +164,12 @@ def _word(word: str, *, goes_on: bool = False) -> Search:
 
 
 def _join(kind: str, parts: list[Search]) -> Search:
-    kept = [part for part in parts if part is not None]
-    return [kind, *kept] if len(kept) > 1 else kept[0] if kept else None
+    present = [part for part in parts if part is not None]
+    return [kind, *present] if len(present) > 1 else present[0] if present else None
 
 
 def _follow(parts: list[tuple[int, Search]]) -> Search:
-    """Words that follow each other, each with its distance to the one before. Stop words leave their gaps."""
+    """Reads words that follow each other, each with its distance to the word before. Stop words leave gaps."""
     steps: list[Any] = []
     gap = 0
     for distance, part in parts:

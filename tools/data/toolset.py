@@ -1,4 +1,4 @@
-"""The family of an app's tables, and what moving and removing an app need to know of them."""
+"""The toolset of an app's tables, and what moving and deleting an app must do with them."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ class TablesEnvelope(Structured):
 
 
 class AppTables:
-    """An app's tables as a whole: what is moved with the app, and goes with it."""
+    """An app's tables as a whole: they move with the app and are deleted with it."""
 
     async def freeze(self, stores: Stores, app_id: str) -> None:
         await _set_frozen(stores, app_id, frozen=True)
@@ -54,7 +54,7 @@ class AppTables:
         await copy_tables(source.data, dest.data, app_id)
 
     async def erase(self, stores: Stores, app_id: str) -> None:
-        # Where the rows are removed in one unit of work, its database stands for it.
+        # The unit of work that removes the rows has the database, and with it the region.
         unit = getattr(stores.database, "unit", None)
         await stores.data.erase(app_id, unit if isinstance(unit, Unit) else None)
 

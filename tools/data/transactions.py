@@ -1,4 +1,6 @@
-"""Runs functions on an app's rows: with the catalogue as it is, once for each approved call, errors in words."""
+"""Runs functions on an app's rows in transactions, with the current catalogue, and translates the errors of
+databases.
+"""
 
 import sqlite3
 from collections.abc import Callable
@@ -34,7 +36,7 @@ from baobab.tools.data.usage import write_within_plan
 
 T = TypeVar("T")
 CHANGED = "data_changed"
-"""The notice that rows were changed of which somebody may follow the changes; its subject is the app."""
+"""The notice that rows changed in a table whose changes are sent to subscribers. Its subject is the app."""
 
 
 async def find_catalogue(call: Call) -> Catalogue:
@@ -50,15 +52,16 @@ async def read_rows(
     most_bytes: int = MOST_BYTES,
     alone: bool = False,
 ) -> T:
-    """Returns what a function makes of rows as they are at one moment. quick: as `DataStore.read` has it.
+    """Runs a function that reads rows, all as they are at one moment, and returns its result.
 
-    alone: in a transaction of its own, for what is read after the call's has ended.
+    quick: as in `DataStore.read`. alone: whether it has a transaction of its own, for what is read after the call's has
+    ended.
     """
     app_id, store = call.require_app().id, call.stores.data
     catalogue = await find_catalogue(call)
     now = format_moment(call)
     if not catalogue.version:
-        # There is no database yet, and the function says so when it looks for its table.
+        # The app has no database yet. The function raises TableNotFound when it looks up its table.
         return work(Rows(_NO_STATEMENTS, store, app_id, catalogue, actor, now), catalogue)
     slow: list[Slow] = []
 
@@ -79,12 +82,11 @@ async def read_rows(
 async def write_rows(
     call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T], attempt: Attempt | None = None
 ) -> T:
-    """As `read_rows`, in a transaction that is committed; what the function raises rolls it back.
+    """Runs a function that writes rows, in a transaction that is committed, or rolled back if it raises.
 
-    The function's result must be JSON: a call that is attempted again gets that of the first attempt, and the number of
-    its action in the header X-Action-Id.
-
-    attempt: how the call is known again; left out, as an approved call is.
+    The function's result must be JSON, because a repeated call gets the result of its first attempt. The number of the
+    action is answered in the header X-Action-Id. attempt: by which a repeated call is recognised; left out for an
+    approved call, which is recognised by its approval.
     """
     known_by = attempt or read_attempt(call, actor, None, None)
 
@@ -107,16 +109,16 @@ async def write_part(
     begin: Callable[[Attempts], None],
     end: Callable[[Attempts], None],
 ) -> T:
-    """Writes a part of what a call writes, in a transaction of its own.
+    """Writes one part of a long write, in a transaction of its own.
 
-    begin, end: are called with the log of attempts in that transaction, before and after the rows are written.
+    begin, end: are called with the stored attempts in that transaction, before and after the rows are written.
     """
 
     def keep(attempts: Attempts, write: Callable[[], tuple[T, int | None]]) -> tuple[T, int | None]:
         begin(attempts)
-        written = write()
+        result = write()
         end(attempts)
-        return written
+        return result
 
     result, _, is_followed = await _transact(call, actor, author, work, keep, None)
     if is_followed:
@@ -133,15 +135,15 @@ async def _transact(
     around: Callable[[Attempts, Callable[[], tuple[T, int | None]]], tuple[T, int | None]],
     unit: Unit | None,
 ) -> tuple[T, int | None, bool]:
-    """Returns the function's result, the number of the action, and whether somebody may follow what changed."""
+    """Returns the function's result, the number of the action, and whether a subscriber may follow what changed."""
     app_id, store = call.require_app().id, call.stores.data
     now, most_bytes = format_moment(call), call.services.options.undo_bytes
-    known = await call.services.of(Catalogues).get(app_id)
-    if not known.version:
-        return work(Rows(_NO_STATEMENTS, store, app_id, known, actor, now), known), None, False
+    cached_catalogue = await call.services.of(Catalogues).get(app_id)
+    if not cached_catalogue.version:
+        return work(Rows(_NO_STATEMENTS, store, app_id, cached_catalogue, actor, now), cached_catalogue), None, False
 
     def run(statements: Statements) -> tuple[T, int | None, bool]:
-        catalogue = _find_current(statements, store, app_id, known)
+        catalogue = _find_current(statements, store, app_id, cached_catalogue)
         log = ChangeLog(statements, store, app_id, author, now, most_bytes)
         rows = Rows(statements, store, app_id, catalogue, actor, now, log=log)
         rows.slow_seconds = call.services.options.slow_seconds
@@ -160,7 +162,7 @@ async def _transact(
     try:
         return await store.write(app_id, run, unit)
     except IntegrityError as exc:
-        raise translate_violation(exc, known) from exc
+        raise translate_violation(exc, cached_catalogue) from exc
     except StatementTimeout as exc:
         raise QueryTimeout from exc
 
@@ -174,17 +176,20 @@ def require_thawed(statements: Statements, store: DataStore, app_id: str) -> Non
         raise AppMigrating
 
 
-def _find_current(statements: Statements, store: DataStore, app_id: str, known: Catalogue) -> Catalogue:
-    """The catalogue as the transaction sees it. Raises AppMigrating while the app is moved."""
+def _find_current(statements: Statements, store: DataStore, app_id: str, cached_catalogue: Catalogue) -> Catalogue:
+    """Returns the catalogue as the transaction sees it. Raises AppMigrating while the app is being moved."""
     table = store.name_table(app_id, "_catalogue")
     [(version, frozen)] = statements.rows(f"SELECT version, frozen FROM {table}")
     if frozen:
         raise AppMigrating
-    return known if version == known.version else read_catalogue(statements, store, app_id)
+    return cached_catalogue if version == cached_catalogue.version else read_catalogue(statements, store, app_id)
 
 
 def translate_violation(error: IntegrityError | sqlite3.IntegrityError, catalogue: Catalogue) -> BaobabError:
-    """error: as the driver of SQLite raises it within a transaction, or as SQLAlchemy does."""
+    """Translates an error of a database into one of the API.
+
+    error: as the driver of SQLite raises it within a transaction, or as SQLAlchemy does.
+    """
     cause: Any = getattr(error, "orig", error)
     diagnosis = getattr(cause, "diag", None)
     if diagnosis is not None:
@@ -211,8 +216,8 @@ def _translate_postgres(state: str, diagnosis: Any, catalogue: Catalogue) -> Bao
         return _describe_check(catalogue, diagnosis.table_name or "", diagnosis.constraint_name or "")
     if state == "23505":
         # The columns stand in the detail: `Key (a, b)=(...) already exists.`
-        named = (diagnosis.message_detail or "").partition("(")[2].partition(")")[0]
-        return _unique(diagnosis.table_name or "", [name.strip().strip('"') for name in named.split(",")])
+        column_list = (diagnosis.message_detail or "").partition("(")[2].partition(")")[0]
+        return _unique(diagnosis.table_name or "", [name.strip().strip('"') for name in column_list.split(",")])
     if state == "23503":
         return translate_reference(diagnosis, catalogue)
     if state == "23502":
@@ -240,9 +245,9 @@ def _describe_check(catalogue: Catalogue, name: str, constraint: str) -> BaobabE
 
 
 def _unique(table: str, columns: list[str]) -> UniqueViolation:
-    named = ", ".join(f"`{column}`" for column in columns)
+    column_list = ", ".join(f"`{column}`" for column in columns)
     return UniqueViolation(
-        f"`{table}` has a row with this value of {named} already.",
+        f"`{table}` has a row with this value of {column_list} already.",
         details={"constraint": f"{table}_{'_'.join(columns)}_unique", "column": columns[0], "columns": columns},
     )
 

@@ -1,4 +1,4 @@
-"""Undoes what a call or a run wrote: the rows become again what they were, unless a later write would be lost."""
+"""Undoes the writes of a call or a run: the rows become what they were, unless a later write would be lost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class UndoPlan:
-    """The changes to take back, oldest first, and the actions that they belong to."""
+    """The changes to undo, oldest first, and the actions that they belong to."""
 
     changes: list[Change] = field(default_factory=list)
     actions: set[int] = field(default_factory=set)
 
     def describe(self) -> list[dict[str, Any]]:
-        """What would become of the rows: as they are after the changes, and as they were before."""
+        """Describes what would become of the rows: their values after the changes, and before them."""
         return [
             {"table": change.table, "before": change.new_row, "after": change.old_row}
             for change in reversed(self.changes[-_SHOWN:])
@@ -32,32 +32,32 @@ class UndoPlan:
 
 
 def plan_undo(reader: LogReader, action: int | None, run_id: str | None, *, cascade: bool, oldest: str) -> UndoPlan:
-    """Finds what an action or a run changed. ActionNotFound, UndoConflict, UndoImpossible.
+    """Finds the changes of an action or a run. Raises ActionNotFound, UndoConflict or UndoImpossible.
 
-    cascade: take later changes of the same rows back too, with the whole actions that they belong to.
-    oldest: the moment before which nothing is undone any more.
+    cascade: whether to undo later changes of the same rows too, with the whole actions that they belong to. oldest: the
+    moment before which nothing can be undone any more.
     """
-    named = [] if action is None else [action]
+    action_numbers = [] if action is None else [action]
     if run_id is not None:
         changes = reader.read_run(run_id, MOST_CHANGES)
-        named = sorted({change.action for change in changes if change.undone_by is None})
+        action_numbers = sorted({change.action for change in changes if change.undone_by is None})
     plan = UndoPlan()
-    for number in named:
+    for number in action_numbers:
         _take(plan, reader, number, oldest)
     if not plan.changes:
         raise ActionNotFound("There is no such change of rows.")
     last = 0
     while True:
-        later = _find_later(plan, reader)
-        if not later:
+        later_actions = _find_later(plan, reader)
+        if not later_actions:
             return plan
         if not cascade or len(plan.actions) == last:
             raise UndoConflict(
-                f"{len(later)} later actions changed the same rows, and would be lost.",
-                details={"later_actions": [str(number) for number in sorted(later)[:100]]},
+                f"{len(later_actions)} later actions changed the same rows, and would be lost.",
+                details={"later_actions": [str(number) for number in sorted(later_actions)[:100]]},
             )
         last = len(plan.actions)
-        for number in later:
+        for number in later_actions:
             _take(plan, reader, number, oldest)
 
 
@@ -81,15 +81,15 @@ def _take(plan: UndoPlan, reader: LogReader, action: int, oldest: str) -> None:
 
 
 def _find_later(plan: UndoPlan, reader: LogReader) -> set[int]:
-    """The actions that changed the same rows later, and are not undone with these.
+    """Returns the later actions that changed the same rows and are not part of the plan.
 
-    What was undone is as if it had never been, and so is what undid it.
+    A change that was undone does not count, and neither does the undo itself.
     """
     first: dict[tuple[str, str], int] = {}
     for change in plan.changes:
         for key in change.keys:
             first.setdefault(key, change.id)
-    later: set[int] = set()
+    later_actions: set[int] = set()
     for change in reader.iterate_after(plan.changes[0].id - 1):
         is_live = change.undone_by is None and change.tool != UNDO
         if (
@@ -97,27 +97,27 @@ def _find_later(plan: UndoPlan, reader: LogReader) -> set[int]:
             and change.action not in plan.actions
             and any(first.get(key, change.id) < change.id for key in change.keys)
         ):
-            later.add(change.action)
-    return later
+            later_actions.add(change.action)
+    return later_actions
 
 
 def undo(rows: Rows, catalogue: Catalogue, plan: UndoPlan, *, cascade: bool) -> int:
-    """Makes the rows what they were, and returns how many changes were taken back.
+    """Restores the rows, and returns how many changes were undone.
 
-    cascade: also where rows go or change that refer to them and were written later.
+    cascade: whether to do so even if rows that refer to them and were written later are deleted or changed along.
     """
-    pending: list[Change] = []
+    deleted_rows: list[Change] = []
     for change in reversed(plan.changes):
-        if pending and (change.op != "DELETE" or change.table != pending[0].table):
-            _insert_again(rows, catalogue, pending)
-            pending = []
+        if deleted_rows and (change.op != "DELETE" or change.table != deleted_rows[0].table):
+            _insert_again(rows, catalogue, deleted_rows)
+            deleted_rows = []
         if change.op == "DELETE":
-            # Together: rows of one table may refer to each other.
-            pending.append(change)
+            # In one insert, because rows of one table may refer to each other.
+            deleted_rows.append(change)
         else:
             _take_back(rows, catalogue, change, cascade=cascade)
-    if pending:
-        _insert_again(rows, catalogue, pending)
+    if deleted_rows:
+        _insert_again(rows, catalogue, deleted_rows)
     rows.note_undone(plan.changes)
     return len(plan.changes)
 
@@ -131,18 +131,18 @@ def _take_back(rows: Rows, catalogue: Catalogue, change: Change, *, cascade: boo
     table = _find_table(catalogue, change)
     if change.op == "INSERT":
         key = _key_of(table, change.new_row)
-        # Those of the plan are gone already: it is taken back backwards.
+        # Rows of the plan itself are gone already, because undo goes backwards.
         if not cascade and rows.has_followers(table, key):
             raise UndoConflict(f"Later rows refer to a row of `{table.name}`, and would go or change with it.")
-        done = rows.delete(table, [key])
+        changed_rows = rows.delete(table, [key])
     else:
         old_row, new_row = change.old_row or {}, change.new_row or {}
-        before = {name: value for name, value in old_row.items() if value != new_row.get(name, value)}
-        wanted = _known_columns(table, before)
-        done = rows.update(table, wanted, [_key_of(table, new_row)]) if wanted else [{}]
-        # Undoing what it refers to may have brought it back along.
-        done = done or rows.update(table, wanted, [_key_of(table, old_row)])
-    if not done:
+        old_values = {name: value for name, value in old_row.items() if value != new_row.get(name, value)}
+        restored_values = _known_columns(table, old_values)
+        changed_rows = rows.update(table, restored_values, [_key_of(table, new_row)]) if restored_values else [{}]
+        # It may have been restored together with the row that it refers to.
+        changed_rows = changed_rows or rows.update(table, restored_values, [_key_of(table, old_row)])
+    if not changed_rows:
         raise UndoConflict(f"A row of `{table.name}` is not what the action left.")
 
 
@@ -155,7 +155,7 @@ def _find_table(catalogue: Catalogue, change: Change) -> TableInfo:
 
 
 def _known_columns(table: TableInfo, row: Row | None) -> Row:
-    """What the table still has of a row: a column that was dropped stays so."""
+    """The values whose columns still exist. A dropped column stays dropped."""
     return {name: value for name, value in (row or {}).items() if name in table.columns}
 
 

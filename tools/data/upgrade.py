@@ -1,4 +1,4 @@
-"""Adds to the databases of apps what an earlier version did not make."""
+"""Adds to the databases of apps what an earlier version did not create."""
 
 from functools import partial
 
@@ -9,12 +9,12 @@ from baobab.tools.data.migration import create_own_tables
 from baobab.tools.data.usage import Counter
 
 _NEWEST = ("_catalogue", "guard")
-"""The table and column of our own that came last: a database that has it has all of them."""
+"""The newest table and column of Baobab's own. A database that has it has all of them."""
 
 
 async def upgrade_databases(store: DataStore) -> None:
-    """Upgrades the databases of all apps of a store. Two servers may do so at once, and a kill leaves each app either
-    as it was or upgraded.
+    """Upgrades the databases of all apps of a store. Two servers may do so at once. A killed upgrade leaves each app
+    either as it was or upgraded.
     """
     for app_id in await store.list_apps(without=_NEWEST):
         await store.alter(app_id, partial(_upgrade_database, store=store, app_id=app_id))

@@ -1,7 +1,7 @@
-"""How many bytes the rows of an app take: counted by triggers, in the transaction that writes them.
+"""Measures how many bytes the rows of an app take, with triggers in the transaction that writes them.
 
-Each table has a row in `_usage`. Its triggers also see what a reference deletes or changes in other rows. A value of a
-column counts once, and once more for each index of it.
+Each table has a row in `_usage`. The triggers also see rows that a reference deletes or changes. A value counts once
+for its column, and once more for each index on it.
 """
 
 from collections.abc import Callable
@@ -17,37 +17,39 @@ from baobab.tools.data.expressions import quote
 T = TypeVar("T")
 
 _ROW_BYTES = 40
-"""What a database needs for a row beside its values."""
+"""The bytes that a database needs for a row beside its values."""
 _INDEX_BYTES = 16
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
 
 
 def write_within_plan(call: Call, statements: Statements, work: Callable[[], T]) -> T:
-    """Returns the function's result. Raises TablesFull if the app's rows have become more than its plan gives."""
+    """Runs a function and returns its result. Raises TablesFull if the rows now take more than the app's plan
+    allows.
+    """
     app = call.require_app()
     limit = app.plan.table_bytes
     if limit is None:
         return work()
-    before = measure_tables(statements, call.stores.data, app.id)
+    bytes_before = measure_tables(statements, call.stores.data, app.id)
     result = work()
-    after = measure_tables(statements, call.stores.data, app.id)
-    # Whoever has too much, after a change of the plan, can still make it less.
-    if after > limit and after > before:
+    bytes_after = measure_tables(statements, call.stores.data, app.id)
+    # An app that is over its limit after a change of plan can still delete rows.
+    if bytes_after > limit and bytes_after > bytes_before:
         raise TablesFull(
-            f"The rows of the app's tables would take {after} bytes, and its plan gives {limit}.",
-            details={"current_usage_bytes": before, "limit_bytes": limit},
+            f"The rows of the app's tables would take {bytes_after} bytes, and its plan gives {limit}.",
+            details={"current_usage_bytes": bytes_before, "limit_bytes": limit},
         )
     return result
 
 
 def measure_tables(statements: Statements, store: DataStore, app_id: str) -> int:
-    """How many bytes the rows of an app take."""
+    """Returns how many bytes the rows of an app take."""
     usage = store.name_table(app_id, "_usage")
     return int(statements.rows(f"SELECT coalesce(sum(bytes), 0) FROM {usage}")[0][0])
 
 
 class Counter:
-    """Counts the bytes of one app's tables from one schema to the next."""
+    """Counts the bytes of one app's tables across a change of their schema."""
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str) -> None:
         self._statements = statements
@@ -56,7 +58,7 @@ class Counter:
         self._name: Callable[[str], str] = lambda name: store.name_table(app_id, name)
 
     def create_function(self) -> None:
-        """Postgres needs a function for its triggers, which is the same for all tables."""
+        """Creates the function that all triggers in Postgres share."""
         if self._dialect == "postgresql":
             name = self._name("_count_bytes")
             self._statements.rows(
@@ -65,7 +67,7 @@ class Counter:
             )
 
     def stop(self, table: TableInfo) -> None:
-        """Before a table is changed: a trigger must not name a column that goes."""
+        """Drops a table's triggers before the table changes, because they name its columns."""
         for event in _EVENTS:
             name = f"_count_{event.lower()}"
             if self._dialect == "sqlite":
@@ -74,14 +76,14 @@ class Counter:
                 self._statements.rows(f"DROP TRIGGER IF EXISTS {name} ON {self._name(table.name)}")
 
     def forget(self, table: TableInfo) -> None:
-        """After a table was dropped, with its triggers."""
+        """Removes the count of a table after it was dropped with its triggers."""
         self._statements.rows(f"DELETE FROM {self._usage} WHERE name = ?", table.name)
 
     def is_counting(self, table: TableInfo) -> bool:
         return bool(self._statements.rows(f"SELECT 1 FROM {self._usage} WHERE name = ?", table.name))
 
     def start(self, table: TableInfo) -> None:
-        """Counts the rows that are there, and those that come and go from now on."""
+        """Counts the present rows, and creates the triggers that keep the count."""
         self.forget(table)
         self._statements.rows(
             f"INSERT INTO {self._usage} (name, bytes) "
@@ -91,7 +93,10 @@ class Counter:
             self._statements.rows(self._trigger(table, event))
 
     def size(self, table: TableInfo, row: str = "") -> str:
-        """The bytes of a row as an expression. row: what stands before the columns, such as `new.`."""
+        """Returns the SQL expression for the bytes of a row.
+
+        row: the prefix of its columns, such as `new.`.
+        """
         indexes = [index.columns for index in table.indexes.values()] + ([table.key] if table.key else [])
         indexes += [(column.name,) for column in table.columns.values() if column.unique]
         fixed = _ROW_BYTES + _INDEX_BYTES * len(indexes)
@@ -113,13 +118,13 @@ class Counter:
     def _trigger(self, table: TableInfo, event: str) -> str:
         name = f"_count_{event.lower()}"
         if self._dialect == "sqlite":
-            added = "0" if event == "DELETE" else self.size(table, "new.")
-            gone = "0" if event == "INSERT" else self.size(table, "old.")
-            count = f"UPDATE _usage SET bytes = bytes + ({added}) - ({gone}) WHERE name = '{table.name}'"
+            added_bytes = "0" if event == "DELETE" else self.size(table, "new.")
+            removed_bytes = "0" if event == "INSERT" else self.size(table, "old.")
+            count = f"UPDATE _usage SET bytes = bytes + ({added_bytes}) - ({removed_bytes}) WHERE name = '{table.name}'"
             head = f"CREATE TRIGGER {quote(f'{name}.{table.name}')} AFTER {event} ON {quote(table.name)}"
             return f"{head} BEGIN {count}; END"
-        seen = {"INSERT": ["NEW"], "UPDATE": ["NEW", "OLD"], "DELETE": ["OLD"]}[event]
-        referencing = " ".join(f"{rows} TABLE AS {rows.lower()}_rows" for rows in seen)
+        transition_tables = {"INSERT": ["NEW"], "UPDATE": ["NEW", "OLD"], "DELETE": ["OLD"]}[event]
+        referencing = " ".join(f"{rows} TABLE AS {rows.lower()}_rows" for rows in transition_tables)
         return (
             f"CREATE TRIGGER {name} AFTER {event} ON {self._name(table.name)} REFERENCING {referencing} "
             f"FOR EACH STATEMENT EXECUTE FUNCTION {self._name('_count_bytes')}('{self.size(table)}')"

@@ -1,7 +1,7 @@
-"""Views: named queries of one SELECT, which are parsed, kept as trees, and written anew for each reader.
+"""Views: named queries of one SELECT, parsed, stored as trees, and written anew for each reader.
 
-A view is no object of the database. Each table in it is narrowed to the rows that the policies open to whoever reads
-the view, so that it never shows more than the tables themselves.
+A view is not an object of the database. Each table in it is narrowed to the rows that the policies open to the reader,
+so a view never shows more than its tables do.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _ORDER = "A view has no order and no limit: name them when you read it."
 
 
 def compile_view(parser: Any, name: str, text: str, catalogue: Catalogue) -> View:
-    """Raises InvalidSchema, which names the view and what is wrong."""
+    """Compiles a view. Raises InvalidSchema, which names the view and what is wrong."""
     try:
         return _ViewCompiler(parser, catalogue).compile(name, text)
     except (InvalidExpression, MismatchedTypes, UnsafeExpression, InvalidFilter) as exc:
@@ -73,20 +73,23 @@ class _ViewCompiler:
         if len(text) > LONGEST:
             raise InvalidExpression(f"It has more than {LONGEST} characters.")
         try:
-            parsed = self._parser.parse_one(text, dialect="postgres")
+            select = self._parser.parse_one(text, dialect="postgres")
         except (self._parser.errors.SqlglotError, RecursionError) as exc:
             raise InvalidExpression("This is not one SELECT of SQL.") from exc
-        if type(parsed).__name__ != "Select" or parsed.args.get("from_") is None:
+        if type(select).__name__ != "Select" or select.args.get("from_") is None:
             raise UnsafeExpression(_SHAPE)
-        parts = {name for name, value in parsed.args.items() if value}
+        parts = {name for name, value in select.args.items() if value}
         if parts & {"order", "limit", "offset"}:
             raise UnsafeExpression(_ORDER)
         if parts - _PARTS:
             raise UnsafeExpression(f"{_SHAPE} It may not have `{min(parts - _PARTS)}`.")
-        return parsed
+        return select
 
-    def _open(self, node: Any, joined: str | None) -> dict[str, Any]:
-        """One table of the query. joined: how it is joined to those before it; None for the first."""
+    def _open(self, node: Any, join: str | None) -> dict[str, Any]:
+        """Reads one table of the query.
+
+        join: how it is joined to the tables before it; None for the first one.
+        """
         is_plain = type(node).__name__ == "Table" and not {
             name for name, value in node.args.items() if value and name not in ("this", "alias")
         }
@@ -98,7 +101,7 @@ class _ViewCompiler:
         if not NAME.fullmatch(alias) or alias in self._scope.tables:
             raise InvalidExpression(f"`{alias[:60]}` names two tables, or is not a name.")
         self._scope.tables[alias] = self._catalogue.tables[node.name]
-        return {"table": node.name, "alias": alias, "join": joined, "on": None}
+        return {"table": node.name, "alias": alias, "join": join, "on": None}
 
     def _join(self, node: Any) -> dict[str, Any]:
         parts = {name for name, value in node.args.items() if value} - {"this", "on", "side", "kind"}
@@ -149,8 +152,9 @@ class _ViewCompiler:
 
 
 def write_source(writer: SqlWriter, table: TableInfo, actor: Actor, alias: str = "") -> str:
-    """A table or a view as what a query reads from, under its own name unless it is given another. The placeholders
-    come where it is written.
+    """Writes a table or a view as the source of a query, under its own name unless an alias is given.
+
+    Its placeholders belong at the place where it is written.
     """
     alias = alias or quote(table.name)
     if table.view is None:
@@ -168,8 +172,8 @@ def _write_query(writer: SqlWriter, query: Mapping[str, Any], columns: Mapping[s
     for source in query["tables"]:
         table = writer.find_table(source["table"])
         alias = scope[source["alias"]]
-        allowed = writer.write(allowed_rows(table, "SELECT", actor), {"": alias})
-        place = f"(SELECT * FROM {writer.name_table(table.name)} AS {alias} WHERE {allowed}) AS {alias}"
+        condition = writer.write(allowed_rows(table, "SELECT", actor), {"": alias})
+        place = f"(SELECT * FROM {writer.name_table(table.name)} AS {alias} WHERE {condition}) AS {alias}"
         if source["join"] is None:
             text += place
         else:
@@ -181,18 +185,18 @@ def _write_query(writer: SqlWriter, query: Mapping[str, Any], columns: Mapping[s
 
 
 def _write_item(writer: SqlWriter, tree: Expression, kind: ColumnType, scope: Mapping[str, str]) -> str:
-    """A value of its column's type, that is compared and ordered as a column of a table would be."""
+    """Writes a value with the type of its column, so that it compares and sorts like a column of a table."""
     if tree[0] == "column" or (tree[0] == "json" and not tree[3]):
         return writer.write(tree, scope)
     is_sqlite, is_aggregate = writer.dialect == "sqlite", tree[0] == "aggregate"
     if kind.name == "numeric":
-        written = writer.write(tree if is_aggregate else ["generated", tree, "numeric"], scope)
-        return f"CAST({written} AS TEXT) COLLATE decimal" if is_sqlite else f"({written})::numeric"
-    written = writer.write(tree, scope)
+        sql = writer.write(tree if is_aggregate else ["generated", tree, "numeric"], scope)
+        return f"CAST({sql} AS TEXT) COLLATE decimal" if is_sqlite else f"({sql})::numeric"
+    sql = writer.write(tree, scope)
     if is_sqlite:
-        return f"CAST({written} AS {kind.declare('sqlite')})"
-    # The sum of integers may be larger than they can be.
+        return f"CAST({sql} AS {kind.declare('sqlite')})"
+    # The sum of integers may be too large for their type.
     if is_aggregate:
-        return written
+        return sql
     collation = ' COLLATE "C"' if kind.declare("postgresql").startswith("text") else ""
-    return f"({written})::{kind.cast_name}{collation}"
+    return f"({sql})::{kind.cast_name}{collation}"

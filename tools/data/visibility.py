@@ -1,4 +1,4 @@
-"""Which readers may see which rows, also rows that are no more: the policies are asked of images of rows."""
+"""Finds out which readers may see which rows, also deleted ones: the policies are evaluated on images of rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ class _ManyReaders(SqlWriter):
 
 
 class Visibility:
-    """Asks the policies of one app in a transaction, as they are now."""
+    """Evaluates the current policies of one app, in one transaction."""
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue, now: str) -> None:
         self._statements = statements
@@ -44,7 +44,7 @@ class Visibility:
         self._now = now
 
     def find(self, table: TableInfo, rows: Sequence[Row], readers: Sequence[Actor]) -> set[tuple[int, int]]:
-        """The pairs of a row and a reader who may see it, by their positions."""
+        """Returns the pairs of a row and a reader who may see it, by their positions."""
         visible: set[tuple[int, int]] = set()
         for role in ("service", "anon", "user"):
             positions = [position for position, reader in enumerate(readers) if reader.role == role]
@@ -57,9 +57,9 @@ class Visibility:
                 size = max(1, _MOST_VALUES // len(table.columns))
                 for first in range(0, len(rows), size):
                     for start in range(0, len(positions), _READERS_AT_ONCE):
-                        asked = positions[start : start + _READERS_AT_ONCE]
+                        part = positions[start : start + _READERS_AT_ONCE]
                         page = rows[first : first + size]
-                        visible |= self._ask(table, condition, page, first, [(each, readers[each]) for each in asked])
+                        visible |= self._ask(table, condition, page, first, [(each, readers[each]) for each in part])
         return visible
 
     def _ask(
@@ -72,7 +72,7 @@ class Visibility:
     ) -> set[tuple[int, int]]:
         writer = _ManyReaders(self._store, self._app_id, self._catalogue, readers[0][1], self._now)
         columns = ", ".join(quote(name) for name in table.columns)
-        # The table itself says which types the columns have, and in which order their values are.
+        # The table itself defines the types of the columns, and the order of their values.
         images = [f"SELECT 0 AS _n, {columns} FROM {writer.name_table(table.name)} WHERE 1 = 0"]
         for number, row in enumerate(rows, first):
             image = _place_image(writer, table, row)
@@ -94,8 +94,8 @@ class Visibility:
 
 
 def _place_image(writer: SqlWriter, table: TableInfo, row: Row) -> str | None:
-    """The values of a row as a query has them; None where it does not fit the table as it is now."""
-    encoded: list[tuple[Any, str]] = []
+    """Writes the values of a row into a query. Returns None if the row does not fit the present table."""
+    values: list[tuple[Any, str]] = []
     for column in table.columns.values():
         kind = column.type
         try:
@@ -103,5 +103,5 @@ def _place_image(writer: SqlWriter, table: TableInfo, row: Row) -> str | None:
         except BaobabError:
             return None
         collation = _TEXT_ORDER if kind.declare(writer.dialect).endswith(_TEXT_ORDER) else ""
-        encoded.append((value, kind.bind(writer.dialect) + collation))
-    return ", ".join(writer.value(value, placeholder) for value, placeholder in encoded)
+        values.append((value, kind.bind(writer.dialect) + collation))
+    return ", ".join(writer.value(value, placeholder) for value, placeholder in values)

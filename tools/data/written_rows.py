@@ -1,4 +1,4 @@
-"""What a write answers of the rows that it wrote: columns of them, or also what is read along with them."""
+"""Builds the answer of a write: columns of the rows that it wrote, or also their related rows."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ from baobab.tools.data.selection import Selection, read_selection
 from baobab.tools.data.selection_items import Item
 
 _KEY = ")"
-"""With what the names of hidden columns begin. No name that a client gives contains it."""
+"""The prefix of the names of hidden columns. No name that a client gives contains it."""
 
 
 class WrittenRows:
-    """names: the columns that the statement which writes returns; None for all."""
+    """names: the columns that the writing statement returns; None for all."""
 
     def __init__(self, catalogue: Catalogue, table: TableInfo, select: str | None, preferences: Preferences) -> None:
         self._table = table
@@ -43,27 +43,33 @@ class WrittenRows:
         selection.items += [Item(f"{_KEY}{item.name}", item.tree, item.type) for item in _list_key(table)]
         self._selection, self.names = selection, table.key
 
-    def read(self, rows: RowReader, written: list[Row]) -> list[Row]:
-        """The answer, after rows were inserted or changed. written: what the statement returned."""
-        if self._selection is None or not written:
-            return written
-        return self._pick(rows.select(self._selection, key=_find_rows(self._table, written)), written)
+    def read(self, rows: RowReader, written_rows: list[Row]) -> list[Row]:
+        """Returns the answer after an insert or update.
+
+        written_rows: what the statement returned.
+        """
+        if self._selection is None or not written_rows:
+            return written_rows
+        return self._pick(rows.select(self._selection, key=_find_rows(self._table, written_rows)), written_rows)
 
     def read_before(self, rows: RowReader, conditions: Iterable[Expression]) -> list[Row]:
-        """What `pick_deleted` needs of the rows that are about to be deleted."""
+        """Returns what `pick_deleted` needs of the rows that are about to be deleted."""
         if self._selection is None:
             return []
         self._selection.limit = MOST_ROWS + 1
         return rows.select(self._selection, key=both(*conditions, allowed_rows(self._table, "DELETE", rows.actor)))
 
-    def pick_deleted(self, before: list[Row], deleted: list[Row]) -> list[Row]:
-        """The answer, after rows were deleted. deleted: what the statement returned."""
-        return deleted if self._selection is None else self._pick(before, deleted)
+    def pick_deleted(self, rows_before: list[Row], deleted_rows: list[Row]) -> list[Row]:
+        """Returns the answer after a deletion.
 
-    def _pick(self, found: list[Row], written: list[Row]) -> list[Row]:
-        """The rows that were written and that the caller may read, in the order in which they were written."""
-        by_key = {json.dumps([row.pop(f"{_KEY}{name}") for name in self._table.key]): row for row in found}
-        keys = [json.dumps([row[name] for name in self._table.key]) for row in written]
+        deleted_rows: what the statement returned.
+        """
+        return deleted_rows if self._selection is None else self._pick(rows_before, deleted_rows)
+
+    def _pick(self, readable_rows: list[Row], written_rows: list[Row]) -> list[Row]:
+        """Returns the written rows that the caller may read, in the order in which they were written."""
+        by_key = {json.dumps([row.pop(f"{_KEY}{name}") for name in self._table.key]): row for row in readable_rows}
+        keys = [json.dumps([row[name] for name in self._table.key]) for row in written_rows]
         return [by_key[key] for key in keys if key in by_key]
 
 
@@ -77,7 +83,7 @@ def _list_key(table: TableInfo) -> list[Item]:
 
 
 def _find_rows(table: TableInfo, rows: Sequence[Row]) -> Expression:
-    """The condition that a row is one of these."""
+    """Returns the condition that a row is one of these."""
     values = [[_write_value(item, row) for item in _list_key(table)] for row in rows]
     if len(table.key) == 1:
         [item] = _list_key(table)
@@ -90,7 +96,7 @@ def _write_value(item: Item, row: Row) -> Expression:
 
 
 def _join(conditions: list[Expression]) -> Expression:
-    """Any of the conditions, joined in halves: SQLite nests joined conditions, and only 1000 deep."""
+    """Joins conditions with OR in halves, because SQLite allows a depth of 1000 only."""
     if len(conditions) < 2:
         return conditions[0] if conditions else FALSE
     half = len(conditions) // 2

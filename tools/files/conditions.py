@@ -25,8 +25,8 @@ class Version:
         """Whether the reader has this version. Where it sends a tag, the time does not matter."""
         if tags := conditions.get("if_none_match", ""):
             # Compared weakly: a proxy that compresses makes a weak tag of ours.
-            known = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
-            return self.tag in known or known == ["*"]
+            known_tags = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
+            return self.tag in known_tags or known_tags == ["*"]
         since = _parse_date(conditions.get("if_modified_since", ""))
         return since is not None and self._second <= since
 

@@ -122,10 +122,10 @@ async def _sweep(services: Services, database: Database) -> None:
     query = query.order_by(_columns.app_id, _columns.id).limit(_ROUND)
     while True:
         async with database.reading() as connection:
-            found = (await connection.execute(query)).all()
-        for app_id, of_app in groupby(found, key=lambda row: row.app_id):
+            rows = (await connection.execute(query)).all()
+        for app_id, of_app in groupby(rows, key=lambda row: row.app_id):
             async with database.writing_unit(lock=app_id) as unit:
                 if not await FREEZES.is_frozen(unit.execute, app_id):
                     await delete_pending(services, unit, app_id, [row.id for row in of_app], is_old)
-        if len(found) < _ROUND:
+        if len(rows) < _ROUND:
             return

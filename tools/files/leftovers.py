@@ -52,10 +52,10 @@ async def _find_leftovers(stores: Stores, app_id: str) -> AsyncIterator[str]:
         for key in keys:
             by_file.setdefault(key.removeprefix(folder).partition("/")[0], []).append(key)
         async with stores.database.reading() as connection:
-            kept = await _list_kept(connection.execute, app_id, list(by_file))
-        for file_id, found in by_file.items():
-            names = kept.get(file_id, frozenset())
-            for key in found:
+            stored_names = await _list_kept(connection.execute, app_id, list(by_file))
+        for file_id, keys_of_file in by_file.items():
+            names = stored_names.get(file_id, frozenset())
+            for key in keys_of_file:
                 if names is not None and key.rpartition("/")[2] not in names:
                     yield key
 
@@ -66,10 +66,12 @@ async def _list_kept(execute: Execute, app_id: str, ids: list[str]) -> dict[str,
     query = select(files.id, files.stored_as, files.stored_at).where(files.app_id == app_id, files.id.in_(ids))
     rows: Any = (await execute(query)).all()
     of_parts = select(parts.file_id, parts.stored_as).where(parts.app_id == app_id, parts.file_id.in_(ids))
-    named: dict[str, set[str]] = {}
+    parts_of_files: dict[str, set[str]] = {}
     for part in (await execute(of_parts)).all():
-        named.setdefault(part.file_id, set()).add(part.stored_as)
+        parts_of_files.setdefault(part.file_id, set()).add(part.stored_as)
     return {
-        row.id: None if row.stored_at is None else frozenset({row.stored_as, THUMBNAIL, *named.get(row.id, ())})
+        row.id: None
+        if row.stored_at is None
+        else frozenset({row.stored_as, THUMBNAIL, *parts_of_files.get(row.id, ())})
         for row in rows
     }

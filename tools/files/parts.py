@@ -48,10 +48,10 @@ class _Splitter:
         return bool(self._rest)
 
     async def read_part(self) -> AsyncIterator[bytes]:
-        left = _PART_BYTES
-        while left and await self.has_more():
-            chunk, self._rest = self._rest[:left], self._rest[left:]
-            left -= len(chunk)
+        remaining_bytes = _PART_BYTES
+        while remaining_bytes and await self.has_more():
+            chunk, self._rest = self._rest[:remaining_bytes], self._rest[remaining_bytes:]
+            remaining_bytes -= len(chunk)
             yield chunk
 
 

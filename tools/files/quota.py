@@ -41,15 +41,15 @@ class Usage:
 
 def require_allowed(app: App, content_type: str, size: int) -> None:
     """Raises ContentTypeRefused or FileTooLarge by the app's settings."""
-    allowed = app.storage_config.get("allowedContentTypes") or []
+    patterns = app.storage_config.get("allowedContentTypes") or []
     kind = content_type.partition(";")[0]
-    if allowed and not any(_matches(pattern.lower(), kind) for pattern in allowed):
-        raise ContentTypeRefused(f"The app takes no files of the type {kind}.", details={"allowed_types": allowed})
-    most = _compute_file_limit(app)
-    if size > most:
+    if patterns and not any(_matches(pattern.lower(), kind) for pattern in patterns):
+        raise ContentTypeRefused(f"The app takes no files of the type {kind}.", details={"allowed_types": patterns})
+    limit = _compute_file_limit(app)
+    if size > limit:
         raise FileTooLarge(
-            f"The file has {size} bytes; the app takes files up to {most}.",
-            details={"file_size_bytes": size, "max_file_size_bytes": most},
+            f"The file has {size} bytes; the app takes files up to {limit}.",
+            details={"file_size_bytes": size, "max_file_size_bytes": limit},
         )
 
 
@@ -67,24 +67,24 @@ def compute_user_limit(app: App) -> int:
 
 
 def _compute_file_limit(app: App) -> int:
-    most: int = app.storage_config.get("maxFileSizeMb", _DEFAULT_FILE_MB) * MB
-    return most
+    limit: int = app.storage_config.get("maxFileSizeMb", _DEFAULT_FILE_MB) * MB
+    return limit
 
 
 async def read_usage(execute: Execute, app_id: str, now: datetime) -> Usage:
-    kept = (await execute(select(file_usage).where(file_usage.c.app_id == app_id))).first()
+    row = (await execute(select(file_usage).where(file_usage.c.app_id == app_id))).first()
     reserved = await _read_reserved(execute, now, _columns.app_id == app_id)
-    if kept is None:
+    if row is None:
         return Usage(0, 0, reserved, None)
-    return Usage(kept.used_bytes, kept.files_count, reserved, kept.organisation_id)
+    return Usage(row.used_bytes, row.files_count, reserved, row.organisation_id)
 
 
 async def read_user_usage(execute: Execute, app_id: str, user_id: str, now: datetime) -> int:
     """Returns the bytes that one user has taken: of files, and of begun uploads."""
     columns = file_usage_by_user.c
-    used = select(columns.used_bytes).where(columns.app_id == app_id, columns.user_id == user_id)
+    query = select(columns.used_bytes).where(columns.app_id == app_id, columns.user_id == user_id)
     reserved = await _read_reserved(execute, now, _columns.app_id == app_id, _columns.user_id == user_id)
-    return ((await execute(used)).scalar_one_or_none() or 0) + reserved
+    return ((await execute(query)).scalar_one_or_none() or 0) + reserved
 
 
 async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now: datetime) -> Usage:
@@ -109,11 +109,11 @@ async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now
     return usage
 
 
-def _require_below(whose: str, taken: int, size: int, limit: int, *, remediation: str | None = None) -> None:
-    if taken + size > limit:
+def _require_below(subject: str, used_bytes: int, size: int, limit: int, *, remediation: str | None = None) -> None:
+    if used_bytes + size > limit:
         raise QuotaExceeded(
-            f"{whose} {taken} of {limit} bytes; {size} more do not fit.",
-            details={"current_usage_bytes": taken, "limit_bytes": limit},
+            f"{subject} {used_bytes} of {limit} bytes; {size} more do not fit.",
+            details={"current_usage_bytes": used_bytes, "limit_bytes": limit},
             remediation=remediation,
         )
 
@@ -128,10 +128,10 @@ async def _read_organisation_usage(unit: Unit, app: App, usage: Usage, now: date
         await name_organisation(unit, app)
     columns = file_usage.c
     of_organisation = columns.organisation_id == app.organisation_id
-    used = select(func.coalesce(func.sum(columns.used_bytes), 0)).where(of_organisation)
+    query = select(func.coalesce(func.sum(columns.used_bytes), 0)).where(of_organisation)
     apps = select(columns.app_id).where(of_organisation)
     reserved = await _read_reserved(unit.execute, now, _columns.app_id.in_(apps))
-    return int((await unit.execute(used)).scalar_one()) + reserved
+    return int((await unit.execute(query)).scalar_one()) + reserved
 
 
 async def name_organisation(unit: Unit, app: App) -> None:
@@ -151,13 +151,13 @@ async def _read_reserved(execute: Execute, now: datetime, *conditions: ColumnEle
 
 async def require_few_pending(execute: Execute, app_id: str, user_id: str | None, now: datetime) -> None:
     """Raises TooManyUploads if the user, or the app itself, has too many uploads without bytes."""
-    pending = (
+    conditions = (
         _columns.app_id == app_id,
         PENDING,
         _columns.reserved_until > now,
         _columns.user_id.is_not_distinct_from(user_id),
     )
-    if (await execute(select(func.count()).where(*pending))).scalar_one() >= _MOST_PENDING:
+    if (await execute(select(func.count()).where(*conditions))).scalar_one() >= _MOST_PENDING:
         raise TooManyUploads(details={"limit": _MOST_PENDING})
 
 
@@ -166,14 +166,14 @@ async def count_file(unit: Unit, app_id: str, user_id: str | None, size: int, fi
     insertion = build_upsert(unit.database.dialect, file_usage).values(
         app_id=app_id, used_bytes=size, files_count=files
     )
-    kept = file_usage.c
-    changes = {"used_bytes": kept.used_bytes + size, "files_count": kept.files_count + files}
+    columns = file_usage.c
+    changes = {"used_bytes": columns.used_bytes + size, "files_count": columns.files_count + files}
     await unit.execute(insertion.on_conflict_do_update(index_elements=["app_id"], set_=changes))
     if user_id is not None:
         of_user = build_upsert(unit.database.dialect, file_usage_by_user)
         of_user = of_user.values(app_id=app_id, user_id=user_id, used_bytes=size)
-        more = {"used_bytes": file_usage_by_user.c.used_bytes + size}
-        await unit.execute(of_user.on_conflict_do_update(index_elements=["app_id", "user_id"], set_=more))
+        user_changes = {"used_bytes": file_usage_by_user.c.used_bytes + size}
+        await unit.execute(of_user.on_conflict_do_update(index_elements=["app_id", "user_id"], set_=user_changes))
 
 
 def describe_usage(app: App, usage: Usage) -> ResourceInfo:

@@ -84,8 +84,8 @@ def build_unchanged(media_type: str) -> Stream:
 
 
 def add_headers(call: Call, **headers: str) -> None:
-    added = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    call.headers = [*(call.headers or ()), *added]
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    call.headers = [*(call.headers or ()), *pairs]
 
 
 async def _read_nothing() -> AsyncGenerator[bytes, None]:

@@ -123,11 +123,11 @@ async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo, *, replac
 
 async def _delete_namesakes(call: Call, unit: Unit, row: Row) -> None:
     """Deletes the stored files of the same name and owner, in the transaction that settles this one."""
-    same = (_columns.app_id == row.app_id, _columns.filename == row.filename, _columns.id != row.id)
+    conditions = (_columns.app_id == row.app_id, _columns.filename == row.filename, _columns.id != row.id)
     owned = (_columns.user_id.is_not_distinct_from(row.user_id), ~PENDING)
-    query = select(files_table).where(*same, *owned).order_by(_columns.id.desc()).limit(_MOST_NAMESAKES)
-    for earlier in (await unit.execute(query)).all():
-        await delete_file(call.services, unit, earlier, call.require_app().organisation_id)
+    query = select(files_table).where(*conditions, *owned).order_by(_columns.id.desc()).limit(_MOST_NAMESAKES)
+    for namesake in (await unit.execute(query)).all():
+        await delete_file(call.services, unit, namesake, call.require_app().organisation_id)
 
 
 async def settle_in(unit: Unit, services: Services, app: App, file_id: str, attempt: str, info: ObjectInfo) -> None:
@@ -168,13 +168,13 @@ async def delete_pending(
     services: Services, unit: Unit, app_id: str, ids: Sequence[str], conditions: Sequence[ColumnElement[bool]]
 ) -> None:
     """Deletes those of an app's files without bytes that meet the conditions still, and what has arrived of them."""
-    which = (_columns.app_id == app_id, _columns.id.in_(ids), PENDING, *conditions)
-    rows = (await unit.execute(delete(files_table).where(*which).returning(_columns.id))).scalars()
-    gone = list(rows)
-    if gone:
+    is_pending = (_columns.app_id == app_id, _columns.id.in_(ids), PENDING, *conditions)
+    rows = (await unit.execute(delete(files_table).where(*is_pending).returning(_columns.id))).scalars()
+    deleted_ids = list(rows)
+    if deleted_ids:
         parts = file_parts.c
-        await unit.execute(delete(file_parts).where(parts.app_id == app_id, parts.file_id.in_(gone)))
-        await services.jobs.enqueue(unit, _ERASE_MANY, {"app_id": app_id, "file_ids": gone})
+        await unit.execute(delete(file_parts).where(parts.app_id == app_id, parts.file_id.in_(deleted_ids)))
+        await services.jobs.enqueue(unit, _ERASE_MANY, {"app_id": app_id, "file_ids": deleted_ids})
 
 
 async def request_erasure(

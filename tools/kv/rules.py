@@ -111,7 +111,14 @@ class RuleBook:
             verbs: tuple[Verb, ...] = ("read", "write")
             for verb in verbs:
                 if rule.level(verb) == "owner":
-                    opening = next((other for other in self.rules if other.matches(sample, verb, _SOMEBODY_ELSE)), None)
+                    opening = next(
+                        (
+                            rule_beside
+                            for rule_beside in self.rules
+                            if rule_beside.matches(sample, verb, _SOMEBODY_ELSE)
+                        ),
+                        None,
+                    )
                     if opening is not None and opening.level(verb) in ("public", "authed"):
                         yield rule, verb, opening
 

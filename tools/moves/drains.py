@@ -72,10 +72,10 @@ async def start_drain(services: Services, name: str, started_by: str) -> None:
         draining = await load_draining(unit.execute)
         if name in draining:
             return
-        others = _list_others(services, cell)
-        if not others:
+        cells = _list_others(services, cell)
+        if not cells:
             raise NotDrainable(f"{name} is the only cell of the geography {cell.geography}.")
-        if all(other.name in draining for other in others):
+        if all(other.name in draining for other in cells):
             raise NotDrainable(f"Every other cell of the geography {cell.geography} is being drained.")
         drain_id = services.ids.uuid()
         row = {"name": name, "drain_id": drain_id, "since": services.clock.now(), "started_by": started_by}
@@ -98,16 +98,16 @@ async def advance_drain(job: Job, name: str, drain_id: str) -> None:
     this_drain = (draining_cells.c.name == name, draining_cells.c.drain_id == drain_id)
     async with services.database.reading() as connection:
         drain = (await connection.execute(select(draining_cells).where(*this_drain))).first()
-        waiting = await _load_waiting(connection.execute, name, services.clock.now())
+        app_ids = await _load_waiting(connection.execute, name, services.clock.now())
         is_left = await _is_anything_left(connection.execute, name)
         failure = (
-            await _find_failure(connection.execute, name, services.clock.now()) if is_left and not waiting else None
+            await _find_failure(connection.execute, name, services.clock.now()) if is_left and not app_ids else None
         )
     if drain is None:
         return
     if name not in services.options.cells:
         raise RetryLater(_IDLE_SECONDS, f"the region {name} is not served here")
-    error = await _start_moves(job, services.options.cells[name], waiting) or failure
+    error = await _start_moves(job, services.options.cells[name], app_ids) or failure
     now = services.clock.now()
     emptied_at = None if is_left else drain.emptied_at or now
     if (emptied_at, error) != (drain.emptied_at, drain.last_error):
@@ -121,13 +121,13 @@ async def advance_drain(job: Job, name: str, drain_id: str) -> None:
         raise RetryLater((SETTLED - (now - emptied_at)).total_seconds(), "a call may still have chosen the cell")
 
 
-async def _start_moves(job: Job, cell: Cell, waiting: Sequence[str]) -> str | None:
+async def _start_moves(job: Job, cell: Cell, app_ids: Sequence[str]) -> str | None:
     """Starts to move some apps. Returns why one of them cannot be moved."""
     others = _list_others(job.services, cell)
-    if waiting and not others:
+    if app_ids and not others:
         return NotDrainable(f"{cell.name} is the only cell of the geography {cell.geography}.").message
     error = None
-    for app_id in waiting:
+    for app_id in app_ids:
         async with job.writing(lock=app_id) as unit:
             try:
                 await _start_move(job.services, unit, cell, app_id, others)

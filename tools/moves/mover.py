@@ -78,13 +78,13 @@ class Mover:
 
     async def _reserve(self) -> None:
         """Prepares an empty place that takes no writes yet. Removes what an earlier move left there."""
-        earlier = (
+        conditions = (
             moves_table.c.app_id == self._row.app_id,
             moves_table.c.source_region == self._row.dest_region,
             moves_table.c.source_replica_state == "active",
         )
         async with self._job.writing(lock=self._row.app_id) as unit:
-            await unit.execute(update(moves_table).where(*earlier).values(source_replica_state="torn_down"))
+            await unit.execute(update(moves_table).where(*conditions).values(source_replica_state="torn_down"))
         await erase_app(self._job.registry.toolsets, self._dest, self._row.app_id)
         for data in self._data:
             await data.freeze(self._dest, self._row.app_id)
@@ -128,9 +128,9 @@ class Mover:
         """
         row = self._row
         async with self._services.database.reading() as connection:
-            there = (await connection.execute(select(apps.c.id).where(apps.c.id == row.app_id))).first()
+            app_row = (await connection.execute(select(apps.c.id).where(apps.c.id == row.app_id))).first()
         for data in self._data:
-            if there is None:
+            if app_row is None:
                 await data.erase(self._source, row.app_id)
             else:
                 await data.thaw(self._source, row.app_id)

@@ -31,8 +31,8 @@ Region = Annotated[str, Text(40), Field(description="A region that op:system_reg
 async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:
     if not dest_region:
         raise DestRegionRequired
-    chosen = await _choose_destination(call, dest_region)
-    return f"It would move the app from the region {call.require_app().region} to {chosen}."
+    region = await _choose_destination(call, dest_region)
+    return f"It would move the app from the region {call.require_app().region} to {region}."
 
 
 @moves.tool(
@@ -114,9 +114,9 @@ async def _preview_abort(call: Call, app_id: AppId, migration_id: MoveId) -> str
 async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborting:
     """Abort a move, so that the app stays in its region. Not possible once requests go to the new region."""
     row = await _of_app(call, app_id, migration_id)
-    before = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
+    conditions = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
     early = (moves_table.c.current_step.in_(BEFORE_FLIP), moves_table.c.ending.is_(None))
-    aborted = update(moves_table).where(*before, *early).values(ending="aborted")
+    aborted = update(moves_table).where(*conditions, *early).values(ending="aborted")
     if (await call.execute(aborted)).rowcount != 1 and (row.ending != "aborted" or row.completed_at is not None):
         raise TooLateToAbort
     call.audit.resource_id = app_id
@@ -218,8 +218,8 @@ async def _preview_teardown(call: Call, migration_id: MoveId) -> str:
 async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     """Delete the copy that a move has left behind. The move can then not be reversed any more."""
     row = await _of_admin(call, migration_id)
-    other = moves_table.alias()
-    underway = (other.c.app_id == row.app_id, other.c.completed_at.is_(None))
+    other_moves = moves_table.alias()
+    underway = (other_moves.c.app_id == row.app_id, other_moves.c.completed_at.is_(None))
     active = (moves_table.c.id == row.id, moves_table.c.source_replica_state == "active")
     # A move in progress from or to that region still needs the copy.
     start_removal = (
@@ -244,11 +244,11 @@ async def _choose_old_region(call: Call, region: str) -> str:
     return await choose_destination(call.services, call.execute, call.require_app(), candidates)
 
 
-async def _start(call: Call, app_id: str, chosen: str) -> MoveStarted:
+async def _start(call: Call, app_id: str, region: str) -> MoveStarted:
     app = call.require_app()
-    move_id = await start_move(call.services, call.unit, app, chosen)
+    move_id = await start_move(call.services, call.unit, app, region)
     call.audit.resource_id = app_id
-    call.audit.data |= {"from": app.region, "to": chosen}
+    call.audit.data |= {"from": app.region, "to": region}
     return {"migration_id": move_id, "status": "queued"}
 
 

@@ -40,8 +40,8 @@ async def start(visit: Visit) -> str:
     app_id, name = visit.parts["app"], visit.parts["agent"]
     run_input = parse_object(visit.form.get("input", ""), "input") or {}
     once = visit.form.get("once", "")[:64] or uuid4().hex
-    started = await visit.call("agents_run", app_id=app_id, name=name, input=run_input, idempotency_key=once)
-    return PATH.format(app=app_id, agent=name, run=started["run_id"])
+    new_run = await visit.call("agents_run", app_id=app_id, name=name, input=run_input, idempotency_key=once)
+    return PATH.format(app=app_id, agent=name, run=new_run["run_id"])
 
 
 PAGES = (

@@ -136,8 +136,11 @@ async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any]
     except (Forbidden, NotFound):
         return None
     entries = build_timeline(last["events"], details["graph_spec"])
-    done = [entry for entry in entries if entry["kind"] == "step" and any(did["kind"] == "model" or did["took"]
-            is not None for did in entry["did"])]  # fmt: skip
+    completed_steps = [
+        entry
+        for entry in entries
+        if entry["kind"] == "step" and any(did["kind"] == "model" or did["took"] is not None for did in entry["did"])
+    ]
     path = f"/apps/{approval['app_id']}/runs/{approval['agent']}/{approval['run_id']}"
     steps_taken = max((entry["step"] for entry in entries if entry["kind"] == "step"), default=0)
     most = details["graph_spec"].get("limits", {}).get("max_steps", _MOST_STEPS)
@@ -147,7 +150,7 @@ async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any]
         "to_come": _estimate(details["run"]["usage"]["cost_usd"], steps_taken, most),
     }
     sources = await _find_taint(visit, names) if approval["tainted"] else []
-    return {"run": details["run"], "entries": done[-_LAST_STEPS:], "path": path, **costs, "sources": sources}
+    return {"run": details["run"], "entries": completed_steps[-_LAST_STEPS:], "path": path, **costs, "sources": sources}
 
 
 def _estimate(cost: Any, steps_taken: int, most: int) -> float | None:
@@ -212,17 +215,17 @@ async def _list_alike(visit: Visit, approval: Mapping[str, Any]) -> list[str]:
     if approval["run_id"] is None or approval["tool"] == _QUESTION:
         return []
     for organisation in await visit.list_organisations():
-        same: list[str] = []
+        ids: list[str] = []
         filters = {"status": "pending", "app_id": approval["app_id"], "limit": 100}
         for _ in range(_MOST_PAGES):
             page = await visit.call("approvals_list", organisation["id"], **filters)
             of_run = [row for row in page["approvals"] if row["run_id"] == approval["run_id"]]
-            same += [row["id"] for row in of_run if row["tool"] == approval["tool"]]
+            ids += [row["id"] for row in of_run if row["tool"] == approval["tool"]]
             if page["next_cursor"] is None:
                 break
             filters["cursor"] = page["next_cursor"]
-        if approval["id"] in same:
-            return same
+        if approval["id"] in ids:
+            return ids
     return []
 
 
@@ -313,11 +316,11 @@ async def answer(visit: Visit) -> str:
         arguments = {**_editable(details["approval"], details["arguments"] or {}), "data": data}
         await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
         return f"/approvals/{visit.parts['id']}?decided=1"
-    typed = visit.form.get("answer", "")
+    text = visit.form.get("answer", "")
     try:
-        value = json.loads(typed)
+        value = json.loads(text)
     except ValueError:
-        value = typed
+        value = text
     data = value if isinstance(value, dict) else {"answer": value}
     arguments = {**_editable(details["approval"], details["arguments"] or {}), "data": data}
     await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)

@@ -29,16 +29,16 @@ async def evaluate(visit: Visit) -> Context:
     arguments: dict[str, Any] = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "cases": cases}
     model = (form.get("model") or None) if judged or reranked else None
     arguments |= {"topK": top, "rerank": reranked, "synthesize": judged, "model": model}
-    measured = {
+    measurements = {
         WAYS.get(way, way): await visit.call("rag_evaluate", **arguments, mode=way)
         for way in (WAYS if mode == "all" else (mode,))
     }
     fields = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", "")}
     ticked = {"judged": judged, "reranked": reranked}
-    for measurement in measured.values():
+    for measurement in measurements.values():
         for case, result in zip(cases, measurement["cases"], strict=True):
             result["missing"] = [document for document in case["relevant"] if document not in result["found"]]
-    return {**values, **fields, **ticked, "title": "Evaluation", "modes": _MODES, "measured": measured}
+    return {**values, **fields, **ticked, "title": "Evaluation", "modes": _MODES, "measured": measurements}
 
 
 def _parse_lines(text: str) -> list[dict[str, Any]]:

@@ -62,14 +62,14 @@ def _ask(visit: Visit, fields: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _read_part(text: str, what: str) -> float:
+def _read_part(text: str, label: str) -> float:
     """Returns a number from 0 to 1. Raises BadRequest for anything else."""
     try:
         number = float(text or 0)
     except ValueError as exc:
-        raise BadRequest(f"The {what} is a number from 0 to 1.") from exc
+        raise BadRequest(f"The {label} is a number from 0 to 1.") from exc
     if not 0 <= number <= 1:
-        raise BadRequest(f"The {what} is a number from 0 to 1.")
+        raise BadRequest(f"The {label} is a number from 0 to 1.")
     return number
 
 
@@ -81,9 +81,13 @@ async def _place_chunks(visit: Visit, chunks: list[dict[str, Any]], q: str) -> l
 async def _place_chunk(visit: Visit, chunk: dict[str, Any], words: set[str]) -> dict[str, Any]:
     """Adds the text around a chunk in its document, and marks the words of the question in it."""
     first = max(chunk["start"] - _AROUND, 0)
-    which = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "document_id": chunk["documentId"]}
+    document_names = {
+        "app_id": visit.parts["app"],
+        "name": visit.parts["collection"],
+        "document_id": chunk["documentId"],
+    }
     try:
-        part = await visit.call("rag_read", **which, offset=first, limit=chunk["end"] - first + _AROUND)
+        part = await visit.call("rag_read", **document_names, offset=first, limit=chunk["end"] - first + _AROUND)
         text = part["text"]
     except NotFound:
         # Deleted since it was found.
@@ -98,12 +102,12 @@ async def _place_chunk(visit: Visit, chunk: dict[str, Any], words: set[str]) -> 
 def _mark_words(text: str, words: set[str]) -> list[tuple[str, bool]]:
     """Cuts a text into pieces, each with whether it is a word of the question, compared as searches do."""
     pieces: list[tuple[str, bool]] = []
-    done = 0
+    position = 0
     for start, end, word in find_words(text):
         if word in words:
-            pieces += [(text[done:start], False), (text[start:end], True)]
-            done = end
-    return [*pieces, (text[done:], False)]
+            pieces += [(text[position:start], False), (text[start:end], True)]
+            position = end
+    return [*pieces, (text[position:], False)]
 
 
 PAGES = (Page(PATH, "Search a collection", "collection_search.html", show_search),)

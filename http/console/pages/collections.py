@@ -22,10 +22,10 @@ async def read_collection(visit: Visit) -> Context:
     return {"app": app, "collection": details}
 
 
-def read_number(text: str, what: str, most: int = 2**30) -> int:
+def read_number(text: str, label: str, most: int = 2**30) -> int:
     """Returns a whole number from 0 to `most`. Raises BadRequest for anything else."""
     if not (text.isdecimal() and text.isascii() and len(text) < 12 and int(text) <= most):
-        raise BadRequest(f"The {what} is a whole number up to {most}.")
+        raise BadRequest(f"The {label} is a whole number up to {most}.")
     return int(text)
 
 
@@ -51,9 +51,9 @@ async def create(visit: Visit) -> str:
 
 async def show_collection(visit: Visit) -> Context:
     values = await read_collection(visit)
-    which = {"app_id": visit.parts["app"], "name": visit.parts["collection"]}
+    names = {"app_id": visit.parts["app"], "name": visit.parts["collection"]}
     filters = {key: visit.query[key] for key in ("cursor", "status") if visit.query.get(key)}
-    documents = await visit.call("rag_documents_list", **which, limit=_SHOWN, **filters)
+    documents = await visit.call("rag_documents_list", **names, limit=_SHOWN, **filters)
     return {
         **values,
         "documents": documents,
@@ -92,15 +92,15 @@ async def delete(visit: Visit) -> str:
 async def show_document(visit: Visit) -> Context:
     values = await read_collection(visit)
     offset = read_number(visit.query.get("offset", "0"), "offset")
-    which = {**_name_collection(visit), "document_id": visit.parts["document"]}
-    document = await visit.call("rag_documents_get", **which)
-    part = await visit.call("rag_read", **which, offset=offset, limit=_READ)
+    names = {**_name_collection(visit), "document_id": visit.parts["document"]}
+    document = await visit.call("rag_documents_get", **names)
+    part = await visit.call("rag_read", **names, offset=offset, limit=_READ)
     return {**values, "document": document, "part": part, "before": max(offset - _READ, 0)}
 
 
 async def replace(visit: Visit) -> str:
-    which = {**_name_collection(visit), "document_id": visit.parts["document"]}
-    await visit.call("rag_documents_replace", **which, text=visit.form.get("text"))
+    names = {**_name_collection(visit), "document_id": visit.parts["document"]}
+    await visit.call("rag_documents_replace", **names, text=visit.form.get("text"))
     return DOCUMENT.format(**visit.parts)
 
 

@@ -58,8 +58,8 @@ async def write(visit: Visit) -> str:
 
 
 async def change_visibility(visit: Visit) -> str:
-    which = {"app_id": visit.parts["app"], "object_id": visit.parts["file"]}
-    await visit.call("files_update", **which, public=visit.form.get("public") == "yes")
+    names = {"app_id": visit.parts["app"], "object_id": visit.parts["file"]}
+    await visit.call("files_update", **names, public=visit.form.get("public") == "yes")
     return PATH.format(app=visit.parts["app"])
 
 

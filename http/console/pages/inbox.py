@@ -13,33 +13,36 @@ _SHOWN, _DECIDED, _MOST = 50, 10, 160
 
 
 async def show_inbox(visit: Visit) -> Context:
-    waiting: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     decided: list[dict[str, Any]] = []
     following: dict[str, str] = {}
     organisation_id = visit.query.get("of")
-    own = await visit.list_organisations()
-    for organisation in own:
+    organisations = await visit.list_organisations()
+    for organisation in organisations:
         if organisation_id is not None and organisation["id"] != organisation_id:
             continue
         filters = {"organisation_id": organisation["id"], "status": "pending", "limit": _SHOWN}
         if organisation_id is not None and "after" in visit.query:
             filters["cursor"] = visit.query["after"]
         page = await visit.call("approvals_list", **filters)
-        waiting += [_describe(visit, row, organisation) for row in page["approvals"]]
+        rows += [_describe(visit, row, organisation) for row in page["approvals"]]
         if page["next_cursor"]:
             following[organisation["id"]] = page["next_cursor"]
         if "after" not in visit.query:
             lately = await visit.call("approvals_list", organisation["id"], limit=_DECIDED)
             decided += [row for row in lately["approvals"] if row["status"] != "pending"]
     acts = [
-        act for organisation in own if organisation_id is None for act in await _read_substrate(visit, organisation)
+        act
+        for organisation in organisations
+        if organisation_id is None
+        for act in await _read_substrate(visit, organisation)
     ]
     decided.sort(key=lambda row: row["decided_at"] or row["expires_at"], reverse=True)
     return {
         "title": "Inbox",
-        "waiting": sorted(waiting, key=lambda row: row["expires_at"]),
+        "waiting": sorted(rows, key=lambda row: row["expires_at"]),
         "acts": acts,
-        "floods": _find_floods(waiting),
+        "floods": _find_floods(rows),
         "decided": decided[:_DECIDED],
         "following": following,
         "is_first": "after" not in visit.query,
@@ -52,8 +55,8 @@ async def _read_substrate(visit: Visit, organisation: Any) -> list[dict[str, Any
     # Keys of apps do not open it, and whoever has none yet has nothing there.
     with suppress(Forbidden):
         page = await visit.call("substrate_actions", organisation["id"], status="proposed", limit=_SHOWN)
-        shared = {"of": organisation["id"], "place": organisation["name"]}
-        return [{**row, **shared, "says": _cut(escape_json(row["payload"]))} for row in page["actions"]]
+        organisation_fields = {"of": organisation["id"], "place": organisation["name"]}
+        return [{**row, **organisation_fields, "says": _cut(escape_json(row["payload"]))} for row in page["actions"]]
     return []
 
 
@@ -67,12 +70,12 @@ def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str,
     return {**row, "left": time_left, "ago": ago, "place": row["app_name"] or organisation["name"]}
 
 
-def _find_floods(waiting: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+def _find_floods(rows: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """Returns the ids of waiting calls by proposer, for proposers with more than one. An agent's runs count as one
     proposer.
     """
     by_asker: dict[tuple[str, str], list[str]] = {}
-    for row in waiting:
+    for row in rows:
         of_run = row["proposer"].startswith("run:")
         by_asker.setdefault(("" if of_run else row["proposer"], row["asked_by"]), []).append(row["id"])
     return [(asker, ids) for (_, asker), ids in by_asker.items() if len(ids) > 1]

@@ -12,8 +12,12 @@ _STATES = ("unfinished", "failed")
 
 
 async def show_jobs(visit: Visit) -> Context:
-    own = await visit.list_organisations()
-    of, state, kind = visit.query.get("of") or own[0]["id"], visit.query.get("state", ""), visit.query.get("kind", "")
+    organisations = await visit.list_organisations()
+    of, state, kind = (
+        visit.query.get("of") or organisations[0]["id"],
+        visit.query.get("state", ""),
+        visit.query.get("kind", ""),
+    )
     state = state if state in _STATES else "unfinished"
     filters = {"kind": kind} if kind else {}
     if visit.query.get("cursor"):
@@ -21,7 +25,7 @@ async def show_jobs(visit: Visit) -> Context:
     page = await visit.call("jobs_list", of, status=state, limit=_SHOWN, **filters)
     rows = [{**job, "path": _lead_to(job["id"], of)} for job in page["jobs"]]
     more = urlencode({"of": of, "state": state, "kind": kind, "cursor": page["next_cursor"] or ""})
-    values = {"of": of, "organisations": own, "state": state, "states": _STATES, "kind": kind, "rows": rows}
+    values = {"of": of, "organisations": organisations, "state": state, "states": _STATES, "kind": kind, "rows": rows}
     return {**values, "more": more if page["next_cursor"] else "", "silent": page["silent_regions"]}
 
 

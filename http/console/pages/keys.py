@@ -26,8 +26,8 @@ async def show_keys(visit: Visit) -> Context:
         apps = (await visit.call("apps_list", org_id=organisation["id"], limit=100))["apps"]
         organisations.append({**organisation, "keys": page["keys"], "apps": apps})
     toolsets = sorted({tool.toolset.name for tool in visit.registry.tools.values() if tool.toolset.name != "console"})
-    shared = {"today": visit.now.date().isoformat()}
-    return {**shared, "organisations": organisations, "policies": _POLICIES, "asks": _ASKS, "toolsets": toolsets}
+    date_values = {"today": visit.now.date().isoformat()}
+    return {**date_values, "organisations": organisations, "policies": _POLICIES, "asks": _ASKS, "toolsets": toolsets}
 
 
 async def create(visit: Visit) -> Context:

@@ -26,9 +26,9 @@ async def show_keys(visit: Visit) -> Context:
     page = await visit.call("kv_scan", app_id=app["id"], prefix=prefix, limit=_SHOWN, **cursor)
     stats = await visit.call("kv_stats", app_id=app["id"])
     following = page["cursor"] if page["cursor"] not in (None, "0") else None
-    shared = {"app": app, "keys": page["keys"], "prefix": prefix, "following": following, "stats": stats}
+    page_values = {"app": app, "keys": page["keys"], "prefix": prefix, "following": following, "stats": stats}
     rules = await visit.call("kv_expose_list", app_id=app["id"])
-    return {**shared, "rules": rules["rules"], "warnings": rules.get("warnings", []), "levels": _LEVELS}
+    return {**page_values, "rules": rules["rules"], "warnings": rules.get("warnings", []), "levels": _LEVELS}
 
 
 async def show_entry(visit: Visit) -> Context:
@@ -57,10 +57,10 @@ async def store(visit: Visit) -> str:
 
 async def expire(visit: Visit) -> str:
     app_id, key = visit.parts["app"], visit.form.get("key", "")
-    typed = visit.form.get("ttl", "").strip()
-    if typed and not (typed.isdecimal() and len(typed) < 12):
+    text = visit.form.get("ttl", "").strip()
+    if text and not (text.isdecimal() and len(text) < 12):
         raise BadRequest("The time to live is a number of seconds, or empty for never.")
-    await visit.call("kv_expire", app_id=app_id, key=key, ttl=int(typed) if typed else None)
+    await visit.call("kv_expire", app_id=app_id, key=key, ttl=int(text) if text else None)
     return _entry(app_id, key) + "&saved=1"
 
 

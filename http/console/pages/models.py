@@ -40,18 +40,18 @@ async def try_model(visit: Visit) -> Context:
     return page | {"answer": {"text": str(text), "usage": usage, "took": took, "model": answer.get("model")}}
 
 
-def _read_request(typed: dict[str, str]) -> dict[str, Any]:
-    messages = [{"role": "user", "content": typed["message"]}]
-    if typed["system"].strip():
-        messages.insert(0, {"role": "system", "content": typed["system"]})
+def _read_request(fields: dict[str, str]) -> dict[str, Any]:
+    messages = [{"role": "user", "content": fields["message"]}]
+    if fields["system"].strip():
+        messages.insert(0, {"role": "system", "content": fields["system"]})
     request: dict[str, Any] = {"messages": messages}
-    if typed["model"]:
-        request["model"] = typed["model"]
+    if fields["model"]:
+        request["model"] = fields["model"]
     try:
-        if typed["max_tokens"].strip():
-            request["max_tokens"] = int(typed["max_tokens"])
-        if typed["temperature"].strip():
-            request["temperature"] = float(typed["temperature"])
+        if fields["max_tokens"].strip():
+            request["max_tokens"] = int(fields["max_tokens"])
+        if fields["temperature"].strip():
+            request["temperature"] = float(fields["temperature"])
     except ValueError as exc:
         raise BadRequest("max_tokens and temperature are numbers.") from exc
     return request

@@ -19,17 +19,17 @@ _MESSAGES = 20
 
 
 async def show_notices(visit: Visit) -> Context:
-    others: dict[str, str] = {}
+    names_by_account: dict[str, str] = {}
     for organisation in await visit.list_organisations():
         page = await visit.call("organisations_members", organisation["id"], organization_id=organisation["id"])
-        others |= {each["account_id"]: f"{each['name']} ({each['email']})" for each in page["members"]}
-    others.pop(visit.session.caller.account_id, None)
+        names_by_account |= {each["account_id"]: f"{each['name']} ({each['email']})" for each in page["members"]}
+    names_by_account.pop(visit.session.caller.account_id, None)
     messages = (await visit.call("notices_messages_list", limit=_MESSAGES))["messages"]
     return {
         "title": "Notices",
         **await visit.call("notices_get"),
         **await visit.call("notices_push_key"),
-        "others": others,
+        "others": names_by_account,
         "messages": messages,
         "digests": _DIGESTS,
         "choices": _WHICH,
@@ -86,8 +86,8 @@ async def remove(visit: Visit) -> str:
 
 
 async def try_channel(visit: Visit) -> Context:
-    tried = await visit.call("notices_channel_test", channel_id=visit.parts["id"])
-    return {**await show_notices(visit), "tried": tried}
+    result = await visit.call("notices_channel_test", channel_id=visit.parts["id"])
+    return {**await show_notices(visit), "tried": result}
 
 
 PAGES = (Page(_PATH, "Notices", "notices.html", show_notices, menu="Notices", of_account=True),)

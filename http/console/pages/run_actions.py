@@ -47,25 +47,25 @@ async def fork(visit: Visit) -> str:
         if not step.isdecimal():
             raise BadRequest("The step is a number.")
         arguments["step"] = int(step)
-    changed = parse_object(visit.form.get("input", ""), "input")
-    if changed is not None and changed != run["input"]:
-        arguments["input"] = changed
+    run_input = parse_object(visit.form.get("input", ""), "input")
+    if run_input is not None and run_input != run["input"]:
+        arguments["input"] = run_input
     if state := parse_object(visit.form.get("state", ""), "state"):
         arguments["state"] = state
-    started = await visit.call("agents_runs_fork", app_id=run["app_id"], name=run["agent"], id=run["id"], **arguments)
-    return PATH.format(app=run["app_id"], agent=run["agent"], run=started["run_id"])
+    new_run = await visit.call("agents_runs_fork", app_id=run["app_id"], name=run["agent"], id=run["id"], **arguments)
+    return PATH.format(app=run["app_id"], agent=run["agent"], run=new_run["run_id"])
 
 
 async def show_comparison(visit: Visit) -> Context:
     """Shows the steps of two runs of an agent side by side."""
     app, one = await read_app(visit), await read_run(visit)
     names = {"app_id": app["id"], "name": visit.parts["agent"]}
-    others = (await visit.call("agents_runs_list", **names, limit=50))["runs"]
+    runs = (await visit.call("agents_runs_list", **names, limit=50))["runs"]
     values = {
         "app": app,
         "path": PATH.format(**visit.parts),
         "run": one["run"],
-        "others": [row for row in others if row["id"] != one["run"]["id"]],
+        "others": [row for row in runs if row["id"] != one["run"]["id"]],
         "other": None,
         "rows": [],
     }

@@ -6,9 +6,9 @@ from baobab.http.console.visit import Visit
 
 async def show_settings(visit: Visit) -> Context:
     page = await visit.call("system_settings")
-    changed = [setting for setting in page["settings"] if not setting["is_default"]]
-    others = [setting for setting in page["settings"] if setting["is_default"]]
-    return {"faults": page["faults"], "changed": changed, "others": others}
+    changed_settings = [setting for setting in page["settings"] if not setting["is_default"]]
+    default_settings = [setting for setting in page["settings"] if setting["is_default"]]
+    return {"faults": page["faults"], "changed": changed_settings, "others": default_settings}
 
 
 PAGES = (Page("/settings", "Settings", "settings.html", show_settings, menu="Settings", of_account=True, rank=90),)

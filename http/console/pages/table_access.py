@@ -15,7 +15,7 @@ _SHOWN = 30
 
 async def show_access(visit: Visit) -> Context:
     app, table = await read_app(visit), visit.parts["table"]
-    described = await visit.call("schema_describe", app_id=app["id"], table=table)
+    description = await visit.call("schema_describe", app_id=app["id"], table=table)
     policies = await visit.call("rls_list", app_id=app["id"])
     first, second = (visit.query.get(name, "").strip() for name in ("first", "second"))
     viewers = ["anon", *(name for name in (first, second) if name)]
@@ -25,8 +25,8 @@ async def show_access(visit: Visit) -> Context:
         "title": f"Who sees what in {table}",
         "table": table,
         "policies": [each for each in policies["policies"] if each["tablename"] == table],
-        "secured": described["row_level_security"],
-        "query": described.get("query"),
+        "secured": description["row_level_security"],
+        "query": description.get("query"),
         "seen": simulation,
         "names": {"anon": "Visitors"},
         "rows": [(json.dumps(each["row"], ensure_ascii=False)[:160], each["seen_by"]) for each in simulation["rows"]],

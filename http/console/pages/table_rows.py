@@ -18,25 +18,25 @@ _SHOWN = 50
 
 async def show_rows(visit: Visit) -> Context:
     app, table = await read_app(visit), visit.parts["table"]
-    described = await visit.call("schema_describe", app_id=app["id"], table=table)
-    typed, order = visit.query.get("filter", "")[:2000], visit.query.get("order", "")[:500]
+    description = await visit.call("schema_describe", app_id=app["id"], table=table)
+    filter_text, order = visit.query.get("filter", "")[:2000], visit.query.get("order", "")[:500]
     offset = int(visit.query["offset"]) if visit.query.get("offset", "").isdecimal() else 0
-    filters: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
+    filters: dict[str, Any] = {"where": _read_filters(filter_text)} if filter_text.strip() else {}
     rows = await visit.call(
         "data_list", app_id=app["id"], table=table, order=order, limit=_SHOWN + 1, offset=offset, **filters
     )
-    key = described["key"][0] if len(described["key"]) == 1 else None
+    key = description["key"][0] if len(description["key"]) == 1 else None
     return {
         "app": app,
         "title": table,
         "table": table,
-        "columns": described["columns"],
-        "writable": _list_writable(described),
-        "checks": described["checks"],
-        "query": described.get("query"),
+        "columns": description["columns"],
+        "writable": _list_writable(description),
+        "checks": description["checks"],
+        "query": description.get("query"),
         "key": key,
         "rows": [{name: _show(value) for name, value in row.items()} for row in rows[:_SHOWN]],
-        "filter": typed,
+        "filter": filter_text,
         "order": order,
         "offset": offset,
         "following": offset + _SHOWN if len(rows) > _SHOWN else None,
@@ -45,9 +45,9 @@ async def show_rows(visit: Visit) -> Context:
 
 async def show_row(visit: Visit) -> Context:
     app, table, row_id = await read_app(visit), visit.parts["table"], visit.query.get("id", "")
-    described = await visit.call("schema_describe", app_id=app["id"], table=table)
+    description = await visit.call("schema_describe", app_id=app["id"], table=table)
     row = await visit.call("data_get", app_id=app["id"], table=table, row_id=row_id)
-    writable = _list_writable(described)
+    writable = _list_writable(description)
     return {
         "app": app,
         "title": f"A row of {table}",
@@ -56,8 +56,8 @@ async def show_row(visit: Visit) -> Context:
         "text": json.dumps({name: row[name] for name in row if name in writable}, indent=2, ensure_ascii=True),
         # A value that is sent for these would be ignored.
         "generated": [
-            (name, declared["generated"], escape_json(row.get(name)))
-            for name, declared in described["columns"].items()
+            (name, column["generated"], escape_json(row.get(name)))
+            for name, column in description["columns"].items()
             if name not in writable
         ],
     }
@@ -102,8 +102,8 @@ async def _export(visit: Visit, file_format: str) -> Stream:
     """Returns the rows that the page's filters select. CSV cells are escaped, because spreadsheets would run formulas
     in them.
     """
-    typed = visit.query.get("filter", "")[:2000]
-    filters: dict[str, Any] = {"where": _read_filters(typed)} if typed.strip() else {}
+    filter_text = visit.query.get("filter", "")[:2000]
+    filters: dict[str, Any] = {"where": _read_filters(filter_text)} if filter_text.strip() else {}
     names = {"app_id": visit.parts["app"], "table": visit.parts["table"]}
     return await visit.follow(
         "data_export", **names, **filters, format=file_format, escape_formulas=file_format == "csv"
@@ -135,15 +135,15 @@ async def import_rows(visit: Visit) -> Context:
     }
 
 
-def _list_writable(described: Mapping[str, Any]) -> list[str]:
+def _list_writable(description: Mapping[str, Any]) -> list[str]:
     """Returns the columns that can be written; the others are computed."""
-    return [name for name, declared in described["columns"].items() if not declared.get("generated")]
+    return [name for name, column in description["columns"].items() if not column.get("generated")]
 
 
-def _read_filters(typed: str) -> dict[str, list[str]]:
+def _read_filters(text: str) -> dict[str, list[str]]:
     """Parses filters as the address has them: `title=ilike.*a*&score=gt.3`."""
     filters: dict[str, list[str]] = {}
-    for name, value in parse_qsl(quote(typed, safe="=&()*,.%:><-"), keep_blank_values=True, max_num_fields=50):
+    for name, value in parse_qsl(quote(text, safe="=&()*,.%:><-"), keep_blank_values=True, max_num_fields=50):
         filters.setdefault(name.strip(), []).append(value)
     if not filters:
         raise BadRequest("Filters are written `column=operator.value`, several of them with `&` in between.")

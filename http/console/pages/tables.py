@@ -40,9 +40,9 @@ def draw_tables(tables: Mapping[str, Any]) -> Mapping[str, Any]:
     for number, (name, table) in enumerate(tables.items()):
         if number % _ACROSS == 0 and number:
             top, height = top + height + _GAP, 0
-        columns = [_label(column, declared) for column, declared in list(table["columns"].items())[:_SHOWN]]
-        hidden = len(table["columns"]) - len(columns)
-        columns += [f"and {hidden} more"] if hidden else []
+        columns = [_label(column, document) for column, document in list(table["columns"].items())[:_SHOWN]]
+        hidden_count = len(table["columns"]) - len(columns)
+        columns += [f"and {hidden_count} more"] if hidden_count else []
         own_height = _LINE * (len(columns) + 1) + 14
         height = max(height, own_height)
         boxes[name] = {
@@ -56,8 +56,8 @@ def draw_tables(tables: Mapping[str, Any]) -> Mapping[str, Any]:
     lines = [
         _connect(boxes[name], boxes[target], f"{name}.{column} refers to {target}")
         for name, table in tables.items()
-        for column, declared in table["columns"].items()
-        if (target := _find_target(declared)) in boxes
+        for column, document in table["columns"].items()
+        if (target := _find_target(document)) in boxes
     ]
     across = min(len(tables), _ACROSS)
     return {
@@ -68,13 +68,13 @@ def draw_tables(tables: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _label(name: str, declared: Mapping[str, Any]) -> str:
-    mark = " (key)" if declared.get("primaryKey") else " (generated)" if declared.get("generated") else ""
-    return f"{name} {declared['type']}{mark}"[:32]
+def _label(name: str, document: Mapping[str, Any]) -> str:
+    mark = " (key)" if document.get("primaryKey") else " (generated)" if document.get("generated") else ""
+    return f"{name} {document['type']}{mark}"[:32]
 
 
-def _find_target(declared: Mapping[str, Any]) -> str:
-    reference = declared.get("references")
+def _find_target(document: Mapping[str, Any]) -> str:
+    reference = document.get("references")
     return str(reference["table"]) if isinstance(reference, dict) else str(reference or "").partition(".")[0]
 
 

@@ -16,8 +16,8 @@ async def show_usage(visit: Visit) -> Context:
     """Shows the usage of the organisation that the query names, or else of the first one; of one app, if the query
     names one.
     """
-    own = await visit.list_organisations()
-    organisation_id = visit.query.get("of") or own[0]["id"]
+    organisations = await visit.list_organisations()
+    organisation_id = visit.query.get("of") or organisations[0]["id"]
     days = int(visit.query["days"]) if visit.query.get("days") in {str(span) for span in _SPANS} else 30
     today = visit.now.date()
     first = today - timedelta(days=days - 1)
@@ -30,10 +30,10 @@ async def show_usage(visit: Visit) -> Context:
     apps = await visit.call("apps_list", org_id=organisation_id, limit=100)
     names = {app["id"]: app["name"] for app in apps["apps"]}
     if any(budget["subject"] == "key" for budget in billing["budgets"]):
-        listed = await visit.call("api_keys_list", organization_id=organisation_id)
-        names |= {key["id"]: key["name"] for key in listed["keys"]}
+        keys_page = await visit.call("api_keys_list", organization_id=organisation_id)
+        names |= {key["id"]: key["name"] for key in keys_page["keys"]}
     return {
-        "organisations": own,
+        "organisations": organisations,
         "names": names,
         "of": organisation_id,
         "days": days,

@@ -15,16 +15,16 @@ async def show_users(visit: Visit) -> Context:
     filters = {name: value for name, value in (("search", search), ("cursor", visit.query.get("cursor"))) if value}
     page = await visit.call("users_list", app_id=app["id"], limit=_SHOWN, **filters)
     invited = (await visit.call("users_invitations_list", app_id=app["id"]))["invitations"]
-    waiting = [each for each in invited if each["accepted_at"] is None and each["expires_at"] > visit.now]
-    return {"app": app, "search": search, "invitations": waiting, **page}
+    invitations = [each for each in invited if each["accepted_at"] is None and each["expires_at"] > visit.now]
+    return {"app": app, "search": search, "invitations": invitations, **page}
 
 
 async def show_user(visit: Visit) -> Context:
     app = await read_app(visit)
-    who = {"app_id": app["id"], "user_id": visit.parts["user"]}
-    details = await visit.call("users_get", **who)
+    names = {"app_id": app["id"], "user_id": visit.parts["user"]}
+    details = await visit.call("users_get", **names)
     user, factors = details["user"], details["second_factor"]
-    sessions = (await visit.call("users_sessions", **who))["sessions"]
+    sessions = (await visit.call("users_sessions", **names))["sessions"]
     title = user["email"] or "Anonymous user"
     user_values = {"user": user, "factors": factors, "sessions": sessions}
     return {"app": app, "title": title, **user_values, "saved": "saved" in visit.query}

@@ -189,7 +189,7 @@ async def config_secure(
     for table in tables or ():
         public = table.get("public_read_column")
         try:
-            done = await call.invoke(
+            isolation = await call.invoke(
                 "rls_isolate",
                 app_id=app_id,
                 table_name=table["table_name"],
@@ -199,9 +199,9 @@ async def config_secure(
         except (BadRequest, NotFound) as exc:
             errors.append({"table": table["table_name"], "error": exc.message})
         else:
-            secured.append({"table": table["table_name"], "policy": done["policy_name"]})
+            secured.append({"table": table["table_name"], "policy": isolation["policy_name"]})
             if public is not None:
-                secured[-1]["public_read_policies"] = done["public_read_policies"]
+                secured[-1]["public_read_policies"] = isolation["public_read_policies"]
     return {
         "message": "The app now requires sign-in.",
         "app_id": app_id,
@@ -266,10 +266,10 @@ async def config_visibility(
     listed: whether a public app appears in the list of templates; unchanged when left out.
     """
     row = await get_app_row(call)
-    chosen = row["listed"] if listed is None else listed
-    await _set(call, visibility=visibility, listed=chosen)
+    is_listed = row["listed"] if listed is None else listed
+    await _set(call, visibility=visibility, listed=is_listed)
     message = f"Visibility is now {visibility}."
-    answer: VisibilitySet = {"message": message, "app_id": app_id, "visibility": visibility, "listed": chosen}
+    answer: VisibilitySet = {"message": message, "app_id": app_id, "visibility": visibility, "listed": is_listed}
     warnings = await _list_open_tables(call) if visibility == "public" else []
     return {**answer, "warnings": warnings} if warnings else answer
 
@@ -322,8 +322,8 @@ async def config_storage(
         storageLimitBytes=storageLimitBytes,
         userLimitBytes=userLimitBytes,
     )
-    merged = await _merge(call, "storage_config", changes)
-    return {"message": "The storage settings were saved.", "app_id": app_id, "storage_config": merged}
+    settings = await _merge(call, "storage_config", changes)
+    return {"message": "The storage settings were saved.", "app_id": app_id, "storage_config": settings}
 
 
 @config.tool(
@@ -353,8 +353,8 @@ async def config_jwt(
     refreshTokenTtlDays: lifetime of refresh tokens, in days.
     """
     changes = {"accessTokenTtl": accessTokenTtl, "refreshTokenTtlDays": refreshTokenTtlDays}
-    merged = await _merge(call, "jwt_config", changes)
-    return {"message": "The token lifetimes were saved.", "app_id": app_id, "jwt_config": merged}
+    settings = await _merge(call, "jwt_config", changes)
+    return {"message": "The token lifetimes were saved.", "app_id": app_id, "jwt_config": settings}
 
 
 @config.tool(
@@ -416,13 +416,13 @@ async def config_user_tools(
         if tool is None or not is_for_users(tool):
             possible = sorted(each.name for each in call.registry.tools.values() if is_for_users(each))
             raise ToolNotForUsers(f"Users of an app cannot call `{name}`.", details={"possible": possible})
-    chosen = sorted(set(tools))
-    await _set(call, user_tools=chosen)
+    names = sorted(set(tools))
+    await _set(call, user_tools=names)
     await call.services.notices.publish(call.unit, "tools", f"app:{app_id}")
-    call.audit.data["tools"] = chosen
-    message = "The tools of the app's users were saved." if chosen else "The app's users have no tools over MCP."
+    call.audit.data["tools"] = names
+    message = "The tools of the app's users were saved." if names else "The app's users have no tools over MCP."
     mcp_url = build_resource(call.services.options.base_url, app_id)
-    return {"message": message, "app_id": app_id, "user_tools": chosen, "mcp_url": mcp_url}
+    return {"message": message, "app_id": app_id, "user_tools": names, "mcp_url": mcp_url}
 
 
 @config.tool(
@@ -462,8 +462,8 @@ async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason |
 
 async def _set(call: Call, **values: Any) -> None:
     app_id = call.require_app().id
-    changed = await call.execute(update(apps).where(apps.c.id == app_id).values(**values, updated_at=call.now))
-    if not changed.rowcount:
+    update_result = await call.execute(update(apps).where(apps.c.id == app_id).values(**values, updated_at=call.now))
+    if not update_result.rowcount:
         raise AppNotFound
     await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = app_id
@@ -485,9 +485,9 @@ async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
     new_values = {name: value for name, value in changes.items() if value is not None}
     if not new_values:
         raise MissingField(f"Send at least one of {', '.join(f'`{name}`' for name in changes)}.")
-    merged = (await get_app_row(call))[column] | new_values
-    await _set(call, **{column: merged})
-    return merged
+    settings = (await get_app_row(call))[column] | new_values
+    await _set(call, **{column: settings})
+    return settings
 
 
 async def _list_open_tables(call: Call) -> list[str] | None:

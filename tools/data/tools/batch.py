@@ -37,7 +37,7 @@ from baobab.tools.data.transactions import read_rows, translate_violation, write
 
 _MOST_WRITES = 100
 _FIELDS: Mapping[str, tuple[Command, set[str], set[str]]] = {
-    # The command of each kind of write, what it needs, and what it may have beside that.
+    # For each kind of write: its command, its required fields and its optional fields.
     "insert": ("INSERT", {"values"}, {"on_conflict"}),
     "update": ("UPDATE", {"changes", "where"}, set()),
     "delete": ("DELETE", {"where"}, set()),
@@ -71,15 +71,15 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
     selection = read_query(catalogue, table, None, write["where"])
     count = rows.count(selection)
     selection.limit = 5
-    shown = json.dumps(rows.select(selection), ensure_ascii=False)[:500]
+    sample = json.dumps(rows.select(selection), ensure_ascii=False)[:500]
     to = f" to {json.dumps(write['changes'], ensure_ascii=False)[:500]}" if write["op"] == "update" else ""
-    return f"{write['op']} {count} {'row' if count == 1 else 'rows'} of `{table.name}`{to}, such as {shown}"
+    return f"{write['op']} {count} {'row' if count == 1 else 'rows'} of `{table.name}`{to}, such as {sample}"
 
 
 async def _list_batch_changes(
     call: Call, app_id: AppId, writes: list[Write], prefer: str, **options: Unpack[WriteOptions]
 ) -> list[Change]:
-    """What each write would change of the rows that are there now, whatever those before it do."""
+    """What each write would change of the present rows, without the effects of the writes before it."""
     del app_id
     _require_fields(writes)
 
@@ -155,10 +155,10 @@ async def data_batch(
     _require_fields(writes)
     if any(write["op"] == "delete" for write in writes):
         call.declare_destructive()
-    run = _BatchRun(preferences)
+    batch = _BatchRun(preferences)
 
     def write_all(rows: Rows, catalogue: Catalogue) -> Batch:
-        return {"results": [run.write(rows, catalogue, number, write) for number, write in enumerate(writes)]}
+        return {"results": [batch.write(rows, catalogue, number, write) for number, write in enumerate(writes)]}
 
     attempt = read_attempt(call, actor, options, [writes, prefer])
     result = await write_rows(call, actor, write_all, attempt)
@@ -167,7 +167,7 @@ async def data_batch(
 
 
 class _BatchRun:
-    """What the writes of one batch have used up together."""
+    """The shared limits of one batch."""
 
     def __init__(self, preferences: Preferences) -> None:
         self._preferences = preferences
@@ -175,15 +175,15 @@ class _BatchRun:
         self._bytes = MOST_BYTES
 
     def write(self, rows: Rows, catalogue: Catalogue, number: int, write: Write) -> Written:
-        """What it raises names the write."""
+        """Runs one write. Its errors name the write by its number."""
         try:
-            found = self._write(rows, catalogue, write)
+            rows_of_write = self._write(rows, catalogue, write)
         except (IntegrityError, sqlite3.IntegrityError) as exc:
             raise _name_write(translate_violation(exc, catalogue), number, write) from exc
         except BaobabError as exc:
             raise _name_write(exc, number, write) from exc
-        result: Written = {"op": write["op"], "table": write["table"], "count": len(found)}
-        return result if self._preferences.minimal else {**result, "rows": found}
+        result: Written = {"op": write["op"], "table": write["table"], "count": len(rows_of_write)}
+        return result if self._preferences.minimal else {**result, "rows": rows_of_write}
 
     def _write(self, rows: Rows, catalogue: Catalogue, write: Write) -> list[Row]:
         table = open_table(catalogue, rows, write["table"], _FIELDS[write["op"]][0])
@@ -192,22 +192,23 @@ class _BatchRun:
             values = write["values"] if isinstance(write["values"], list) else [write["values"]]
             self._take_rows(len(values))
             upsert = find_upsert(table, write.get("on_conflict"), self._preferences)
-            found = rows.insert(table, values, upsert, answer)
+            touched = rows.insert(table, values, upsert, answer)
         elif write["op"] == "update":
-            found = rows.update(table, write["changes"], require_filters(table, write["where"]), answer)
-            self._take_rows(len(found))
+            touched = rows.update(table, write["changes"], require_filters(table, write["where"]), answer)
+            self._take_rows(len(touched))
         else:
-            found = rows.delete(table, require_filters(table, write["where"]), answer)
-            self._take_rows(len(found))
-        if len(found) != write.get("expect", len(found)):
+            touched = rows.delete(table, require_filters(table, write["where"]), answer)
+            self._take_rows(len(touched))
+        if len(touched) != write.get("expect", len(touched)):
             raise UnexpectedCount(
-                f"It is about {len(found)} rows, and {write['expect']} were expected.", details={"rows": len(found)}
+                f"It is about {len(touched)} rows, and {write['expect']} were expected.",
+                details={"rows": len(touched)},
             )
         if not self._preferences.minimal:
-            self._bytes -= len(json.dumps(found))
+            self._bytes -= len(json.dumps(touched))
             if self._bytes < 0:
                 raise AnswerTooLarge(f"The rows of the batch have more than {MOST_BYTES} bytes.")
-        return found
+        return touched
 
     def _take_rows(self, count: int) -> None:
         self._left -= count
@@ -216,7 +217,7 @@ class _BatchRun:
 
 
 def _name_write(error: BaobabError, number: int, write: Write) -> BaobabError:
-    """The error with the write that it is about, counted from 0."""
+    """Adds the number of the write, counted from 0, to an error."""
     error.message = f"The {write['op']} at writes[{number}]: {error.message}"
     error.details = {**error.details, "write": number}
     return error
@@ -224,11 +225,11 @@ def _name_write(error: BaobabError, number: int, write: Write) -> BaobabError:
 
 def _require_fields(writes: list[Write]) -> None:
     for number, write in enumerate(writes):
-        _, needed, further = _FIELDS[write["op"]]
-        given = set(write) - {"op", "table", "expect"}
-        if not needed <= given <= needed | further:
-            names = ", ".join(f"`{name}`" for name in sorted(needed))
+        _, required, further = _FIELDS[write["op"]]
+        fields = set(write) - {"op", "table", "expect"}
+        if not required <= fields <= required | further:
+            names = ", ".join(f"`{name}`" for name in sorted(required))
             raise BadRequest(
-                f"writes[{number}]: {write['op']} takes {names}, and not {', '.join(sorted(given)) or 'nothing'}.",
+                f"writes[{number}]: {write['op']} takes {names}, and not {', '.join(sorted(fields)) or 'nothing'}.",
                 details={"write": number},
             )

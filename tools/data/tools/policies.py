@@ -1,4 +1,4 @@
-"""/v1/{app_id}/rls: row-level security, which says whom a table's rows are open to."""
+"""/v1/{app_id}/rls: row-level security, which defines who may reach which rows of a table."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -184,16 +184,16 @@ async def rls_update_policy(
     policy = table.policies.get(policy_name)
     if policy is None:
         raise PolicyNotFound(f"`{table_name}` has no policy `{policy_name}`.")
-    given = {"role": role, "using": using_expression, "check": with_check_expression}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not OMITTED}
+    fields = {"role": role, "using": using_expression, "check": with_check_expression}
+    changes: dict[str, Any] = {name: value for name, value in fields.items() if value is not OMITTED}
     changes |= {} if command is None else {"command": command}
     changes |= {} if restrictive is None else {"restrictive": restrictive}
-    changed = replace(policy, **changes)
-    if changed.using is None and changed.check is None:
+    new_policy = replace(policy, **changes)
+    if new_policy.using is None and new_policy.check is None:
         raise BadRequest(
             "A policy keeps at least one of its expressions.", remediation="Delete it with op:rls_drop_policy."
         )
-    return await _set_policy(call, table_name, changed, None)
+    return await _set_policy(call, table_name, new_policy, None)
 
 
 @data.tool(
@@ -224,7 +224,7 @@ async def rls_isolate(
     user_column: the column that holds the user's id, a uuid or a text. A user's insert fills it.
     public_read_column: a boolean column; rows where it is true can be read by everybody.
     """
-    own = f"{table_name}_user_isolation"[:63]
+    policy_name = f"{table_name}_user_isolation"[:63]
     public = [f"{table_name}_public_read_{role}"[:63] for role in ("user", "anon")] if public_read_column else []
 
     def isolate(statements: Statements, catalogue: Catalogue) -> Catalogue:
@@ -235,21 +235,26 @@ async def rls_isolate(
         user = ["user_uuid"] if kind.name == "uuid" else ["user"]
         tree = ["=", ["column", "", user_column], user]
         text = f"{user_column} = current_user_id()"
-        policies = {own: Policy(own, "ALL", "user", text, text, using_tree=tree, check_tree=tree)}
+        policies = {policy_name: Policy(policy_name, "ALL", "user", text, text, using_tree=tree, check_tree=tree)}
         if public_read_column is not None:
             if table.column(public_read_column).type.name != "boolean":
                 raise MismatchedTypes(f"`{public_read_column}` is no boolean.")
-            shown = ["is", ["column", "", public_read_column], "true"]
+            is_public = ["is", ["column", "", public_read_column], "true"]
             roles: tuple[PolicyRole, ...] = ("user", "anon")
             for name, role in zip(public, roles, strict=True):
-                policies[name] = Policy(name, "SELECT", role, f"{public_read_column} is true", using_tree=shown)
-        changed = _with_policies(table, policies, user_column)
-        try_policies(call, statements, catalogue.with_table(changed))
-        return catalogue.with_table(changed)
+                policies[name] = Policy(name, "SELECT", role, f"{public_read_column} is true", using_tree=is_public)
+        isolated_table = _with_policies(table, policies, user_column)
+        try_policies(call, statements, catalogue.with_table(isolated_table))
+        return catalogue.with_table(isolated_table)
 
     await change_catalogue(call, isolate)
-    call.audit.resource_id = own
-    answer: Isolated = {"success": True, "table": table_name, "user_column": user_column, "policy_name": own}
+    call.audit.resource_id = policy_name
+    answer: Isolated = {
+        "success": True,
+        "table": table_name,
+        "user_column": user_column,
+        "policy_name": policy_name,
+    }
     return {**answer, "public_read_policies": public} if public else answer
 
 
@@ -358,8 +363,8 @@ async def rls_drop_policy(call: Call, app_id: AppId, table_name: TableName, poli
         table = catalogue.table(table_name)
         if policy_name not in table.policies:
             raise PolicyNotFound(f"`{table_name}` has no policy `{policy_name}`.")
-        left = {name: policy for name, policy in table.policies.items() if name != policy_name}
-        return catalogue.with_table(replace(table, policies=left))
+        remaining = {name: policy for name, policy in table.policies.items() if name != policy_name}
+        return catalogue.with_table(replace(table, policies=remaining))
 
     await change_catalogue(call, drop)
     call.audit.resource_id = policy_name
@@ -376,13 +381,13 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
         check = None if policy.check is None else compile_condition(parser, policy.check, catalogue, table)
         if user_column is not None:
             table.column(user_column)
-        compiled = replace(policy, using_tree=using, check_tree=check)
-        changed = _with_policies(table, {policy.name: compiled}, user_column or table.fill_user)
+        compiled_policy = replace(policy, using_tree=using, check_tree=check)
+        changed = _with_policies(table, {policy.name: compiled_policy}, user_column or table.fill_user)
         result = catalogue.with_table(changed)
         try_policies(call, statements, result)
         for name, actor in (("anonymous", VISITOR), ("any_user", _SOMEBODY)):
-            allowed = allowed_rows(changed, "SELECT", actor)
-            visible[name] = count_rows(call, statements, result, changed, allowed, actor)  # type: ignore[literal-required]  # two of its fields
+            condition = allowed_rows(changed, "SELECT", actor)
+            visible[name] = count_rows(call, statements, result, changed, condition, actor)  # type: ignore[literal-required]  # two of its fields
         visible["total"] = count_rows(call, statements, result, changed, TRUE, actor)
         return result
 
@@ -394,10 +399,10 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
 
 
 def _with_policies(table: TableInfo, policies: dict[str, Policy], fill_user: str | None) -> TableInfo:
-    merged = {**table.policies, **policies}
-    if len(merged) > _MOST_POLICIES:
+    all_policies = {**table.policies, **policies}
+    if len(all_policies) > _MOST_POLICIES:
         raise BadRequest(f"A table has at most {_MOST_POLICIES} policies.")
-    return replace(table, secured=True, policies=merged, fill_user=fill_user)
+    return replace(table, secured=True, policies=all_policies, fill_user=fill_user)
 
 
 def _render_policy(app_id: str, table: TableInfo, policy: Policy) -> PolicyRow:

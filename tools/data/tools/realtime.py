@@ -1,4 +1,4 @@
-"""/v1/{app_id}/realtime: changes of rows as they happen, who is present, and what clients tell each other."""
+"""/v1/{app_id}/realtime: changes of rows as they happen, presence, and broadcasts between clients."""
 
 import asyncio
 import contextlib
@@ -67,11 +67,11 @@ async def realtime_open(
     """
     del token
     listener = Listener(find_actor(call, acting), call.services.ids.uuid())
-    # Clients send their first message as soon as the socket is open, mostly before they are told `connected`.
-    begun: asyncio.Future[Conversation] = asyncio.get_running_loop().create_future()
+    # Clients send their first message as soon as the socket is open, usually before they get `connected`.
+    first_conversation: asyncio.Future[Conversation] = asyncio.get_running_loop().create_future()
 
     async def take(text: str) -> None:
-        await (await begun).take(text)
+        await (await first_conversation).take(text)
 
     async def follow() -> AsyncGenerator[bytes, None]:
         services, loop_time = call.services, call.services.clock.monotonic
@@ -82,13 +82,13 @@ async def realtime_open(
                 role = listener.actor.role
                 hello = build_message("connected", app_id=app_id, role=role, client_id=listener.client_id, last_id=last)
                 yield hello.content
-                begun.set_result(conversation)
+                first_conversation.set_result(conversation)
                 beaten_at = loop_time()
                 async for message in listener.read():
                     if loop_time() - beaten_at >= _SECONDS_OF_BEAT:
                         beaten_at = loop_time()
                         yield build_message("heartbeat", timestamp=services.clock.now()).content
-                    # An empty piece is not sent; it only gives the occasion to look whether the client may still read.
+                    # An empty piece is not sent. It gives a chance to check whether the client may still read.
                     yield b"" if message is None else message.content
             finally:
                 listener.end(1001, "closed")
@@ -143,7 +143,7 @@ async def realtime_changes(
     async def follow() -> AsyncGenerator[bytes, None]:
         with services.of(LiveFeeds).join(app_id, listener) as feed:
             try:
-                # Before the first piece, which opens the stream to its reader: what is written then must be told.
+                # Before the first piece, which opens the stream: changes from then on must be sent.
                 await feed.subscribe(listener, *subscription, since)
                 yield b"retry: 1000\n\n"
                 async for message in listener.read():
@@ -163,10 +163,10 @@ def _encode_event(message: Frame | None) -> bytes:
 
 
 def _stream(call: Call, pieces: AsyncGenerator[bytes, None], media_type: str, take: Any = None) -> str:
-    most = call.services.options.realtime_connections
+    limit = call.services.options.realtime_connections
     caller = call.caller
-    of_caller = _OF_NETWORK if isinstance(caller, Anonymous) else _OF_USER if isinstance(caller, EndUser) else most
-    places = Places(most, min(of_caller, most), RealtimeConnectionLimit)
+    of_caller = _OF_NETWORK if isinstance(caller, Anonymous) else _OF_USER if isinstance(caller, EndUser) else limit
+    places = Places(limit, min(of_caller, limit), RealtimeConnectionLimit)
     subject = f"realtime:{call.require_app().id}"
     return cast(str, Stream(pieces, media_type, subject=subject, places=places, on_message=take, follows_app=True))
 

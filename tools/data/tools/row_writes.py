@@ -1,4 +1,4 @@
-"""/v1/{app_id}/{table}: writing the rows of a table, for those who run the app, its users and its visitors."""
+"""/v1/{app_id}/{table}: writing the rows of a table, for the owner and keys of the app, its users and its visitors."""
 
 import json
 from typing import Annotated, Any, Unpack
@@ -47,7 +47,7 @@ from baobab.tools.data.written_rows import WrittenRows
 
 
 def _list_answer_options(options: AnswerOptions) -> list[str | None]:
-    """Returns what of the options belongs to what a client asks for, as its idempotency key stands for it."""
+    """Returns the options that are part of the request for which an idempotency key stands."""
     return [options["select"], options["prefer"], options["media_type"]]
 
 
@@ -77,37 +77,40 @@ async def _list_insertions(
     **options: Unpack[AnswerOptions],
 ) -> list[Change]:
     del app_id
-    given = _pick_named(values if isinstance(values, list) else [values], columns)
+    picked_rows = _pick_named(values if isinstance(values, list) else [values], columns)
 
     def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        opened = open_table(catalogue, rows, table, "INSERT")
-        upsert = find_upsert(opened, on_conflict, read_preferences(options["prefer"]))
-        return Foresight(rows, catalogue).foresee_insert(opened, given, upsert)
+        target = open_table(catalogue, rows, table, "INSERT")
+        upsert = find_upsert(target, on_conflict, read_preferences(options["prefer"]))
+        return Foresight(rows, catalogue).foresee_insert(target, picked_rows, upsert)
 
     return await read_rows(call, find_actor(call, options), foresee)
 
 
 class _Count:
-    """How many rows a write wrote, which `Prefer: count=exact` asks for."""
+    """How many rows a write wrote, for `Prefer: count=exact`."""
 
     def __init__(self, preferences: Preferences) -> None:
         self.count: int | None = None
         self._is_asked = preferences.counts
 
     def tell(self, call: Call, result: list[Row] | Row | None) -> None:
-        """Says it in the header Content-Range. result: the answer, which tells it of a call that is repeated."""
+        """Sets the header Content-Range.
+
+        result: the answer, which also has the number if the call is repeated.
+        """
         if self.count is None and result is not None:
             self.count = len(result) if isinstance(result, list) else 1
         if self._is_asked and self.count is not None:
             call.headers = [*(call.headers or ()), (b"content-range", b"*/%d" % self.count)]
 
 
-def _pick_named(given: list[Row], columns: str | None) -> list[Row]:
-    """The rows with only those of their keys that `columns` names; all where it is left out."""
+def _pick_named(rows: list[Row], columns: str | None) -> list[Row]:
+    """Returns the rows with only the keys that `columns` names; with all keys if it is left out."""
     if columns is None:
-        return given
-    named = {name.strip().strip('"') for name in columns.split(",")}
-    return [{name: value for name, value in row.items() if name in named} for row in given]
+        return rows
+    names = {name.strip().strip('"') for name in columns.split(",")}
+    return [{name: value for name, value in row.items() if name in names} for row in rows]
 
 
 def _count(rows: list[Row]) -> str:
@@ -157,24 +160,24 @@ async def data_insert(
     """
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
-    given = _pick_named(values if isinstance(values, list) else [values], columns)
-    written = _Count(preferences)
+    picked_rows = _pick_named(values if isinstance(values, list) else [values], columns)
+    row_count = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
-        opened = open_table(catalogue, rows, table, "INSERT")
-        upsert = find_upsert(opened, on_conflict, preferences)
-        answer = WrittenRows(catalogue, opened, options["select"], preferences)
-        inserted = rows.insert(opened, given, upsert, answer.names)
-        written.count = len(inserted)
+        target = open_table(catalogue, rows, table, "INSERT")
+        upsert = find_upsert(target, on_conflict, preferences)
+        answer = WrittenRows(catalogue, target, options["select"], preferences)
+        inserted = rows.insert(target, picked_rows, upsert, answer.names)
+        row_count.count = len(inserted)
         inserted = answer.read(rows, inserted)
         if preferences.minimal:
             return None
         as_list = isinstance(values, list) or preferences.representation
         return shape_answer(inserted, options["media_type"]) if as_list else (inserted[0] if inserted else None)
 
-    asked = [table, values, on_conflict, columns, *_list_answer_options(options)]
-    result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
-    written.tell(call, result)
+    request = [table, values, on_conflict, columns, *_list_answer_options(options)]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, options, request))
+    row_count.tell(call, result)
     call.audit.resource_id = table
     return result
 
@@ -196,23 +199,23 @@ async def _list_update(
 async def _foresee(
     call: Call, options: WriteOptions | AnswerOptions, table: str, row_id: str, changes: Row | None
 ) -> list[Change]:
-    """What a write of one row would change: the row is deleted where it has no values."""
+    """Computes what a write of one row would change. Without `changes`, the row is deleted."""
 
     def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        opened = open_table(catalogue, rows, table, "DELETE" if changes is None else "UPDATE")
-        return Foresight(rows, catalogue).foresee_row(opened, row_id, changes)
+        target = open_table(catalogue, rows, table, "DELETE" if changes is None else "UPDATE")
+        return Foresight(rows, catalogue).foresee_row(target, row_id, changes)
 
     return await read_rows(call, find_actor(call, options), foresee)
 
 
 def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
-    """The columns that change, as they are and as they would be, of the first rows."""
-    shown = []
+    """Describes the columns that change in the first rows: the value now and the value then."""
+    lines = []
     for row in rows[:10]:
-        changed = {name: [row[name], value] for name, value in changes.items() if name in row and row[name] != value}
+        pairs = {name: [row[name], value] for name, value in changes.items() if name in row and row[name] != value}
         key = next(iter(row.items()), ("", ""))
-        shown.append(f"{key[0]} {key[1]}: {json.dumps(changed, ensure_ascii=False)[:500]}")
-    return f"It would change {_count(rows)} of `{table}`, each with its values now and then:\n{'; '.join(shown)}"[:4000]
+        lines.append(f"{key[0]} {key[1]}: {json.dumps(pairs, ensure_ascii=False)[:500]}")
+    return f"It would change {_count(rows)} of `{table}`, each with its values now and then:\n{'; '.join(lines)}"[:4000]
 
 
 @data.tool(
@@ -249,12 +252,12 @@ async def data_update(
     actor = find_actor(call, options)
 
     def write(rows: Rows, catalogue: Catalogue) -> Row:
-        opened = open_table(catalogue, rows, table, "UPDATE")
-        changed = rows.update(opened, changes, [key_condition(opened, row_id)])
-        if not changed:
-            # What is raised here is kept for no key: the same call may find the row later.
+        target = open_table(catalogue, rows, table, "UPDATE")
+        updated_rows = rows.update(target, changes, [key_condition(target, row_id)])
+        if not updated_rows:
+            # This error is not stored for the idempotency key: the same call may find the row later.
             raise RowNotFound(f"`{table}` has no row with this key that the caller may change.")
-        return changed[0]
+        return updated_rows[0]
 
     attempt = read_attempt(call, actor, options, [table, row_id, changes])
     result = await write_rows(call, actor, write, attempt)
@@ -269,9 +272,9 @@ async def _preview_update_many(
     actor = find_actor(call, options)
 
     def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
-        opened = open_table(catalogue, rows, table, "UPDATE")
-        require_filters(opened, where)
-        selection = read_query(catalogue, opened, None, where)
+        target = open_table(catalogue, rows, table, "UPDATE")
+        require_filters(target, where)
+        selection = read_query(catalogue, target, None, where)
         selection.limit = MOST_ROWS
         return rows.select(selection)
 
@@ -284,9 +287,9 @@ async def _list_updates(
     del app_id
 
     def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        opened = open_table(catalogue, rows, table, "UPDATE")
-        require_filters(opened, where)
-        return Foresight(rows, catalogue).foresee_update(opened, where, changes)
+        target = open_table(catalogue, rows, table, "UPDATE")
+        require_filters(target, where)
+        return Foresight(rows, catalogue).foresee_update(target, where, changes)
 
     return await read_rows(call, find_actor(call, options), foresee)
 
@@ -327,19 +330,19 @@ async def data_update_many(
     """
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
-    written = _Count(preferences)
+    row_count = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
-        opened = open_table(catalogue, rows, table, "UPDATE")
-        answer = WrittenRows(catalogue, opened, options["select"], preferences)
-        changed = rows.update(opened, changes, require_filters(opened, where), answer.names)
-        written.count = len(require_few(changed, preferences, options["media_type"]))
-        changed = answer.read(rows, changed)
-        return None if preferences.minimal else shape_answer(changed, options["media_type"])
+        target = open_table(catalogue, rows, table, "UPDATE")
+        answer = WrittenRows(catalogue, target, options["select"], preferences)
+        updated_rows = rows.update(target, changes, require_filters(target, where), answer.names)
+        row_count.count = len(require_few(updated_rows, preferences, options["media_type"]))
+        updated_rows = answer.read(rows, updated_rows)
+        return None if preferences.minimal else shape_answer(updated_rows, options["media_type"])
 
-    asked = [table, changes, where, *_list_answer_options(options)]
-    result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
-    written.tell(call, result)
+    request = [table, changes, where, *_list_answer_options(options)]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, options, request))
+    row_count.tell(call, result)
     call.audit.resource_id = table
     return result
 
@@ -384,8 +387,8 @@ async def data_delete(
     actor = find_actor(call, options)
 
     def write(rows: Rows, catalogue: Catalogue) -> Deleted:
-        opened = open_table(catalogue, rows, table, "DELETE")
-        if not rows.delete(opened, [key_condition(opened, row_id)], ()):
+        target = open_table(catalogue, rows, table, "DELETE")
+        if not rows.delete(target, [key_condition(target, row_id)], ()):
             raise RowNotFound(f"`{table}` has no row with this key that the caller may delete.")
         return {"deleted": True}
 
@@ -401,9 +404,9 @@ async def _preview_delete_many(
     actor = find_actor(call, options)
 
     def count(rows: Rows, catalogue: Catalogue) -> int:
-        opened = open_table(catalogue, rows, table, "DELETE")
-        require_filters(opened, where)
-        return rows.count(read_query(catalogue, opened, None, where))
+        target = open_table(catalogue, rows, table, "DELETE")
+        require_filters(target, where)
+        return rows.count(read_query(catalogue, target, None, where))
 
     many = await read_rows(call, actor, count)
     return f"It would delete up to {many} rows of `{table}`. {FILTERED_ANEW}\n{where}"[:1000]
@@ -415,9 +418,9 @@ async def _list_deletions(
     del app_id
 
     def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        opened = open_table(catalogue, rows, table, "DELETE")
-        require_filters(opened, where)
-        return Foresight(rows, catalogue).foresee_delete(opened, where)
+        target = open_table(catalogue, rows, table, "DELETE")
+        require_filters(target, where)
+        return Foresight(rows, catalogue).foresee_delete(target, where)
 
     return await read_rows(call, find_actor(call, options), foresee)
 
@@ -452,20 +455,20 @@ async def data_delete_many(
     """
     actor = find_actor(call, options)
     preferences = read_preferences(options["prefer"])
-    written = _Count(preferences)
+    row_count = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
-        opened = open_table(catalogue, rows, table, "DELETE")
-        answer = WrittenRows(catalogue, opened, options["select"], preferences)
-        conditions = require_filters(opened, where)
-        before = answer.read_before(rows, conditions)
-        deleted = rows.delete(opened, conditions, answer.names)
-        written.count = len(require_few(deleted, preferences, options["media_type"]))
-        deleted = answer.pick_deleted(before, deleted)
-        return None if preferences.minimal else shape_answer(deleted, options["media_type"])
+        target = open_table(catalogue, rows, table, "DELETE")
+        answer = WrittenRows(catalogue, target, options["select"], preferences)
+        conditions = require_filters(target, where)
+        rows_before = answer.read_before(rows, conditions)
+        deleted_rows = rows.delete(target, conditions, answer.names)
+        row_count.count = len(require_few(deleted_rows, preferences, options["media_type"]))
+        deleted_rows = answer.pick_deleted(rows_before, deleted_rows)
+        return None if preferences.minimal else shape_answer(deleted_rows, options["media_type"])
 
-    asked = [table, where, *_list_answer_options(options)]
-    result = await write_rows(call, actor, write, read_attempt(call, actor, options, asked))
-    written.tell(call, result)
+    request = [table, where, *_list_answer_options(options)]
+    result = await write_rows(call, actor, write, read_attempt(call, actor, options, request))
+    row_count.tell(call, result)
     call.audit.resource_id = table
     return result

@@ -1,4 +1,4 @@
-"""/v1/{app_id}/{table}: reading the rows of a table, for those who run the app, its users and its visitors."""
+"""/v1/{app_id}/{table}: reading the rows of a table, for the owner and keys of the app, its users and its visitors."""
 
 from collections.abc import AsyncGenerator
 from typing import Unpack
@@ -47,7 +47,7 @@ _CSV = "text/csv"
 _SHORT, _SHORT_BYTES = 100, 2**18
 """Of a list that is read at once, without a thread: what takes long is stopped and begins anew in one."""
 _NOT_SHORT = frozenset("({>")
-"""What related tables, aggregates, vectors and places in JSON are written with."""
+"""The characters with which related tables, aggregates, vectors and places in JSON are written."""
 
 
 @data.tool(
@@ -102,8 +102,8 @@ async def data_list(
     preferences = read_preferences(prefer)
 
     def read(rows: Rows, catalogue: Catalogue) -> tuple[Selection, list[Row], int | None]:
-        opened = open_table(catalogue, rows, table, "SELECT")
-        selection = read_query(catalogue, opened, select, where)
+        target = open_table(catalogue, rows, table, "SELECT")
+        selection = read_query(catalogue, target, select, where)
         selection.order, selection.limit, selection.offset = order, limit, offset
         return selection, rows.select(selection), rows.count(selection) if preferences.counts else None
 
@@ -111,17 +111,17 @@ async def data_list(
         limit <= _SHORT and where is None and not preferences.counts and not _NOT_SHORT & {*(select or ""), *order}
     )
     try:
-        selection, found, total = await read_rows(
+        selection, answer_rows, total = await read_rows(
             call, actor, read, quick=is_short, most_bytes=_SHORT_BYTES if is_short else MOST_BYTES
         )
     except AnswerTooLarge:
         if not is_short:
             raise
-        selection, found, total = await read_rows(call, actor, read)
-    _tell_range(call, len(found), offset, total)
+        selection, answer_rows, total = await read_rows(call, actor, read)
+    _tell_range(call, len(answer_rows), offset, total)
     if _CSV in media_type and call.context.streams:
-        return Stream(_send_csv(selection, found), MEDIA_TYPE)
-    return shape_answer(found, media_type)
+        return Stream(_send_csv(selection, answer_rows), MEDIA_TYPE)
+    return shape_answer(answer_rows, media_type)
 
 
 @data.tool(
@@ -152,21 +152,21 @@ async def data_get(
     actor = find_actor(call, acting)
 
     def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
-        opened = open_table(catalogue, rows, table, "SELECT")
-        return rows.select(read_query(catalogue, opened, select, None), key=key_condition(opened, row_id))
+        target = open_table(catalogue, rows, table, "SELECT")
+        return rows.select(read_query(catalogue, target, select, None), key=key_condition(target, row_id))
 
-    found = await read_rows(call, actor, read, quick=select is None)
-    if not found:
+    matching_rows = await read_rows(call, actor, read, quick=select is None)
+    if not matching_rows:
         raise RowNotFound(f"`{table}` has no row with this key.")
-    return found[0]
+    return matching_rows[0]
 
 
 async def _send_csv(selection: Selection, rows: list[Row]) -> AsyncGenerator[bytes, None]:
     yield "".join(format_csv(selection.names, rows)).encode()
 
 
-def _tell_range(call: Call, shown: int, offset: int, total: int | None) -> None:
-    span = f"{offset}-{offset + shown - 1}" if shown else "*"
+def _tell_range(call: Call, count: int, offset: int, total: int | None) -> None:
+    span = f"{offset}-{offset + count - 1}" if count else "*"
     call.headers = [(b"content-range", f"{span}/{'*' if total is None else total}".encode())]
     if total is not None:
         call.headers.append((b"x-total-count", str(total).encode()))

@@ -1,4 +1,4 @@
-"""/v1/{app_id}/schema and /migrations: the tables of an app, and how they came about."""
+"""/v1/{app_id}/schema and /migrations: the tables of an app, and the history of their changes."""
 
 import hashlib
 import json
@@ -118,21 +118,23 @@ async def schema_describe(call: Call, app_id: AppId, table: TableName) -> TableD
     """Describe one table or view: columns, key, which tables refer to it, its policies, and the query of a view."""
     catalogue = await find_catalogue(call)
     view = catalogue.views.get(table)
-    found = catalogue.find_readable(table)
-    described: TableDescription = {
+    readable = catalogue.find_readable(table)
+    description: TableDescription = {
         "table": table,
-        "columns": render_table(found)["columns"],
-        "checks": {check.name: check.text for check in found.checks.values()},
-        "key": list(found.key),
-        "referred_to_by": sorted(f"{other.name}.{column.name}" for other, column, _ in catalogue.references_to(table)),
-        "row_level_security": found.secured,
-        "policies": sorted(found.policies),
+        "columns": render_table(readable)["columns"],
+        "checks": {check.name: check.text for check in readable.checks.values()},
+        "key": list(readable.key),
+        "referred_to_by": sorted(f"{child.name}.{column.name}" for child, column, _ in catalogue.references_to(table)),
+        "row_level_security": readable.secured,
+        "policies": sorted(readable.policies),
     }
-    return described if view is None else {**described, "query": view.text}
+    return description if view is None else {**description, "query": view.text}
 
 
 async def _digest_schema(call: Call, **_: Any) -> str:
-    """Of the schema that is there: an approved change is not made on another one than was looked at."""
+    """Returns the digest of the present schema, so that an approved change is not made on another schema than the one
+    that was reviewed.
+    """
     return hashlib.sha256((await find_catalogue(call)).encode().encode()).hexdigest()
 
 
@@ -199,12 +201,12 @@ async def schema_apply(
         call.declare_destructive()
     migration_id = call.services.ids.uuid()
     store, now = call.stores.data, format_moment(call)
-    wanted, parser = read_document(document), await load_parser()
+    target, parser = read_document(document), await load_parser()
 
     def apply(statements: Statements, current: Catalogue) -> Catalogue:
         nonlocal plan
-        # Another schema may have been applied since it was looked at.
-        plan = MigrationPlan(store, app_id, current, wanted, now, parser)
+        # Another schema may have been applied since this one was read.
+        plan = MigrationPlan(store, app_id, current, target, now, parser)
         plan.require_authorised()
         is_lowered = any(change.sql and not change.sql.startswith("CREATE") for change in plan.changes)
         if is_lowered:
@@ -276,8 +278,8 @@ async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
 
 async def _plan(call: Call, document: Mapping[str, Any]) -> MigrationPlan:
     app_id = call.require_app().id
-    current, wanted, parser = await find_catalogue(call), read_document(document), await load_parser()
-    return MigrationPlan(call.stores.data, app_id, current, wanted, format_moment(call), parser)
+    current, target, parser = await find_catalogue(call), read_document(document), await load_parser()
+    return MigrationPlan(call.stores.data, app_id, current, target, format_moment(call), parser)
 
 
 async def _find_broken_checks(call: Call, plan: MigrationPlan) -> list[BrokenCheck]:
@@ -294,21 +296,23 @@ def _describe_tables(catalogue: Catalogue) -> Meta:
 
 
 def _warn(call: Call, plan: MigrationPlan, catalogue: Catalogue) -> list[str]:
-    """What a developer would otherwise find out later."""
+    """Returns warnings about mistakes that a developer would otherwise find later."""
     prefix = "create the table "
-    new = [change.description.removeprefix(prefix) for change in plan.changes if change.description.startswith(prefix)]
-    closed = [name for name in new if name in catalogue.tables and not catalogue.tables[name].policies]
+    tables = [
+        change.description.removeprefix(prefix) for change in plan.changes if change.description.startswith(prefix)
+    ]
+    closed_tables = [name for name in tables if name in catalogue.tables and not catalogue.tables[name].policies]
     warnings: list[str] = []
-    if closed:
-        names = ", ".join(closed)
+    if closed_tables:
+        names = ", ".join(closed_tables)
         warnings.append(
             f"Users and visitors reach no row of {names} until rls_isolate or rls_create_policy opens them."
         )
-    taken = {_segment_beside_tables(tool) for tool in call.registry.tools.values()}
+    taken_paths = {_segment_beside_tables(tool) for tool in call.registry.tools.values()}
     warnings += [
         f"/v1/{{app_id}}/{name} is the address of something else: this table is at /v1/{{app_id}}/data/{name}."
-        for name in new
-        if name in taken
+        for name in tables
+        if name in taken_paths
     ]
     views = {change.description.rpartition(" the view ")[2] for change in plan.changes}
     warnings += [finding["message"] for finding in find_open_tables(catalogue) if finding["table"] in views]
@@ -316,7 +320,9 @@ def _warn(call: Call, plan: MigrationPlan, catalogue: Catalogue) -> list[str]:
 
 
 def _segment_beside_tables(tool: Tool) -> str:
-    """What a tool's address has where that of a table has the table's name; empty if it begins otherwise."""
+    """Returns the segment of a tool's path where the table's name stands in paths of rows; empty if the path begins
+    otherwise.
+    """
     prefix = "/v1/{app_id}/"
     path = tool.rest.path if tool.rest is not None else ""
     return path.removeprefix(prefix).partition("/")[0] if path.startswith(prefix) else ""

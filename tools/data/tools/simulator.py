@@ -1,4 +1,4 @@
-"""/v1/{app_id}/rls/simulate: what visitors and single users would see of a table, side by side."""
+"""/v1/{app_id}/rls/simulate: shows side by side what visitors and single users would see of a table."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -61,20 +61,20 @@ async def rls_simulate(
     names = list(dict.fromkeys(viewers))
 
     def compare(rows: Rows, catalogue: Catalogue) -> Simulated:
-        found = _read(rows, catalogue, table, where, order, limit)
+        matching_rows = _read(rows, catalogue, table, where, order, limit)
         total = _count(rows, catalogue, table, where)
-        told: list[Viewer] = []
-        shown: list[SimulatedRow] = [{"row": row, "seen_by": []} for row in found]
+        viewer_rows: list[Viewer] = []
+        simulated_rows: list[SimulatedRow] = [{"row": row, "seen_by": []} for row in matching_rows]
         for name in names:
             seeing = rows.see_as(VISITOR if name == "anon" else Actor("user", name.lower(), "user"))
             visible = _count(seeing, catalogue, table, where)
-            told.append({"viewer": name, "visible": visible})
-            # The same rows are asked for once more: what a policy hides is missing.
-            visible_rows = {to_json(row) for row in _read_among(seeing, catalogue, table, found)}
-            for entry in shown:
+            viewer_rows.append({"viewer": name, "visible": visible})
+            # The same rows are read once more as the viewer, so that those that a policy hides are missing.
+            visible_rows = {to_json(row) for row in _read_among(seeing, catalogue, table, matching_rows)}
+            for entry in simulated_rows:
                 if to_json(entry["row"]) in visible_rows:
                     entry["seen_by"].append(name)
-        return {"table": table, "total": total, "viewers": told, "rows": shown}
+        return {"table": table, "total": total, "viewers": viewer_rows, "rows": simulated_rows}
 
     return await read_rows(call, SERVICE, compare)
 
@@ -94,14 +94,16 @@ def _count(rows: RowReader, catalogue: Catalogue, table: str, where: Mapping[str
     return rows.count(selection)
 
 
-def _read_among(rows: RowReader, catalogue: Catalogue, table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of some rows that somebody sees, found by their keys; without a key, as in a view, by all their values."""
+def _read_among(rows: RowReader, catalogue: Catalogue, table: str, among: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns those of some rows that the actor sees, found by their keys. Rows of a view, which have no key, are found
+    by all their values.
+    """
     info = catalogue.find_readable(table)
-    if not found:
+    if not among:
         return []
     names = info.key or tuple(column.name for column in info.columns.values() if column.type.is_ordered)
     conditions: list[Expression] = []
-    for row in found:
+    for row in among:
         parts: list[Expression] = []
         for name in names:
             kind = info.columns[name].type

@@ -34,7 +34,7 @@ from baobab.tools.data.transactions import find_catalogue
 
 _JSON_LINES = "application/x-ndjson"
 _MOST_TEXT = 2**20
-"""Characters of a file that is sent or answered as a text, over MCP."""
+"""The most characters of a file that is sent or answered as a text, over MCP."""
 _PLACES = Places(of_subject=8, of_caller=4, refusal=TooManyExports)
 
 Format = Annotated[Literal["csv", "jsonl"], Field(description="CSV, or JSON lines: an object on each line.")]
@@ -77,8 +77,8 @@ async def data_export(
     where: filters by column, as data_list has them.
     escape_formulas: put an apostrophe before texts that a spreadsheet would run as a formula.
     """
-    asked = ExportRequest(table, select, where, format, escape_formulas)
-    pieces = await Export(call, find_actor(call, acting), asked).start()
+    request = ExportRequest(table, select, where, format, escape_formulas)
+    pieces = await Export(call, find_actor(call, acting), request).start()
     if call.context.streams:
         media_type = CSV if format == "csv" else _JSON_LINES
         return cast(str, Stream(pieces, media_type, subject=f"export:{app_id}", places=_PLACES))
@@ -98,7 +98,7 @@ async def _preview_import(call: Call, app_id: AppId, table: str, content: Body, 
 
 
 async def _require_text(call: Call, *, content: Body, **given: Any) -> str:
-    """Before a person is asked: what they agree to must be there when they do."""
+    """Runs before a person is asked for approval, because the file must still be there when the call runs."""
     del call, given
     if content.text is None:
         raise ImportNotText
@@ -154,10 +154,10 @@ async def data_import(
         raise AppPaused(app.paused_reason)
     actor = find_actor(call, options)
     if not call.unit.is_untouched:
-        # Each part has a transaction of its own, which must not wait for this one while the file arrives.
+        # Each part has a transaction of its own, which must not wait for the call's while the file arrives.
         await call.unit.commit()
-    asked = [table, format, on_conflict, prefer]
-    attempt = read_attempt(call, actor, options, asked)
+    identity = [table, format, on_conflict, prefer]
+    attempt = read_attempt(call, actor, options, identity)
     request = ImportRequest(table, format, on_conflict, read_preferences(prefer), skip_errors, dry_run, attempt)
     result = await Import(call, actor, request).run(content)
     call.audit.resource_id = table

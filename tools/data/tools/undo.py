@@ -25,7 +25,7 @@ from baobab.tools.data.transactions import find_catalogue, write_rows
 from baobab.tools.data.undo import UndoPlan, plan_undo, undo
 
 _MOST_BYTES = 2**20
-"""Of the rows in one list of changes."""
+"""The most bytes of rows in one list of changes."""
 
 ActionId = Annotated[
     str, Text(19, pattern=r"^[1-9][0-9]{0,17}$"), Field(description="The id of a write.", examples=["17"])
@@ -67,15 +67,15 @@ async def data_changes(
     def read(statements: Statements) -> list[Change]:
         return LogReader(statements, store, app_id).read_latest(limit, table=table, run_id=run_id, before=before)
 
-    found: list[ChangeRow] = []
+    changes: list[ChangeRow] = []
     size = 0
     for change in await store.read(app_id, read, call.unit):
         row = _show(change)
         size += len(to_json(row))
-        if found and size > _MOST_BYTES:
+        if changes and size > _MOST_BYTES:
             break
-        found.append(row)
-    return {"changes": found}
+        changes.append(row)
+    return {"changes": changes}
 
 
 def _show(change: Change) -> ChangeRow:
@@ -105,8 +105,8 @@ async def _preview_undo(call: Call, app_id: AppId, action_id: str | None, run_id
         return plan_undo(LogReader(statements, store, app_id), number, run_id, cascade=cascade, oldest=oldest)
 
     plan = await store.read(app_id, look, call.unit)
-    shown = to_json(plan.describe()).decode()[:3000]
-    return f"It would take {len(plan.changes)} changes of rows back, of {len(plan.actions)} actions: {shown}"
+    summary = to_json(plan.describe()).decode()[:3000]
+    return f"It would take {len(plan.changes)} changes of rows back, of {len(plan.actions)} actions: {summary}"
 
 
 @data.tool(

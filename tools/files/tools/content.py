@@ -70,9 +70,9 @@ async def files_store(
     type: the announced content type.
     size: the announced length in bytes.
     """
-    received = normalise_type(content.content_type or "application/octet-stream")
+    sent_type = normalise_type(content.content_type or "application/octet-stream")
     # Browsers add the charset to the type of a text by themselves. What is kept is the announced type.
-    if type not in (received, received.partition(";")[0].rstrip()):
+    if type not in (sent_type, sent_type.partition(";")[0].rstrip()):
         raise ContentTypeDiffers(details={"expected_type": type, "received_type": content.content_type[:200]})
     if content.size is not None and content.size != size:
         raise LengthDiffers(details={"expected_bytes": size, "received_bytes": content.size})

@@ -112,8 +112,8 @@ async def files_read_named(call: Call, app_id: AppId, key: FileKey) -> NamedFile
         raise FileNotFound
     content = None
     if row.size_bytes <= MOST_NAMED:
-        stored = build_folder(row.app_id, row.id) + row.stored_as
-        pieces = [piece async for piece in read_bytes(call.stores.objects, stored, 0, row.size_bytes)]
+        object_key = build_folder(row.app_id, row.id) + row.stored_as
+        pieces = [piece async for piece in read_bytes(call.stores.objects, object_key, 0, row.size_bytes)]
         content = base64.b64encode(b"".join(pieces)).decode()
     return {
         "id": row.id,

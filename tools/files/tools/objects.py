@@ -144,11 +144,11 @@ async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
     """Read how many bytes an app's files take, and how many they may take."""
     async with call.reading() as execute:
         usage = await quota.read_usage(execute, app_id, call.now)
-        found = quota.describe_usage(call.require_app(), usage)
+        description = quota.describe_usage(call.require_app(), usage)
         if isinstance(call.caller, EndUser):
-            found["user_used_bytes"] = await quota.read_user_usage(execute, app_id, call.caller.user_id, call.now)
-            found["user_limit_bytes"] = quota.compute_user_limit(call.require_app())
-    return found
+            description["user_used_bytes"] = await quota.read_user_usage(execute, app_id, call.caller.user_id, call.now)
+            description["user_limit_bytes"] = quota.compute_user_limit(call.require_app())
+    return description
 
 
 @files.tool(
@@ -200,10 +200,12 @@ async def files_update(call: Call, app_id: AppId, object_id: FileId, public: boo
 
     public: whether every signed-in user of the app may download it.
     """
-    which = (*is_file(app_id, object_id), ~PENDING, *is_own(call.caller))
+    conditions = (*is_file(app_id, object_id), ~PENDING, *is_own(call.caller))
     async with FREEZES.writing(call) as unit:
-        changed = await unit.execute(update(files_table).where(*which).values(public=public).returning(files_table))
-        row = changed.first()
+        updated = await unit.execute(
+            update(files_table).where(*conditions).values(public=public).returning(files_table)
+        )
+        row = updated.first()
     if row is None:
         raise FileNotFound
     call.audit.resource_id = object_id

@@ -204,8 +204,8 @@ def _read_metadata(text: str) -> tuple[str, str, bool]:
     values = {}
     try:
         for pair in filter(None, (pair.strip() for pair in text.split(","))):
-            name, _, encoded = pair.partition(" ")
-            values[name] = base64.b64decode(encoded, validate=True).decode()
+            name, _, value = pair.partition(" ")
+            values[name] = base64.b64decode(value, validate=True).decode()
         filename = _FILENAME.validate_python(values.get("filename") or values.get("name") or "file")
         content_type = _CONTENT_TYPE.validate_python(
             values.get("filetype") or values.get("contentType") or "application/octet-stream"

@@ -106,8 +106,8 @@ async def _preview_flush(call: Call, app_id: AppId, confirm: Confirmation, inclu
     summary = f"It would delete {usage.keys} keys ({usage.bytes} bytes) of the app {call.require_app().name}"
     if not include_config:
         return f"{summary}, and leave its expose rules."
-    counted = select(func.count()).where(rules_table.c.app_id == app_id)
-    return f"{summary}, and its {(await call.execute(counted)).scalar_one()} expose rules."
+    query = select(func.count()).where(rules_table.c.app_id == app_id)
+    return f"{summary}, and its {(await call.execute(query)).scalar_one()} expose rules."
 
 
 @kv.tool(
@@ -174,10 +174,12 @@ async def kv_audit_recent(
     since: refusals from this moment on; ISO 8601, UTC if it names no zone.
     to: refusals before this moment; ISO 8601, UTC if it names no zone.
     """
-    most = min(limit, _MOST_REFUSALS)
+    row_limit = min(limit, _MOST_REFUSALS)
     # Keys and addresses name other users.
     user_id = call.caller.user_id if isinstance(call.caller, EndUser) else None
-    rows = await call.services.failures.recent(call.stores, app_id, kv.name, most, since=since, to=to, user_id=user_id)
+    rows = await call.services.failures.recent(
+        call.stores, app_id, kv.name, row_limit, since=since, to=to, user_id=user_id
+    )
     return {
         "entries": [
             {

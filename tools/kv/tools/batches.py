@@ -49,15 +49,15 @@ async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
     del app_id
     book = None if call.role else await rule_book(call)
     keys: dict[str, list[str]] = {"del": [], "set": [], "get": []}
-    refused = []
+    refusals = []
     for item in ops:
         if isinstance(_plan(item, call, book), Get | Set | Delete):
             keys[item["op"]].append(item["key"])
         else:
-            refused.append(item)
+            refusals.append(item)
     counts = ", ".join(f"{len(names)} {name}" for name, names in keys.items() if names)
     first = f"{len(ops)} operations: {counts or 'none that can be made'}"
-    lines = [f"{first}; {len(refused)} would be refused." if refused else f"{first}."]
+    lines = [f"{first}; {len(refusals)} would be refused." if refusals else f"{first}."]
     lines += [f"{name} {escape_text(key)}" for name, names in keys.items() for key in names]
     return "\n".join(lines)
 
@@ -81,8 +81,8 @@ async def _list_batch_changes(call: Call, app_id: AppId, ops: list[Item]) -> lis
     book = None if call.role else await rule_book(call)
     writes = [op for op in (_plan(item, call, book) for item in ops) if isinstance(op, Set | Delete)]
     keys = list(dict.fromkeys(op.key for op in writes))
-    read = await call.stores.kv.batch(app_id, [Get(key) for key in keys], quota(call)) if keys else []
-    present = {key: value for key, value in zip(keys, read, strict=True) if isinstance(value, bytes)}
+    stored_values = await call.stores.kv.batch(app_id, [Get(key) for key in keys], quota(call)) if keys else []
+    present = {key: value for key, value in zip(keys, stored_values, strict=True) if isinstance(value, bytes)}
     changes: list[Change] = []
     for op in writes:
         before = present.get(op.key, NOTHING)
