@@ -39,13 +39,15 @@ _library: LateImport[Any] = LateImport(lambda: importlib.import_module("webauthn
 class PasskeyRefused(BadRequest):
     code = "AUTH_PASSKEY_REFUSED"
     summary = "The passkey was not accepted."
-    remediation = "Begin again: each attempt is good once, within five minutes, on the page on which it began."
+    remediation = "Start again. Each attempt works once, within five minutes, on the page where it started."
 
 
 class PasskeysUnavailable(BadRequest):
     code = "AUTH_PASSKEYS_UNAVAILABLE"
-    summary = "Browsers offer no passkeys for this address."
-    remediation = "Open the page at its name over https, or as http://localhost; an IP address has no passkeys."
+    summary = "Passkeys do not work at this address."
+    remediation = (
+        "Open the page by its host name over https, or as http://localhost. Passkeys do not work on IP addresses."
+    )
 
 
 @dataclass(frozen=True, slots=True)

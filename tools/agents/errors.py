@@ -67,7 +67,7 @@ class AgentExists(AlreadyExists):
 class InvalidGraph(BadRequest):
     code = "invalid_graph_spec"
     summary = "The graph is not valid."
-    remediation = "Mend what `issues` names; op:agents_validate checks a graph without keeping it."
+    remediation = "Correct what `issues` names; op:agents_validate checks a graph without saving it."
 
 
 class NoGraph(BaobabError):
@@ -85,13 +85,13 @@ class AgentDisabled(BadRequest):
 
 class UnsafePublic(Conflict):
     code = "unsafe_public_visibility"
-    summary = "Anybody may run a public agent, so somebody must have looked at what it can do."
-    remediation = "Look at `offending_tools`, then send `safety_acknowledged: true`."
+    summary = "Anybody can run a public agent, so a person must review what it can do first."
+    remediation = "Review `offending_tools`, then send `safety_acknowledged: true`."
 
 
 class RunConflict(Conflict):
     code = "conflict"
-    summary = "Another run of this agent has just been started, with another input."
+    summary = "Another run of this agent was started a moment ago, with another input."
     remediation = (
         "Send the same input to get that run, wait for the agent's dedupe_window_seconds, or send an `idempotency_key`."
     )
@@ -132,15 +132,15 @@ class NoWebhook(Conflict):
 
 class NotPaused(Conflict):
     code = "run_not_paused"
-    summary = "The run does not wait for anybody."
-    remediation = "Read the run (op:agents_runs_get); only a paused one is resumed."
+    summary = "The run is not waiting for a person."
+    remediation = "Read the run (op:agents_runs_get); only a paused run can be resumed."
 
 
 class TokenInvalid(Conflict):
     code = "approval_token_invalid"
-    summary = "The token names nothing that this run still waits for."
+    summary = "The run is not waiting for a decision with this token."
     remediation = (
-        "Take the token from the latest run_paused event (op:agents_runs_events_list); each is good for one decision."
+        "Take the token from the latest run_paused event (op:agents_runs_events_list); each works for one decision."
     )
 
 
@@ -148,7 +148,7 @@ class StreamTokenInvalid(BaobabError):
     code = "stream_token_invalid"
     status = 401
     summary = "The stream token is unknown, used or too old."
-    remediation = "Ask for a new one (op:agents_public_stream_token): each is good for one stream within 15 minutes."
+    remediation = "Ask for a new one (op:agents_public_stream_token): each opens one stream, within 15 minutes."
 
 
 class NotYourRun(Forbidden):
@@ -167,7 +167,7 @@ class LimitExceeded(BaobabError):
 
 class Overloaded(Unavailable):
     code = "agent_runtime_overloaded"
-    summary = "More runs wait than can be begun soon."
+    summary = "Too many runs are waiting to start."
     remediation = "Try again later, with growing pauses."
 
     def __init__(self) -> None:

@@ -9,13 +9,13 @@ class KeyNotFound(NotFound):
 
 
 class NeverAsks(BadRequest):
-    summary = "A tool that only reads never asks."
-    remediation = "Close its toolset to the key, if the key is not to read it (op:api_keys_update)."
+    summary = "A tool that only reads cannot wait for approval."
+    remediation = "To keep the key from reading, close the toolset to it (op:api_keys_update)."
 
 
 class KeyScopesUnclear(BadRequest):
     code = "VALIDATION_INVALID_INPUT"
-    summary = "These fields do not say which key is wanted."
+    summary = "The fields do not describe one key."
     remediation = (
         "Send `key_scope` (`account`, or `app` with `target_app_id`), or `scopes` alone; "
         "a substrate key opens nothing else, so make a second key for everything else."

@@ -11,13 +11,13 @@ class ApprovalNotFound(NotFound):
 
 class AlreadyDecided(Conflict):
     code = "APPROVAL_ALREADY_DECIDED"
-    summary = "The approval is no longer pending."
+    summary = "The approval has already been decided, or has expired."
     remediation = "Read its outcome (details.status); make the call again if you still want it."
 
 
 class OnlyRunsAreEdited(BadRequest):
     code = "APPROVAL_NOT_EDITABLE"
-    summary = "Only the calls of an agent's run can be approved with other arguments."
+    summary = "Only calls of an agent's run can be approved with changed arguments."
     remediation = "Reject it, and say in the reason what you want instead: whoever asked must know what was done."
 
 

@@ -32,4 +32,4 @@ class FunctionNotDeployed(BadRequest):
 
 class StorageBeyondPlan(BadRequest):
     summary = "The plan of the organisation does not allow this much storage."
-    remediation = "Send at most details.limit_bytes, or have the operator give another plan (`baobab plan`)."
+    remediation = "Send at most details.limit_bytes, or ask the operator for another plan (`baobab plan`)."

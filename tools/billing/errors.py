@@ -14,10 +14,10 @@ class BudgetNotFound(NotFound):
 
 
 class TooManyBudgets(Conflict):
-    summary = "There is no room for another budget."
+    summary = "The organisation has reached its limit of budgets."
     remediation = "Delete budgets of keys and apps that are gone; details.limit is how many there may be."
 
 
 class TooMuchUsage(BadRequest):
-    summary = "That is more usage than one answer holds."
+    summary = "The usage has too many rows for one answer."
     remediation = "Ask for fewer days, name an app or a key, or leave parts out of `by`."

@@ -11,8 +11,8 @@ class ConsoleSignedOut(Unauthenticated):
 
 class ConsoleLinkSpent(Unauthenticated):
     code = "CONSOLE_LINK_SPENT"
-    summary = "This link was used before, or its time is over."
-    remediation = "Start the server again for another, or sign in with a password or an API key."
+    summary = "This link has been used, or has expired."
+    remediation = "Restart the server to get a new link, or sign in with a password or an API key."
 
 
 class ConsoleSignInUnclear(BadRequest):
@@ -30,16 +30,16 @@ class ConsoleSignInTooOld(Forbidden):
 class ConsoleSessionNotFound(NotFound):
     code = "CONSOLE_SESSION_NOT_FOUND"
     summary = "There is no such session of this account."
-    remediation = "op:console_sessions_list lists those that are in force."
+    remediation = "op:console_sessions_list lists the active sessions."
 
 
 class AccountPasskeyNotFound(NotFound):
     code = "CONSOLE_PASSKEY_NOT_FOUND"
     summary = "There is no such passkey of this account."
-    remediation = "The page of sessions lists those that there are."
+    remediation = "The console's page of sessions lists the account's passkeys."
 
 
 class AccountPasskeysFull(Conflict):
     code = "CONSOLE_PASSKEYS_FULL"
-    summary = "The account has as many passkeys as it may have, or this one already."
-    remediation = "Remove one on the page of sessions."
+    summary = "The account has reached its limit of passkeys, or already has this one."
+    remediation = "Remove one on the console's page of sessions."

@@ -23,16 +23,16 @@ class TooManyPending(Conflict):
 class TooLargeToPropose(BaobabError):
     code = "APPROVAL_TOO_LARGE"
     status = 413
-    summary = "The call's arguments are too large to wait for approval."
+    summary = "The arguments are too large for a call that waits for approval."
     remediation = "Split the call; details.max_bytes is the limit."
 
 
 class StreamCannotWait(Forbidden):
     code = "APPROVAL_OF_STREAM"
-    summary = "This key must ask before this call, and bytes that arrive as a stream cannot wait for a person."
+    summary = "This key needs approval for this call, and a streamed body cannot wait for a person."
     remediation = (
         "Send a small file within a call (op:files_put). For a larger one let op:files_upload wait: the address that "
-        "it answers then takes the bytes. Or use a key that need not ask for this tool."
+        "it answers then takes the bytes. Or use a key that needs no approval for this tool."
     )
 
 

@@ -91,7 +91,7 @@ class CreditsExhausted(BaobabError):
 
     code = "INSUFFICIENT_CREDITS"
     status = 402
-    summary = "The organisation's credits do not suffice."
+    summary = "The organisation does not have enough credits for this call."
     remediation = (
         "Top up, or wait for the next month if the plan has an allowance; details.available_usd is what is left."
     )

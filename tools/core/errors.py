@@ -211,8 +211,8 @@ class ApprovalRequired(BaobabError):
 
 class ApprovalRejected(Forbidden):
     code = "APPROVAL_REJECTED"
-    summary = "A person has refused this call; nothing was done."
-    remediation = "Do not try again as it is; ask the person what they want instead."
+    summary = "A person refused this call. Nothing was done."
+    remediation = "Do not repeat the same call. Ask the person what they want instead."
 
 
 class UrlRefused(Forbidden):
@@ -344,7 +344,7 @@ class Damaged(Internal):
 
 class PrivilegeMissing(Internal):
     code = "STORE_PRIVILEGE_MISSING"
-    summary = "The database does not let this installation's user do what is needed."
+    summary = "The server's database user lacks a privilege that it needs."
     remediation = "Tell the operator, who must grant what the log of the server names; trying again does not help."
 
 
@@ -352,7 +352,7 @@ class Unavailable(BaobabError):
     code = "SERVICE_UNAVAILABLE"
     status = 503
     summary = "A store does not answer at the moment."
-    remediation = "Try again in a few seconds; read the state first where a change must not be made twice."
+    remediation = "Try again in a few seconds. Before you repeat a write, read whether it was made."
 
     def __init__(self, message: str | None = None, *, retry_after: float = 2) -> None:
         super().__init__(message, retry_after=retry_after)
@@ -370,7 +370,7 @@ class AppPaused(BaobabError):
 
 class AppMigrating(Unavailable):
     code = "app_migrating"
-    summary = "The app is being moved to another region; until it is there, its data can be read and not written."
+    summary = "The app is being moved to another region. Until it has arrived, its data can be read but not written."
     remediation = "Try again in a few seconds; op:moves_active shows how far it is."
 
     def __init__(self) -> None:

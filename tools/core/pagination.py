@@ -17,7 +17,7 @@ _TAG = 12
 
 
 class CursorInvalid(BadRequest):
-    summary = "The cursor is not one that this list gave."
+    summary = "The cursor does not come from this list."
     remediation = "Start again without a cursor, and pass each next_cursor on as it is."
 
 

@@ -13,14 +13,14 @@ from baobab.tools.core.plans import PLANS, Plan
 class PlanLimitReached(Forbidden):
     code = "plan_limit_exceeded"
     flat = True
-    summary = "The plan of the organisation has room for no more."
-    remediation = "Remove what is no longer needed, or have the operator give another plan (`baobab plan`)."
+    summary = "The organisation's plan does not allow any more of these."
+    remediation = "Remove what is no longer needed, or ask the operator for another plan (`baobab plan`)."
 
 
 class ProjectLimitReached(PlanLimitReached):
     code = "project_limit_reached"
-    summary = "The organisation has as many apps as its plan has room for."
-    remediation = "Delete an app that is no longer needed, or have the operator give another plan (`baobab plan`)."
+    summary = "The organisation has as many apps as its plan allows."
+    remediation = "Delete an app that is no longer needed, or ask the operator for another plan (`baobab plan`)."
 
 
 # Built once: to build a statement takes as long as to run it.

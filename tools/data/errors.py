@@ -43,19 +43,19 @@ class InvalidName(BadRequest):
 
 class ReservedTable(BadRequest):
     code = "VALIDATION_RESERVED_TABLE"
-    summary = "Names of tables that begin with `_` are the platform's own."
+    summary = "Table names that begin with `_` are reserved."
     remediation = "Choose a name that begins with a letter."
 
 
 class InvalidFilter(BadRequest):
     code = "VALIDATION_INVALID_SCHEMA"
-    summary = "A filter names a column or an operator that there is not."
+    summary = "A filter names an unknown column or operator."
     remediation = "Write `column=operator.value`; details.invalidFilters names what is wrong."
 
 
 class ActionNotFound(NotFound):
     code = "UNDO_NOT_FOUND"
-    summary = "No such write of rows is remembered."
+    summary = "There is no such write, or it is too old to be undone."
     remediation = "op:data_changes lists what was written and can be undone."
 
 
@@ -67,26 +67,26 @@ class UndoConflict(Conflict):
 
 class UndoImpossible(Conflict):
     code = "UNDO_IMPOSSIBLE"
-    summary = "What the rows were before is not known, or they have no place any more."
-    remediation = "Write the rows as they should be."
+    summary = "The rows cannot be restored: their earlier values are not stored, or their table has changed."
+    remediation = "Write the rows again with the values that they should have."
 
 
 class RealtimeNotConfigured(BadRequest):
     code = "REALTIME_NOT_CONFIGURED"
-    summary = "Changes of this table are not told to anybody."
+    summary = "Live changes are not turned on for this table."
     remediation = "Turn them on with op:realtime_configure."
 
 
 class ViewNotFollowed(BadRequest):
     code = "REALTIME_VIEW"
-    summary = "The changes of a view are not told."
-    remediation = "Follow the tables that the view reads, and read the view again when something has changed."
+    summary = "A view has no live changes."
+    remediation = "Follow the tables that the view reads, and read the view again when they change."
 
 
 class RealtimeConnectionLimit(BaobabError):
     code = "REALTIME_CONNECTION_LIMIT"
     status = 429
-    summary = "As many connections follow the app's changes as may be open."
+    summary = "The app has reached its limit of open connections for live changes."
     remediation = "Close one, or come back later."
 
 
@@ -118,8 +118,10 @@ class NotNullViolation(Violation):
 
 class ForeignKeyViolation(Violation):
     code = "VALIDATION_FOREIGN_KEY_VIOLATION"
-    summary = "A row refers to a row that is not there, or is referred to."
-    remediation = "Insert the row that it refers to first; delete rows that refer to it before it."
+    summary = "A reference would break: the row refers to one that does not exist, or other rows refer to it."
+    remediation = (
+        "Insert the row that it refers to first. To delete a row, delete or change the rows that refer to it first."
+    )
 
 
 class UniqueViolation(Conflict):
@@ -138,72 +140,72 @@ class TableLimit(BaobabError):
 class TablesFull(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
-    summary = "The rows of the app's tables do not fit into what its plan gives."
-    remediation = "Delete rows that are no longer needed, or have the operator give another plan (`baobab plan`)."
+    summary = "The app's plan has no storage left for these rows."
+    remediation = "Delete rows that are no longer needed, or ask the operator for another plan (`baobab plan`)."
 
 
 class ViewReadOnly(BadRequest):
     code = "DATA_VIEW_READ_ONLY"
-    summary = "A view shows the rows of tables, and is not written."
+    summary = "A view cannot be written, because it shows the rows of tables."
     remediation = "Write the tables that the view reads; op:schema_get shows its query."
 
 
 class AnswerTooLarge(BaobabError):
     code = "DATA_ANSWER_TOO_LARGE"
     status = 413
-    summary = "The rows that were asked for are larger than one answer may be."
+    summary = "The rows are too large for one answer."
     remediation = "Name fewer columns in `select`, or ask for fewer rows with `limit` and `offset`."
 
 
 class DestructiveChange(BadRequest):
     code = "SCHEMA_DESTRUCTIVE_CHANGE"
-    summary = "The schema would drop or change what holds data."
+    summary = "The new schema would drop or change columns or tables that hold data."
     remediation = "Name what may be dropped, as details.changes says for each, and apply the schema again."
 
 
 class MigrationFailed(BadRequest):
     code = "SCHEMA_MIGRATION_FAILED"
-    summary = "The rows that are there do not fit the new schema; nothing was changed."
+    summary = "The present rows do not fit the new schema. Nothing was changed."
     remediation = "Correct the rows first (details say which), or give the column a default."
 
 
 class UnexpectedCount(Conflict):
     code = "DATA_UNEXPECTED_COUNT"
-    summary = "A write matched another number of rows than `expect` says, so nothing was written."
+    summary = "The write matched a number of rows other than `expect`, so nothing was written."
     remediation = "Read the rows anew and decide again: somebody may have changed them."
 
 
 class IdempotencyKeyReused(Conflict):
     code = "IDEMPOTENCY_KEY_REUSED"
-    summary = "This idempotency key was used for a call that asked for something else."
-    remediation = "Take a new key for each thing that you want done."
+    summary = "This idempotency key was used for a different call."
+    remediation = "Use a new key for each call that should have its own effect."
 
 
 class ImportStopped(BadRequest):
     code = "DATA_IMPORT_STOPPED"
-    summary = "A line of the import cannot be written. The lines before it were written, and none after it."
+    summary = "A line of the import cannot be written. The lines before it were written, and none from it on."
     remediation = (
-        "Correct the line. With the same `Idempotency-Key`, send the whole file again: it goes on there. "
-        "Without a key, send the lines that follow on `details.import.last_line`."
+        "Correct the line. If you sent an `Idempotency-Key`, send the whole file again with it: the import continues "
+        "at this line. Otherwise send only the lines after `details.import.last_line`."
     )
 
 
 class ImportOvertaken(Conflict):
     code = "DATA_IMPORT_OVERTAKEN"
-    summary = "Another call imports a file with the same `Idempotency-Key` at this moment."
-    remediation = "Wait for it; then send the file again with the key: what is written is not written twice."
+    summary = "Another call is importing a file with the same `Idempotency-Key`."
+    remediation = "Wait until it has ended, then send the file again with the same key. No line is written twice."
 
 
 class ImportNotText(BadRequest):
     code = "DATA_IMPORT_NOT_TEXT"
-    summary = "A person must agree to this call first, and a file that is sent as a stream cannot wait for that."
-    remediation = "Import it over MCP as a text of at most 1 MB, or with a key that need not ask."
+    summary = "This call needs a person's approval, and a streamed file cannot wait for it."
+    remediation = "Import it over MCP as a text of at most 1 MB, or use a key that needs no approval for this tool."
 
 
 class TooManyExports(BaobabError):
     code = "DATA_EXPORT_LIMIT"
     status = 429
-    summary = "As many exports of this app are running as may run at the same time."
+    summary = "The app has reached its limit of exports that run at the same time."
     remediation = "Wait until one has ended."
 
 
@@ -233,9 +235,9 @@ class PolicyViolation(Forbidden):
 
 class UnsafeExpression(BadRequest):
     code = "RLS_UNSAFE_EXPRESSION"
-    summary = "The expression uses what a policy may not."
+    summary = "The expression contains something that policies do not allow."
     remediation = (
-        "Use columns, values, comparisons, `and`, `or`, `not`, current_user_id() and subqueries on own tables."
+        "Use columns, values, comparisons, `and`, `or`, `not`, current_user_id() and subqueries on the app's tables."
     )
 
 
@@ -254,7 +256,7 @@ class InvalidExpression(BadRequest):
 class QueryTimeout(BaobabError):
     code = "QUERY_TIMEOUT"
     status = 504
-    summary = "The query took longer than it may, and was stopped."
+    summary = "The query took too long, and was stopped."
     remediation = "Ask for less: filter by a column that has an index, or add one with op:schema_apply."
 
 

@@ -25,17 +25,15 @@ class FileTooLarge(BaobabError):
 class QuotaExceeded(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
-    summary = "The file does not fit into what the app may store."
+    summary = "The app has no storage left for this file."
     remediation = "Delete files with op:files_delete, or raise storageLimitBytes with op:config_storage."
 
 
 class TooManyUploads(BaobabError):
     code = "FILES_UPLOADS_OPEN"
     status = 429
-    summary = "Too many uploads have been begun whose bytes have not arrived."
-    remediation = (
-        "Send the bytes of those, or wait until their addresses have expired, five minutes after they were made."
-    )
+    summary = "Too many uploads have been started whose bytes have not arrived."
+    remediation = "Send their bytes, or wait until their addresses expire, five minutes after they were answered."
 
 
 class StoreFailed(BaobabError):
@@ -51,13 +49,13 @@ class ContentTypeDiffers(InvalidType):
 
 
 class LengthDiffers(BadRequest):
-    summary = "The body is not as long as the upload was announced."
+    summary = "The body does not have the length that the upload announced."
     remediation = "Send exactly details.expected_bytes, or announce another upload with the right sizeBytes."
 
 
 class AlreadyStored(AlreadyExists):
     summary = "The bytes of this file have arrived already."
-    remediation = "Nothing is left to do. Announce another upload for other bytes."
+    remediation = "Nothing is left to do. Start another upload for other bytes."
 
 
 class UploadRunning(AlreadyExists):
@@ -91,13 +89,13 @@ class ContentInvalid(BadRequest):
 class TusVersionRefused(BaobabError):
     code = "TUS_VERSION"
     status = 412
-    summary = "This address speaks tus 1.0.0, which the request does not say."
+    summary = "This address takes uploads over tus 1.0.0, and the request does not name that version."
     remediation = "Use a client of tus 1.0, or send the header `Tus-Resumable: 1.0.0`."
 
 
 class OffsetDiffers(Conflict):
     code = "FILES_OFFSET_DIFFERS"
-    summary = "The bytes do not follow those that have arrived."
+    summary = "The bytes do not continue where the upload stopped."
     remediation = "Continue at details.received_bytes."
 
     @classmethod

@@ -11,11 +11,11 @@ class JobNotFound(NotFound):
 
 class JobNotRetried(Conflict):
     code = "JOB_NOT_RETRIED"
-    summary = "The job is being done or is done, so there is nothing to try again."
+    summary = "The job is running or done, so it cannot be retried."
     remediation = "Read it with op:jobs_get."
 
 
 class JobNotCancelled(Conflict):
     code = "JOB_NOT_CANCELLED"
-    summary = "This job has to be done: other data depends on it."
+    summary = "This job cannot be cancelled, because other data depends on it."
     remediation = "Leave it; if it has failed, op:jobs_retry tries it again."

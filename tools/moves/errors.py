@@ -27,7 +27,7 @@ class MoveNotFound(NotFound):
 
 class TooLateToAbort(Conflict):
     code = "already_flipped"
-    summary = "The move cannot be aborted any more: requests go to the new region already, or it has ended."
+    summary = "The move can no longer be aborted: requests already go to the new region, or the move has ended."
     remediation = "Move the app back with op:moves_reverse."
 
 

@@ -55,14 +55,14 @@ class VectorsUnavailable(BaobabError):
 class TooManyCollections(BaobabError):
     code = "RAG_COLLECTIONS_LIMIT"
     status = 402
-    summary = "The app has as many collections as it may have."
-    remediation = "Delete a collection, or tell documents of one collection apart by their metadata."
+    summary = "The app has reached its limit of collections."
+    remediation = "Delete a collection, or put the documents into one collection and tell them apart by their metadata."
 
 
 class TooManyDocuments(BaobabError):
     code = "RAG_DOCUMENTS_LIMIT"
     status = 402
-    summary = "The collection has as many documents as it may have."
+    summary = "The collection has reached its limit of documents."
     remediation = "Delete documents, or make another collection."
 
 
@@ -88,5 +88,5 @@ class ModelChanged(Conflict):
 class StorageFull(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
-    summary = "The document does not fit into what the app may keep."
-    remediation = "Delete documents with op:rag_documents_delete, or have the operator give another plan."
+    summary = "The app has no storage left for this document."
+    remediation = "Delete documents with op:rag_documents_delete, or ask the operator for another plan."

@@ -28,8 +28,8 @@ class RepoFileTooLarge(BaobabError):
 class RepoFull(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
-    summary = "The repository holds too much that no snapshot refers to."
-    remediation = "Commit what was uploaded, or wait an hour: what nobody has committed by then is removed."
+    summary = "Too much uploaded content waits for a commit."
+    remediation = "Commit what was uploaded, or wait an hour: what is not committed by then is removed."
 
 
 class BlobsMissing(Conflict):
@@ -39,7 +39,7 @@ class BlobsMissing(Conflict):
 
 
 class BlobDiffers(BadRequest):
-    summary = "The body is not the content that was announced."
+    summary = "The body is not the content that the snapshot names."
     remediation = "Send the bytes whose SHA-256 and length were prepared."
 
 

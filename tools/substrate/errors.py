@@ -91,8 +91,8 @@ class ConflictNotFound(NotFound):
 
 class WrongStatus(Conflict):
     code = "wrong_status"
-    summary = "The status does not allow that any more."
-    remediation = "Read it again: details.status is what it is now."
+    summary = "The current status no longer allows this."
+    remediation = "Read it again: details.status is the current status."
 
 
 class PreconditionFailed(Conflict):

@@ -67,7 +67,7 @@ class UserBanned(Forbidden):
 
 class WrongRefreshToken(InvalidUserToken):
     summary = "Invalid or expired refresh token"
-    remediation = "Sign the user in again; each refresh token is good for one exchange."
+    remediation = "Sign the user in again; each refresh token works once."
 
 
 class WrongCode(BadRequest):
@@ -79,7 +79,7 @@ class WrongCode(BadRequest):
 class CodeUsed(WrongCode):
     code = "AUTH_CODE_USED"
     summary = "Code already used"
-    remediation = "Ask for another code; each is good for one use."
+    remediation = "Ask for another code; each works once."
 
 
 class CodeExpired(WrongCode):
@@ -90,14 +90,14 @@ class CodeExpired(WrongCode):
 
 class ChallengeOver(Unauthenticated):
     code = "AUTH_CHALLENGE_OVER"
-    summary = "This sign-in is over: it was finished, or it took longer than ten minutes."
+    summary = "This sign-in has ended: it was completed, or it took longer than ten minutes."
     remediation = "Sign in again from the start."
 
 
 class WrongFactorCode(BadRequest):
     code = "AUTH_INVALID_SECOND_FACTOR"
     summary = "Invalid code"
-    remediation = "Send the code that the authenticator app shows now, each once, or an unused recovery code."
+    remediation = "Send the current code of the authenticator app, which works once, or an unused recovery code."
 
 
 class FactorExists(AlreadyExists):
@@ -127,7 +127,7 @@ class PasskeyExists(AlreadyExists):
 
 
 class TooManyPasskeys(Conflict):
-    summary = "The user has as many passkeys as one may have."
+    summary = "The user has reached the limit of passkeys."
     remediation = "Remove one first."
 
 
@@ -172,7 +172,7 @@ class AddressInUse(Conflict):
 
 class AnonymousClosed(Forbidden):
     code = "AUTH_ANONYMOUS_DISABLED"
-    summary = "This app lets nobody sign in without an address."
+    summary = "This app does not allow anonymous sign-in."
     remediation = "Sign up with op:auth_signup, or let the app allow it with op:users_settings_update."
 
 

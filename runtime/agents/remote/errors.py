@@ -24,7 +24,7 @@ class ToolChanged(Conflict):
 class ToolServerFailed(BaobabError):
     code = "tool_server_failed"
     status = 502
-    summary = "The tool server did not answer as MCP asks."
+    summary = "The tool server's answer was not valid MCP."
     remediation = "Check that the URL is that of an MCP server and that the server works, then try again."
 
 

@@ -86,7 +86,7 @@ async def test_a_cursor_is_opaque_and_good_for_its_own_list_only(world: Installa
     for path, query in [(other, "limit=1"), (app, "limit=1&prefix=s")]:
         answer = await scan_keys(world, path, f"{query}&cursor={cursor}")
         assert (answer.status, answer.json["error"]) == (400, "bad_request")
-        assert answer.json["message"] == "The cursor is not one that this list gave."
+        assert answer.json["message"] == "The cursor does not come from this list."
     assert (await scan_keys(world, app, f"limit=5&cursor={cursor}")).json["keys"] == ["secret2", "secret3"]
 
 

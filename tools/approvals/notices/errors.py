@@ -11,7 +11,7 @@ class ChannelNotFound(NotFound):
 
 class TooManyChannels(Conflict):
     code = "NOTICE_CHANNELS_FULL"
-    summary = "The account has as many channels as it may have."
+    summary = "The account has reached its limit of channels."
     remediation = "Remove one with op:notices_channel_remove."
 
 
@@ -37,7 +37,7 @@ class NoMailServer(Conflict):
 
 class ScheduleUnclear(BadRequest):
     code = "NOTICE_SCHEDULE_UNCLEAR"
-    summary = "The quiet hours or the escalation cannot be kept."
+    summary = "The quiet hours or the escalation are not valid."
     remediation = (
         "Name a time zone such as Europe/Prague, two different times, and a member of one of your organisations."
     )

@@ -31,7 +31,7 @@ class NotAnApprover(Forbidden):
 
 class NeedsAnother(Conflict):
     code = "APPROVAL_NEEDS_ANOTHER"
-    summary = "You have approved this already; another person must approve it, too."
+    summary = "You have already approved this. Another person must approve it, too."
     remediation = "Ask somebody else of its approvers to decide."
 
 

@@ -44,7 +44,7 @@ async def auth_refresh(
     app_id: AppId,
     refresh_token: RefreshText,
 ) -> Tokens:
-    """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one exchange.
+    """Exchange a refresh token for a fresh pair of tokens; each refresh token works once.
 
     The same token sent again within 10 seconds gets the same new token, so that a lost answer or a second tab signs
     nobody out. Sent later, it ends the session with all its tokens.

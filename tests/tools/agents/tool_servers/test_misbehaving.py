@@ -29,7 +29,7 @@ MISBEHAVING = {
     "silent": ("tool_server_timeout", "The tool server did not answer in time."),
     "huge": ("EGRESS_TOO_LARGE", "The answer of the service is larger than allowed."),
     "endless": ("EGRESS_TOO_LARGE", "The answer of the service is larger than allowed."),
-    "malformed": ("tool_server_failed", "The tool server did not answer as MCP asks."),
+    "malformed": ("tool_server_failed", "The tool server's answer was not valid MCP."),
     "away": ("EGRESS_URL_REFUSED", "The server redirects to another host."),
 }
 

@@ -1,0 +1,27 @@
+"""Reads vectors from JSON, and packs them into the bytes in which SQLite stores them: 32-bit floats, little-endian."""
+
+import math
+import struct
+
+
+def round_to_floats(values: list[float]) -> list[float]:
+    """The numbers as 32-bit floats can hold them, as Postgres rounds them. Raises ValueError if one is not finite."""
+    numbers = [struct.unpack("<f", struct.pack("<f", value))[0] for value in values]
+    if not all(math.isfinite(number) for number in numbers):
+        raise ValueError("it is not finite")
+    return numbers
+
+
+def pack_vector(numbers: list[float]) -> bytes:
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def unpack_vector(packed: bytes) -> list[float]:
+    return [_shorten(number) for number in struct.unpack(f"<{len(packed) // 4}f", packed)]
+
+
+def _shorten(number: float) -> float:
+    """The number with the fewest digits that is the same in 32 bits, as Postgres writes it."""
+    packed = struct.pack("<f", number)
+    candidates = (float(f"{number:.{digits}g}") for digits in (6, 7, 8))
+    return next((short for short in candidates if struct.pack("<f", short) == packed), float(f"{number:.9g}"))
