@@ -117,7 +117,9 @@ class _Meanings:
 
     def __init__(self, tools: Sequence[Tool], model: str) -> None:
         self._embedder = load_embedder(model)
-        self._vectors = _embed_texts(model, tuple(f"{tool.summary} {tool.keywords.split(';')[0]}" for tool in tools))
+        self._vectors = _embed_texts(
+            model, tuple(f"{name_operations(tool.summary)} {tool.keywords.split(';')[0]}" for tool in tools)
+        )
         self.scores = lru_cache(_REMEMBERED)(self._scores)
 
     def _scores(self, query: str) -> Sequence[float]:
@@ -188,7 +190,7 @@ def _weigh_stems(tool: Tool) -> dict[str, float]:
     arguments = tool.input_schema.get("properties", {})
     texts = (
         (_NAME, tool.name),
-        (_SUMMARY, tool.summary),
+        (_SUMMARY, name_operations(tool.summary)),
         (_KEYWORDS, tool.keywords),
         (_DESCRIPTION, f"{name_operations(tool.description)} {tool.toolset.name} {tool.toolset.description}"),
         (_ARGUMENTS, name_operations(" ".join(f"{n} {s.get('description', '')}" for n, s in arguments.items()))),

@@ -24,6 +24,7 @@ from baobab.tools.core.errors import (
     RouteNotFound,
     ToolNotFound,
     WrongHost,
+    name_operations,
 )
 from baobab.tools.core.plans import PLANS
 from baobab.tools.core.registry import Registry
@@ -188,7 +189,8 @@ def render_graph_tools(registry: Registry) -> str:
             offer = offers.get_offer(ToolRef(source="builtin", name=name.name))
             if isinstance(offer, ToolOffer):
                 users = "yes" if offer.exposed_to == "end_user" else "no"
-                summary = tool.summary if name.name == tool.name else _render_graph_name(tool, name)
+                own = name_operations(tool.summary)
+                summary = own if name.name == tool.name else _render_graph_name(tool, name)
                 lines.append(f"| [`{name.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {summary} |")
     return _join_lines(lines)
 

@@ -17,6 +17,11 @@ def test_a_generated_page_has_not_drifted(path: str) -> None:
     assert (ROOT / path).read_text() == PAGES[path](Registry(toolsets())), "run `make docs`"
 
 
+@pytest.mark.parametrize("path", PAGES)
+def test_a_generated_page_names_operations_by_their_tools(path: str) -> None:
+    assert not re.findall(r"\bop:[a-z]\w*", (ROOT / path).read_text())
+
+
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):

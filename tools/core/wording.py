@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baobab.tools.core.call import Tool
-from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.errors import BadRequest, name_operations
 from baobab.tools.core.escaping import escape_json, escape_name
 
 _LONGEST_VALUE = 300
@@ -58,7 +58,8 @@ def describe_call(
 
     tool: None if it no longer exists. user_id: the app's user for whom the call acts.
     """
-    lines = ["An operation that is no longer there." if tool is None else tool.summary, _CONSEQUENCE.get(effect, "")]
+    summary = "An operation that no longer exists." if tool is None else name_operations(tool.summary)
+    lines = [summary, _CONSEQUENCE.get(effect, "")]
     if tainted:
         lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
     if user_id is not None:

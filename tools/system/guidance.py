@@ -1,6 +1,7 @@
 """llms.txt: what a language model must know to use this server well. The registry gives its list of tools."""
 
 from baobab.tools.core.call import ToolRunner
+from baobab.tools.core.errors import name_operations
 
 _TEXT = """\
 # Baobab
@@ -273,6 +274,6 @@ def _lines(registry: ToolRunner) -> list[str]:
         lines.append(f"### {toolset.name}: {toolset.description}")
         for tool in toolset.tools.values():
             route = f" `{tool.rest.method} {tool.rest.path}`" if tool.rest else ""
-            lines.append(f"- {tool.name} ({tool.effect}){route}: {tool.summary}")
+            lines.append(f"- {tool.name} ({tool.effect}){route}: {name_operations(tool.summary)}")
         lines.append("")
     return lines[:-1]

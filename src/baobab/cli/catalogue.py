@@ -21,6 +21,8 @@ def openapi() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Names, schemas and effects as JSON.")
 def tools(*, as_json: bool) -> None:
     """Print all tools: name, effect, route and what each does."""
+    from baobab.tools.core.errors import name_operations
+
     registry = _build_registry()
     if as_json:
         click.echo(json.dumps([_describe_tool(tool) for tool in registry.tools.values()], indent=2))
@@ -29,7 +31,7 @@ def tools(*, as_json: bool) -> None:
         click.echo(f"{toolset.name}: {toolset.description}")
         for tool in toolset.tools.values():
             route = f"{tool.rest.method} {tool.rest.path}" if tool.rest else ""
-            click.echo(f"  {tool.name:28} {tool.effect:12} {route:50} {tool.summary}")
+            click.echo(f"  {tool.name:28} {tool.effect:12} {route:50} {name_operations(tool.summary)}")
 
 
 def _build_registry() -> Any:

@@ -234,7 +234,7 @@ async def schema_apply(
         "statements": describe(plan.changes),
         "migration_id": migration_id,
         "name": name,
-        "message": f"Made {len(plan.changes)} changes.",
+        "message": f"Made {len(plan.changes)} {'change' if len(plan.changes) == 1 else 'changes'}.",
         "_meta": _describe_tables(catalogue),
     }
     warnings = _warn(call, plan, catalogue)
