@@ -20,44 +20,44 @@ _MOST_QUEUED = 1000
 _COUNT_QUEUED = select(func.count()).where(UNENDED, runs.c.app_id == bindparam("app"), runs.c.status == "queued")
 
 
-async def count_run(call: Call, agent: Any, who: str) -> None:
+async def count_run(call: Call, agent: Any, user: str) -> None:
     """Counts a start, even one that is refused, for its user, address and app in this hour. Raises LimitExceeded."""
     hour = int(call.services.clock.time() // _HOUR)
     limits = {
-        "max_runs_per_user_per_hour": (who, agent.max_runs_per_user_per_hour),
+        "max_runs_per_user_per_hour": (user, agent.max_runs_per_user_per_hour),
         "max_runs_per_ip_per_hour": (f"ip:{network(call.context.ip)}"[:120], agent.max_runs_per_ip_per_hour),
         "max_runs_per_app_per_hour": ("", agent.max_runs_per_app_per_hour),
     }
     set_limits = {limit: pair for limit, pair in limits.items() if pair[1] is not None}
     if not set_limits:
         return
-    refused: LimitExceeded | None = None
+    refusal: LimitExceeded | None = None
     database: Database = call.stores.database
     async with database.writing(lock=None) as connection:
         for limit, (subject, maximum) in set_limits.items():
             # The subject begins with the limit: one address may be counted as the user, too.
             row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
             adding = build_upsert(database.dialect, counts).values(row)
-            counted = adding.on_conflict_do_update(
+            upsert = adding.on_conflict_do_update(
                 index_elements=list(counts.primary_key), set_={"started": counts.c.started + 1}
             )
-            now = (await connection.execute(counted.returning(counts.c.started))).scalar_one()
-            if now > maximum and refused is None:
+            now = (await connection.execute(upsert.returning(counts.c.started))).scalar_one()
+            if now > maximum and refusal is None:
                 reset = datetime.fromtimestamp((hour + 1) * _HOUR, UTC)
                 wait = (hour + 1) * _HOUR - int(call.services.clock.time())
-                refused = _limit_error(limit, now - 1, maximum, reset, wait)
-    if refused is not None:
-        raise refused
+                refusal = _limit_error(limit, now - 1, maximum, reset, wait)
+    if refusal is not None:
+        raise refusal
 
 
 async def find_budget_refusal(call: Call, agent: Any) -> LimitExceeded | None:
     """Returns the error that a start is refused with if the agent's daily budget is spent, else None."""
-    spent = await find_spent_budget(call.services.credits, call.require_app().organisation_id, agent)
-    if spent is None:
+    spent_budget = await find_spent_budget(call.services.credits, call.require_app().organisation_id, agent)
+    if spent_budget is None:
         return None
     tomorrow = datetime.combine(call.now.date(), datetime.min.time(), UTC) + timedelta(days=1)
     wait = int((tomorrow - call.now).total_seconds())
-    return _limit_error("daily_budget_usd", usd(spent), usd(agent.daily_budget), None, wait)
+    return _limit_error("daily_budget_usd", usd(spent_budget), usd(agent.daily_budget), None, wait)
 
 
 async def require_room(unit: Unit, agent: Any) -> None:

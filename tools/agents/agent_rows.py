@@ -62,7 +62,9 @@ async def require_agent_room(call: Call, unit: Unit, graph: Mapping[str, Any], b
     if plan.agents is None and plan.agent_bytes is None:
         return
     size = func.coalesce(func.sum(func.length(cast(rows.c.graph_spec, LongText))), 0)
-    others = (rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None), rows.c.id != beside)
-    there: Any = (await unit.execute(select(func.count().label("agents"), size.label("bytes")).where(*others))).one()
-    require_room("agents of an app", plan, plan.agents, there.agents)
-    require_room("bytes of an app's graphs", plan, plan.agent_bytes, there.bytes, len(json.dumps(graph)))
+    conditions = (rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None), rows.c.id != beside)
+    totals: Any = (
+        await unit.execute(select(func.count().label("agents"), size.label("bytes")).where(*conditions))
+    ).one()
+    require_room("agents of an app", plan, plan.agents, totals.agents)
+    require_room("bytes of an app's graphs", plan, plan.agent_bytes, totals.bytes, len(json.dumps(graph)))

@@ -59,16 +59,16 @@ async def resume_run(
     """
     if call.caller.limits is not None:
         raise NotYoursToDecide
-    waiting = await _read_waiting(call, app_id, run_id)
+    waiting_rows = await _read_waiting(call, app_id, run_id)
     decider = Decider(call.caller, call.role)
-    asked = any(decider.may(PendingDecision.of_approval(row)) for row in waiting)
+    is_asked = any(decider.may(PendingDecision.of_approval(row)) for row in waiting_rows)
     # Whoever may decide about a call may answer, even if the run is somebody else's.
-    run = await get_run_row(call, app_id, run_id, agent, asked=asked)
+    run = await get_run_row(call, app_id, run_id, agent, is_asked=is_asked)
     if run.status in ENDED:
         raise RunEnded(details={"status": run.status})
-    if run.status != "paused" and not waiting:
+    if run.status != "paused" and not waiting_rows:
         raise NotPaused(details={"status": run.status})
-    row = find_matching_row(call.services.vault, waiting, token)
+    row = find_matching_row(call.services.vault, waiting_rows, token)
     if row is None:
         raise TokenInvalid
     call.audit.resource_id = run_id
@@ -80,7 +80,7 @@ async def resume_run(
     )
     if outcome == "lost":
         raise TokenInvalid
-    if outcome != "waits" and not any(other.run_id == row.run_id for other in waiting if other is not row):
+    if outcome != "waits" and not any(other.run_id == row.run_id for other in waiting_rows if other is not row):
         await _continue_run(call, row.run_id)
         if row.run_id == run_id:
             return {"run_id": run_id, "status": "running"}
@@ -101,5 +101,5 @@ async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
 async def _continue_run(call: Call, run_id: str) -> None:
     """Marks the run as running if its row is in this database; else the job that continues it does so."""
     if call.unit.database is call.stores.database:
-        paused = (runs.c.id == run_id, runs.c.status == "paused", runs.c.job_id.is_(None))
-        await call.execute(update(runs).where(*paused).values(status="running", paused_until=None))
+        is_paused = (runs.c.id == run_id, runs.c.status == "paused", runs.c.job_id.is_(None))
+        await call.execute(update(runs).where(*is_paused).values(status="running", paused_until=None))

@@ -11,10 +11,10 @@ from baobab.tools.core.services import Services
 @agents.gauge("baobab_agent_runs", labels=("status",))
 async def read_runs(services: Services) -> Reading:
     """Counts the runs that have not ended, by status."""
-    counted: dict[tuple[str, ...], float] = {(status,): 0.0 for status in ("queued", "running", "paused")}
+    counts: dict[tuple[str, ...], float] = {(status,): 0.0 for status in ("queued", "running", "paused")}
     query = select(runs.c.status, func.count()).where(UNENDED).group_by(runs.c.status)
     for database in {stores.database for stores in services.regions.values()}:
         async with database.reading() as connection:
             for status, number in (await connection.execute(query)).all():
-                counted[status,] = counted.get((status,), 0.0) + number
-    return counted
+                counts[status,] = counts.get((status,), 0.0) + number
+    return counts

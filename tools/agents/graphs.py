@@ -43,8 +43,8 @@ async def validate_graph(call: Call, name: str, graph: Any) -> tuple[GraphSpec |
     spec, issues = await asyncio.to_thread(find_issues, graph, offers)
     if spec is not None:
         issues += await _find_agent_issues(call, name, spec, whole=not issues)
-    described: list[Issue] = [{"path": list(issue.path), "message": issue.message} for issue in issues[:MAX_ISSUES]]
-    return (None if described else spec), described
+    problems: list[Issue] = [{"path": list(issue.path), "message": issue.message} for issue in issues[:MAX_ISSUES]]
+    return (None if problems else spec), problems
 
 
 async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: bool) -> list[GraphIssue]:
@@ -148,9 +148,11 @@ def check_node_approvers(caller: Caller, before: Any, after: Any) -> None:
     """Raises KeyLimited if a caller with limits changes who decides about a node."""
     if caller.limits is None:
         return
-    was, now = _node_approvers(before), _node_approvers(after)
-    for node in was.keys() | now.keys():
-        if was.get(node) != now.get(node) and (node in was or now[node] != ADMIN):
+    approvers_before, approvers_after = _node_approvers(before), _node_approvers(after)
+    for node in approvers_before.keys() | approvers_after.keys():
+        if approvers_before.get(node) != approvers_after.get(node) and (
+            node in approvers_before or approvers_after[node] != ADMIN
+        ):
             raise KeyLimited(
                 f"A key with limits cannot change who decides about the node `{node[:100]}`.",
                 remediation="Leave its `approvers` as they are, or have somebody do it who is signed in.",

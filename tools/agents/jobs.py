@@ -130,9 +130,9 @@ async def _fail_lost_runs(services: Services, database: Database) -> None:
     """Ends the runs whose job has used up its attempts."""
     first = and_(runs.c.status == "queued", jobs.c.id == "run:" + runs.c.id)
     given_up = and_(jobs.c.finished_at.is_not(None), jobs.c.error.is_not(None))
-    lost = select(runs).join(jobs, or_(jobs.c.id == runs.c.job_id, first)).where(UNENDED, given_up, _MADE)
+    query = select(runs).join(jobs, or_(jobs.c.id == runs.c.job_id, first)).where(UNENDED, given_up, _MADE)
     async with database.reading() as connection:
-        rows = (await connection.execute(lost.limit(_ROUND))).all()
+        rows = (await connection.execute(query.limit(_ROUND))).all()
     for run in rows:
         await fail_lost_run(services, database, run)
 
@@ -170,9 +170,9 @@ async def agents_erase(
     for run in alive:
         await request_cancel(services, job.database, run)
     while True:
-        ended = select(runs.c.id).where(matching, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
+        query = select(runs.c.id).where(matching, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
         async with job.database.reading() as connection:
-            few = (await connection.execute(ended)).scalars().all()
+            few = (await connection.execute(query)).scalars().all()
         if not few:
             break
         await erase_runs(services, job.database, list(few), remembered=True)
@@ -180,8 +180,8 @@ async def agents_erase(
         raise RetryLater(_AGAIN_SECONDS, "runs are being cancelled")
 
 
-def _deletion_filter(app_id: str, whose: str, agent_id: str | None, thread_id: str | None, until: datetime) -> Any:
-    conditions = [runs.c.app_id == app_id, runs.c.person == whose, runs.c.created_at <= until]
+def _deletion_filter(app_id: str, person: str, agent_id: str | None, thread_id: str | None, until: datetime) -> Any:
+    conditions = [runs.c.app_id == app_id, runs.c.person == person, runs.c.created_at <= until]
     conditions += [runs.c.agent_id == agent_id] if agent_id is not None else []
     conditions += [runs.c.thread_id == thread_id] if thread_id is not None else []
     return and_(*conditions)

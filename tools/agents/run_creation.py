@@ -86,35 +86,35 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
     caller = _acting_caller(call, request)
     if not is_agent_available(agent.visibility, call.caller):
         raise NotYourRun
-    who = caller_subject(caller, call.context.ip)
+    subject = caller_subject(caller, call.context.ip)
     if request.origin is not None and isinstance(caller, Anonymous):
-        who = request.origin.run.subject
+        subject = request.origin.run.subject
     if agent.status != "active":
         raise AgentDisabled
     if isinstance(call.caller, (EndUser, Anonymous)):
         # A repeated start does not count against the limits.
-        earlier = await _find_earlier_run(call.read_once, call, agent, who, request)
+        earlier = await _find_earlier_run(call.read_once, call, agent, subject, request)
         if earlier is not None:
             return earlier, False
-        await count_run(call, agent, who)
+        await count_run(call, agent, subject)
     is_spent = await find_budget_refusal(call, agent)
     async with FREEZES.writing(call) as unit:
-        earlier = await _find_earlier_run(unit.execute, call, agent, who, request)
+        earlier = await _find_earlier_run(unit.execute, call, agent, subject, request)
         if earlier is not None:
             return earlier, False
         if is_spent is not None:
             raise is_spent
         await require_room(unit, agent)
-        row = await _insert_run(call, unit, agent, request, caller, who)
+        row = await _insert_run(call, unit, agent, request, caller, subject)
     return row, True
 
 
-async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, caller: Caller, who: str) -> Any:
+async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, caller: Caller, subject: str) -> Any:
     run_id, app = call.services.ids.uuid(), call.require_app()
     values = build_run_row(agent, run_id, request.input, call.now) | {
         "caller_kind": proposers.kind_of(caller),
         "caller": proposers.encode_caller(caller, _voucher(call, caller)),
-        "subject": who,
+        "subject": subject,
         "person": _resolve_person(call, request, caller, run_id),
         "caller_user_id": caller.user_id if isinstance(caller, EndUser) else None,
         "caller_ip": call.context.ip[:60],
@@ -140,12 +140,12 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
     return SimpleNamespace(**values)
 
 
-async def _find_earlier_run(execute: Any, call: Call, agent: Any, who: str, request: RunRequest) -> Any:
+async def _find_earlier_run(execute: Any, call: Call, agent: Any, subject: str, request: RunRequest) -> Any:
     """Finds the run that this start repeats."""
     stranger = isinstance(call.caller, Anonymous)
     values: dict[str, Any] = {"agent": agent.id, "most": _MOST_NAMESAKES if stranger else 1}
     visitor_id = request.visitor_id if stranger else None
-    values["starter"] = who if visitor_id is None else visitor_owner(visitor_id)
+    values["starter"] = subject if visitor_id is None else visitor_owner(visitor_id)
     if request.idempotency_key is not None:
         query = _FIND_BY_KEY if visitor_id is None else _FIND_BY_VISITOR_AND_KEY
         values["key"] = request.idempotency_key
@@ -162,9 +162,9 @@ async def _find_earlier_run(execute: Any, call: Call, agent: Any, who: str, requ
     row = rows[0] if rows else None
     if row is None or row.payload_hash == request.digest:
         return row
-    refused = RunConflict if request.idempotency_key is None else KeyReused
+    error_kind = RunConflict if request.idempotency_key is None else KeyReused
     # The id is all that guards a visitor's run: others at the same address must not learn it.
-    raise refused(details={} if isinstance(call.caller, Anonymous) else {"existing_run_id": row.id})
+    raise error_kind(details={} if isinstance(call.caller, Anonymous) else {"existing_run_id": row.id})
 
 
 def _acting_caller(call: Call, request: RunRequest) -> Caller:

@@ -77,9 +77,11 @@ async def follow_events(
                     while events := await read_events(services, database, run, after, PAGE, reader):
                         for event in events:
                             if event["type"] == "llm_token_usage":
-                                rest = answers.read_rest(await texts.load(run.id, database), event["payload"]["step"])
-                                if rest is not None:
-                                    yield rest
+                                answer_rest = answers.read_rest(
+                                    await texts.load(run.id, database), event["payload"]["step"]
+                                )
+                                if answer_rest is not None:
+                                    yield answer_rest
                             yield event
                         after = events[-1]["seq"]
                     if status in ENDED:

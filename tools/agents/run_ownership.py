@@ -53,16 +53,16 @@ def derive_visitor_id(vault: Vault, run_id: str) -> str:
     return "vis_" + mac.hexdigest()[:_ID_LENGTH]
 
 
-async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = None, *, asked: bool = False) -> Any:
+async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = None, *, is_asked: bool = False) -> Any:
     """Returns a run that the caller may see.
 
     RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
-    asked: whether the caller is asked to decide about it.
+    is_asked: whether the caller is asked to decide about it.
     """
     row: Any = (await call.read_once(_FIND_RUN, {"run": run_id, "app": app_id})).first()
     if row is None or (agent is not None and row.agent != agent):
         raise RunNotFound
-    if not (asked or is_run_visible(call.caller, row)):
+    if not (is_asked or is_run_visible(call.caller, row)):
         raise RunNotFound
     if not is_agent_available(row.visibility, call.caller):
         raise NotYourRun

@@ -15,9 +15,9 @@ def approval_token(vault: Vault, run_id: str, approval_id: str) -> str:
     return "appr_" + mac.hexdigest()[:_LENGTH]
 
 
-def find_matching_row(vault: Vault, waiting: list[Any], token: str) -> Any:
+def find_matching_row(vault: Vault, rows: list[Any], token: str) -> Any:
     """Returns the waiting approval that a token names."""
-    for row in waiting:
+    for row in rows:
         if hmac.compare_digest(approval_token(vault, row.run_id, row.id).encode(), token.encode()):
             return row
     return None

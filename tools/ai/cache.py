@@ -48,10 +48,10 @@ class CacheEntry:
     async def load(self) -> dict[str, Any] | None:
         """Returns the cached answer; None if there is none, or if the database is unavailable."""
         try:
-            sealed = await cache_rows.find(self._database, self.digest, self.call.now)
-            if sealed is None:
+            sealed_answer = await cache_rows.find(self._database, self.digest, self.call.now)
+            if sealed_answer is None:
                 return None
-            answer: dict[str, Any] = from_json(self.call.services.vault.open(sealed, self._context))
+            answer: dict[str, Any] = from_json(self.call.services.vault.open(sealed_answer, self._context))
         except (DatabaseUnavailable, SecretUnreadable) as exc:
             _log.warning("a kept answer could not be read (%s)", type(exc).__name__)
             return None
@@ -64,8 +64,8 @@ class CacheEntry:
         """Caches a complete answer of the requested model; the answer of a fallback model is not cached."""
         if metered.model.id != self.model.id or not _is_complete(answer):
             return
-        encoded = to_json(answer)
-        if len(encoded) > LARGEST:
+        answer_json = to_json(answer)
+        if len(answer_json) > LARGEST:
             return
         now = self.call.now
         row = {
@@ -74,8 +74,8 @@ class CacheEntry:
             "app_id": metered.payer.app_id,
             "kept_at": now,
             "expires_at": now + timedelta(seconds=self.seconds),
-            "size": len(encoded),
-            "answer": self.call.services.vault.seal(encoded, self._context),
+            "size": len(answer_json),
+            "answer": self.call.services.vault.seal(answer_json, self._context),
         }
         try:
             # A long stream may outlive its app; then nobody would remove the row.

@@ -71,8 +71,8 @@ class Conversation:
 
     async def _keep(self, response: Mapping[str, Any]) -> bool:
         call, now = self.call, self.call.now
-        encoded = to_json({"items": self.items, "response": response})
-        if len(encoded) > LARGEST:
+        content = to_json({"items": self.items, "response": response})
+        if len(content) > LARGEST:
             return False
         database, digest = _database(call), _digest(call, str(response.get("id")))
         row = {
@@ -81,8 +81,8 @@ class Conversation:
             "app_id": None if call.app is None else call.app.id,
             "kept_at": now,
             "expires_at": now + timedelta(days=DAYS),
-            "size": len(encoded),
-            "answer": call.services.vault.seal(encoded, _context(digest)),
+            "size": len(content),
+            "answer": call.services.vault.seal(content, _context(digest)),
         }
         try:
             # A long stream may outlive its app; then nobody would remove the rows.
@@ -108,8 +108,8 @@ async def open_conversation(call: Call, new_input: Any, previous: str | None, *,
     )
     items = await _resolve_references(call, items)
     if previous is not None:
-        stored = await _load_response(call, previous)
-        items = [*stored["items"], *filter(_goes_on, stored["response"].get("output") or ()), *items]
+        stored_response = await _load_response(call, previous)
+        items = [*stored_response["items"], *filter(_goes_on, stored_response["response"].get("output") or ()), *items]
     return Conversation(call, items, previous, store)
 
 
@@ -125,8 +125,8 @@ async def _resolve_references(call: Call, items: list[Any]) -> list[Any]:
             raise ItemNotFound(
                 f"`input[{at}]` refers to an item that is not stored here.", details={"param": f"input[{at}]"}
             )
-    resolved = [stored_items[reference_ids[at]] if at in reference_ids else item for at, item in enumerate(items)]
-    return [item for at, item in enumerate(resolved) if at not in reference_ids or _goes_on(item)]
+    all_items = [stored_items[reference_ids[at]] if at in reference_ids else item for at, item in enumerate(items)]
+    return [item for at, item in enumerate(all_items) if at not in reference_ids or _goes_on(item)]
 
 
 def _is_reference(item: Any) -> bool:
@@ -156,14 +156,14 @@ async def delete_response(call: Call, response_id: str) -> None:
 
 async def _load_response(call: Call, response_id: str) -> dict[str, Any]:
     digest = _digest(call, response_id)
-    sealed = await cache_rows.find(_database(call), digest, call.now)
-    if sealed is None:
+    sealed_response = await cache_rows.find(_database(call), digest, call.now)
+    if sealed_response is None:
         raise ResponseNotFound
     try:
-        stored: dict[str, Any] = from_json(call.services.vault.open(sealed, _context(digest)))
+        response: dict[str, Any] = from_json(call.services.vault.open(sealed_response, _context(digest)))
     except SecretUnreadable as exc:
         raise ResponseNotFound from exc
-    return stored
+    return response
 
 
 def _read(piece: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -129,9 +129,14 @@ class MeteredCall:
             purpose=f"ai.{self.model.modality}",
             ttl_seconds=(ttl := min(max(60 + most_output / 10, 60), 600)),
         )
-        granted = self._reservation.amount
-        if limit is None and price.completion and amount and (granted < amount or self.model.max_output is None):
-            unspent = granted - cost(price, UsageMeter(prompt=prompt))
+        reserved_amount = self._reservation.amount
+        if (
+            limit is None
+            and price.completion
+            and amount
+            and (reserved_amount < amount or self.model.max_output is None)
+        ):
+            unspent = reserved_amount - cost(price, UsageMeter(prompt=prompt))
             self.granted_tokens = max(1, min(longest, unspent * _MILLION // price.completion // answers))
         self._renew_later(
             ttl, asyncio.get_running_loop().time() + services.part(Gateway).retry_timeouts.total + _LATE_SECONDS
@@ -265,32 +270,36 @@ def cost(price: Price, meter: UsageMeter) -> int:
     return min(-(-total // _MILLION), MOST)
 
 
-def select_models(call: Call, name: str | None, own: AiSettings, modality: Modality) -> list[Model]:
+def select_models(call: Call, name: str | None, ai_settings: AiSettings, modality: Modality) -> list[Model]:
     """Returns the requested model, followed by the models to fall back on.
 
     Raises NoModel, ModelNotFound, ModelNotAllowed, UseVideoEndpoint or WrongEndpoint.
     """
     gateway = call.services.part(Gateway)
     requested_name = (
-        name or (own.default_model if modality == "chat" else None) or _default_model(gateway, own, modality)
+        name
+        or (ai_settings.default_model if modality == "chat" else None)
+        or _default_model(gateway, ai_settings, modality)
     )
     if requested_name is None:
         raise NoModel
-    model = gateway.get_model(requested_name, own.provider_access)
-    if not is_model_allowed(gateway, own, model):
-        raise ModelNotAllowed(f"The app allows only {', '.join(own.allowed_models)}.")
+    model = gateway.get_model(requested_name, ai_settings.provider_access)
+    if not is_model_allowed(gateway, ai_settings, model):
+        raise ModelNotAllowed(f"The app allows only {', '.join(ai_settings.allowed_models)}.")
     if model.modality == "video" and modality == "chat":
         raise UseVideoEndpoint
     if model.modality != modality:
         raise WrongEndpoint(f"`{model.id}` is a model for {model.modality}.")
     fallbacks = []
-    for other in own.fallback_models if modality == "chat" else ():
+    for fallback in ai_settings.fallback_models if modality == "chat" else ():
         with contextlib.suppress(ModelNotFound):
-            fallbacks.append(gateway.get_model(other, own.provider_access))
+            fallbacks.append(gateway.get_model(fallback, ai_settings.provider_access))
     usable_fallbacks = (
-        other for other in fallbacks if other.modality == modality and is_model_allowed(gateway, own, other)
+        fallback
+        for fallback in fallbacks
+        if fallback.modality == modality and is_model_allowed(gateway, ai_settings, fallback)
     )
-    return [model, *(other for other in usable_fallbacks if other.id != model.id)]
+    return [model, *(fallback for fallback in usable_fallbacks if fallback.id != model.id)]
 
 
 def preview_model(modality: Modality) -> Handler:
@@ -303,24 +312,24 @@ def preview_model(modality: Modality) -> Handler:
     return preview
 
 
-def is_model_allowed(gateway: Gateway, own: AiSettings, model: Model) -> bool:
+def is_model_allowed(gateway: Gateway, ai_settings: AiSettings, model: Model) -> bool:
     """Whether the app's settings allow the model, under any of its names."""
-    allowed = allowed_models(gateway, own)
-    return allowed is None or model.id in allowed
+    allowed_ids = allowed_models(gateway, ai_settings)
+    return allowed_ids is None or model.id in allowed_ids
 
 
-def allowed_models(gateway: Gateway, own: AiSettings) -> frozenset[str] | None:
+def allowed_models(gateway: Gateway, ai_settings: AiSettings) -> frozenset[str] | None:
     """Returns the ids of the models that the app's settings allow; None if they allow all."""
-    if not own.allowed_models:
+    if not ai_settings.allowed_models:
         return None
-    models = (gateway.find_model(name, own.provider_access) for name in own.allowed_models)
+    models = (gateway.find_model(name, ai_settings.provider_access) for name in ai_settings.allowed_models)
     return frozenset(model.id for model in models if model is not None)
 
 
-def _default_model(gateway: Gateway, own: AiSettings, modality: Modality) -> str | None:
+def _default_model(gateway: Gateway, ai_settings: AiSettings, modality: Modality) -> str | None:
     """Returns the platform's default: a small model of a provider that can be called, otherwise the built-in one."""
     for name in ("openai/gpt-4o-mini", "anthropic/claude-haiku-4.5", "google/gemini-2.5-flash"):
-        if modality == "chat" and gateway.is_callable(name, own.provider_access):
+        if modality == "chat" and gateway.is_callable(name, ai_settings.provider_access):
             return name
     built_in = [model.id for model in gateway.catalogue.list_models(modality) if model.provider == "baobab"]
     return built_in[0] if built_in else None
@@ -329,7 +338,7 @@ def _default_model(gateway: Gateway, own: AiSettings, modality: Modality) -> str
 async def call_models(
     call: Call,
     models: list[Model],
-    own: AiSettings,
+    ai_settings: AiSettings,
     body: Mapping[str, Any],
     ask: Callable[[MeteredCall, Provider | None], Awaitable[T]],
     *,
@@ -343,11 +352,13 @@ async def call_models(
     limit, answers: as in `MeteredCall.begin`. cache: the state of the response cache, for the trace.
     """
     gateway, sent_characters = call.services.part(Gateway), len(to_json(body))
-    drops = _drops_parameters(call, body, own)
+    drops = _drops_parameters(call, body, ai_settings)
     first_error: BaobabError | None = None
     for model in models:
-        provider = gateway.find_own_provider(model, own.provider_access)
-        metered = MeteredCall(call, model, payer_of(call), provider is not None, sent_characters, own.retry_timeouts)
+        provider = gateway.find_own_provider(model, ai_settings.provider_access)
+        metered = MeteredCall(
+            call, model, payer_of(call), provider is not None, sent_characters, ai_settings.retry_timeouts
+        )
         metered.meter.may_drop = drops
         try:
             await metered.begin(limit, answers)
@@ -382,23 +393,23 @@ async def call_models(
     raise first_error or Unavailable
 
 
-def _drops_parameters(call: Call, body: Mapping[str, Any], own: AiSettings) -> bool:
+def _drops_parameters(call: Call, body: Mapping[str, Any], ai_settings: AiSettings) -> bool:
     """Whether optional parameters that a model does not take are left out: by the request, the app or the option."""
     drops = body.get(DROP)
     if drops is None:
-        drops = call.services.options.ai_drop_params if own.drop_params is None else own.drop_params
+        drops = call.services.options.ai_drop_params if ai_settings.drop_params is None else ai_settings.drop_params
     if not isinstance(drops, bool):
         raise RequestRefused(f"`{DROP}` must be true or false.", details={"param": DROP})
     return drops
 
 
-def _upstream_denied(refused: UpstreamDenied) -> UpstreamDenied:
-    reason = refused.__cause__.safe_text.rstrip(".: ") if isinstance(refused.__cause__, ProviderRefusal) else ""
-    problem = "is not paid for at" if isinstance(refused, UpstreamUnpaid) else "is not accepted by"
-    return type(refused)(
+def _upstream_denied(error: UpstreamDenied) -> UpstreamDenied:
+    reason = error.__cause__.safe_text.rstrip(".: ") if isinstance(error.__cause__, ProviderRefusal) else ""
+    problem = "is not paid for at" if isinstance(error, UpstreamUnpaid) else "is not accepted by"
+    return type(error)(
         f"Your own key {problem} the model's provider{': ' if reason else ''}{reason}.",
-        headers=refused.headers,
-        retry_after=refused.retry_after,
+        headers=error.headers,
+        retry_after=error.retry_after,
         remediation="Set a valid one, or take it back: the app's `byokKey`, or the organisation's key for this provider"
         " (op:provider_keys_set) or this server (op:model_servers_update).",
     )

@@ -81,15 +81,17 @@ class AppSettings:
         return replace(app_settings, provider_access=ProviderAccess({row.byok_provider: open_key}))
 
 
-async def get_app_settings(call: Call, app_id: str, allowed: str | None = None) -> AiSettings:
+async def get_app_settings(call: Call, app_id: str, timeout_header: str | None = None) -> AiSettings:
     """Returns the settings for calls to models in an app.
 
     It begins no transaction: the transaction that pays must begin with the credits that it pays from.
-    allowed: the time limit in the request's header.
+    timeout_header: the time limit in the request's header.
     """
     app_settings = await call.services.of(AppSettings).get(app_id)
-    if allowed is not None:
-        app_settings = replace(app_settings, retry_timeouts=app_settings.retry_timeouts.tighten(read_timeout(allowed)))
+    if timeout_header is not None:
+        app_settings = replace(
+            app_settings, retry_timeouts=app_settings.retry_timeouts.tighten(read_timeout(timeout_header))
+        )
     organisation_access = await organisation_providers.get_provider_access(call, call.require_app().organisation_id)
     return (
         replace(app_settings, provider_access=app_settings.provider_access.merge(organisation_access))
@@ -98,20 +100,22 @@ async def get_app_settings(call: Call, app_id: str, allowed: str | None = None) 
     )
 
 
-async def get_call_settings(call: Call, allowed: str | None = None) -> AiSettings:
+async def get_call_settings(call: Call, timeout_header: str | None = None) -> AiSettings:
     """Returns the settings for a call: those of its app, or of its organisation if it has no app."""
     return await (
-        get_organisation_settings(call, allowed) if call.app is None else get_app_settings(call, call.app.id, allowed)
+        get_organisation_settings(call, timeout_header)
+        if call.app is None
+        else get_app_settings(call, call.app.id, timeout_header)
     )
 
 
-async def get_organisation_settings(call: Call, allowed: str | None = None) -> AiSettings:
+async def get_organisation_settings(call: Call, timeout_header: str | None = None) -> AiSettings:
     """Returns the settings for calls outside of an app: the keys and servers of the caller's organisation."""
     caller = call.caller
     assert isinstance(caller, (Account, ScopedKey))
     organisation_access = await organisation_providers.get_provider_access(call, caller.organisation_id)
-    if allowed is not None:
-        return AiSettings(provider_access=organisation_access, retry_timeouts=read_timeout(allowed))
+    if timeout_header is not None:
+        return AiSettings(provider_access=organisation_access, retry_timeouts=read_timeout(timeout_header))
     return AiSettings(provider_access=organisation_access) if organisation_access else _NOTHING_SET
 
 

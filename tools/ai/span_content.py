@@ -45,15 +45,15 @@ def response_messages(answer: Mapping[str, Any]) -> str | None:
 
 
 def _encode_messages(messages: list[Message]) -> str:
-    encoded: list[bytes] = []
+    texts: list[bytes] = []
     size = 0
     for message in reversed(messages):
         text = to_json(message)
         size += len(text)
         if size > LARGEST:
             break
-        encoded.append(text)
-    return "[" + b",".join(reversed(encoded)).decode() + "]"
+        texts.append(text)
+    return "[" + b",".join(reversed(texts)).decode() + "]"
 
 
 def _message(raw_message: Mapping[str, Any], usual: str = "user") -> Message:

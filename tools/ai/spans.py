@@ -86,10 +86,10 @@ class ModelSpan:
 
         kind = error.code if isinstance(error, BaobabError) else type(error).__name__
         self._span.set_attribute("error.type", kind)
-        refused = error.__cause__
-        if isinstance(refused, ProviderRefusal):
-            self._span.set_attribute("http.response.status_code", refused.status)
-            self._span.set_status(Status(StatusCode.ERROR, refused.words))
+        cause = error.__cause__
+        if isinstance(cause, ProviderRefusal):
+            self._span.set_attribute("http.response.status_code", cause.status)
+            self._span.set_status(Status(StatusCode.ERROR, cause.words))
         else:
             self._span.set_status(Status(StatusCode.ERROR))
 

@@ -19,8 +19,8 @@ def item_rows(vault: Vault, scope: Sequence[str], items: Any, of_response: Mappi
     """Builds the rows of the items that have ids. scope: their owner. of_response: the row of their response."""
     digests = {item_digest(scope, item["id"]): to_json(item) for item in _with_ids(items)}
     return [
-        {**of_response, "digest": digest, "size": len(encoded), "answer": vault.seal(encoded, _context(digest))}
-        for digest, encoded in sorted(digests.items())
+        {**of_response, "digest": digest, "size": len(item_json), "answer": vault.seal(item_json, _context(digest))}
+        for digest, item_json in sorted(digests.items())
     ]
 
 
@@ -30,9 +30,9 @@ async def find_items(
     """Returns the items by their ids, without those that have expired."""
     digests = {item_digest(scope, id_): id_ for id_ in ids}
     items: dict[str, dict[str, Any]] = {}
-    for digest, sealed in (await cache_rows.find_several(database, list(digests), now)).items():
+    for digest, sealed_item in (await cache_rows.find_several(database, list(digests), now)).items():
         try:
-            items[digests[digest]] = from_json(vault.open(sealed, _context(digest)))
+            items[digests[digest]] = from_json(vault.open(sealed_item, _context(digest)))
         except SecretUnreadable:
             continue
     return items

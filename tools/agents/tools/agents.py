@@ -302,8 +302,8 @@ async def agents_update(
         if public and row.visibility != "public" and row.max_concurrent_runs is None:
             values.setdefault("max_concurrent_runs", PUBLIC_AT_ONCE)
         call.audit.resource_id = row.id
-        changed = update(rows).where(rows.c.id == row.id).values(**values, updated_at=call.now)
-        await unit.execute(changed)
+        statement = update(rows).where(rows.c.id == row.id).values(**values, updated_at=call.now)
+        await unit.execute(statement)
         row = await load_agent_row(unit.execute, app_id, name)
     return _render_changed(row, GraphSpec.model_validate(row.graph_spec), await load_tool_offers(call))
 

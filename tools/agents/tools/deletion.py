@@ -135,25 +135,25 @@ async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Eras
     return await _erase(call, _resolve_person(call, user_id), None, None)
 
 
-async def _erase(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> Erasing:
+async def _erase(call: Call, person: str, agent_id: str | None, thread_id: str | None) -> Erasing:
     app_id = call.require_app().id
-    matching = _deletion_filter(app_id, whose, agent_id, thread_id, call.now)
+    matching = _deletion_filter(app_id, person, agent_id, thread_id, call.now)
     async with FREEZES.writing(call) as unit:
-        await erase_threads(unit.execute, app_id=app_id, person=whose, agent_id=agent_id, name=thread_id)
+        await erase_threads(unit.execute, app_id=app_id, person=person, agent_id=agent_id, name=thread_id)
         count = (await unit.execute(select(func.count()).select_from(runs).where(matching))).scalar_one()
-        arguments: dict[str, Any] = {"app_id": app_id, "person": whose, "until": call.now.isoformat()}
+        arguments: dict[str, Any] = {"app_id": app_id, "person": person, "until": call.now.isoformat()}
         arguments |= {"agent_id": agent_id, "thread_id": thread_id}
         job_id, tenant = f"erase:{call.services.ids.uuid()}", call.require_app().organisation_id
         await call.services.jobs.enqueue(unit, "agents_erase", arguments, job_id=job_id, tenant=tenant)
     return {"runs": count}
 
 
-async def _describe_deletion(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> str:
-    matching = _deletion_filter(call.require_app().id, whose, agent_id, thread_id, call.now)
+async def _describe_deletion(call: Call, person: str, agent_id: str | None, thread_id: str | None) -> str:
+    matching = _deletion_filter(call.require_app().id, person, agent_id, thread_id, call.now)
     async with call.reading() as execute:
         count = (await execute(select(func.count()).select_from(runs).where(matching))).scalar_one()
-    what = "all that agents have of this person" if thread_id is None else "this conversation"
-    return f"It would erase {what}: {count} runs with their events, for good."
+    scope = "all that agents have of this person" if thread_id is None else "this conversation"
+    return f"It would erase {scope}: {count} runs with their events, for good."
 
 
 def _resolve_person(call: Call, user_id: str | None) -> str:

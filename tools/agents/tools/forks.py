@@ -88,10 +88,10 @@ async def agents_runs_fork(
     as_user = run.caller_user_id if run.caller_kind == "end_user" and not isinstance(call.caller, EndUser) else None
     origin = ForkOrigin(run, point, state)
     run_request = RunRequest(point.input, idempotency_key, run.thread_id, webhook_url, as_user, origin)
-    row, new = await start_run(call, agent, run_request)
+    row, is_new = await start_run(call, agent, run_request)
     call.audit.data["forked_from"] = id
     answer: Started = {"run_id": row.id, "status": row.status}
-    if not new:
+    if not is_new:
         call.audit.nothing_done = True
         answer["replayed"] = True
     return answer
@@ -99,11 +99,11 @@ async def agents_runs_fork(
 
 def _require_known(graph: Mapping[str, Any], state: Mapping[str, Any] | None) -> None:
     """Raises BadRequest if no node of the graph writes a key of the state, for nothing would read it."""
-    written = {node["output_key"] for node in graph["nodes"].values() if node.get("output_key")}
-    if unknown := sorted(set(state or ()) - written):
+    output_keys = {node["output_key"] for node in graph["nodes"].values() if node.get("output_key")}
+    if unknown := sorted(set(state or ()) - output_keys):
         raise BadRequest(
             f"`state` has keys that no node of the graph writes: {', '.join(f'`{key[:60]}`' for key in unknown[:10])}.",
-            remediation=f"Use the `output_key` of a node: {', '.join(sorted(written)) or 'there is none'}.",
+            remediation=f"Use the `output_key` of a node: {', '.join(sorted(output_keys)) or 'there is none'}.",
         )
 
 
@@ -115,11 +115,11 @@ async def _require_undecided(call: Call, run: Any, step: int) -> None:
         origin = select(runs.c.forked_from, runs.c.forked_step).where(runs.c.id == run_id)
         async with call.reading() as execute:
             payloads = (await execute(query)).scalars().all()
-            before = (await execute(origin)).first()
-        if before is None:
+            asking_event = (await execute(origin)).first()
+        if asking_event is None:
             raise NotYourRun("What came before this run was deleted: only those who run the app go on behind it.")
         # The number of a child run's call is a step of that run: such a call counts as asked before every step.
         steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
         if any(asked_at <= step for asked_at in steps):
             raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")
-        run_id, step = before.forked_from, before.forked_step
+        run_id, step = asking_event.forked_from, asking_event.forked_step

@@ -81,14 +81,14 @@ async def agents_public_run(
     if agent.visibility == "private" and isinstance(call.caller, Anonymous):
         # Strangers do not learn which agents exist.
         raise NotYourRun
-    row, new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, visitor_id=visitor_id))
-    call.audit.nothing_done = not new
-    opened = await _token(call, row.id)
+    row, is_new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, visitor_id=visitor_id))
+    call.audit.nothing_done = not is_new
+    token = await _token(call, row.id)
     answer: StartedPublicly = {
         "run_id": row.id,
         "status": row.status,
-        "stream_token": opened["stream_token"],
-        "expires_at": opened["expires_at"],
+        "stream_token": token["stream_token"],
+        "expires_at": token["expires_at"],
     }
     if isinstance(call.caller, Anonymous):
         answer["visitor_id"] = visitor_id or run_ownership.derive_visitor_id(call.services.vault, row.id)

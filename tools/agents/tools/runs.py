@@ -141,9 +141,11 @@ async def agents_run(
     caller_user_id: the app's user that the run acts as; for those who run the app.
     """
     agent = await get_agent_row(call, app_id, name)
-    row, new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, webhook_url, caller_user_id))
+    row, is_new = await start_run(
+        call, agent, RunRequest(input, idempotency_key, thread_id, webhook_url, caller_user_id)
+    )
     answer: Started = {"run_id": row.id, "status": row.status}
-    if not new:
+    if not is_new:
         call.audit.nothing_done = True
         answer["replayed"] = True
     return answer

@@ -123,9 +123,9 @@ async def mcp_servers_create(
     if auth is not None and auth_header is not None:
         raise BadRequest("Give `auth` or `auth_header`, not both.")
     id_, credential = call.services.ids.uuid(), _credential(auth, auth_header)
-    sealed = None
+    sealed_credential = None
     if credential is not None:
-        sealed = call.services.vault.seal(to_json(credential), credential_context(id_))
+        sealed_credential = call.services.vault.seal(to_json(credential), credential_context(id_))
     values: dict[str, Any] = {
         "id": id_,
         "app_id": app_id,
@@ -133,15 +133,15 @@ async def mcp_servers_create(
         "url": Target.parse(url, https_only=False).url,
         "transport": "sse" if transport == "sse" else "streamable_http",
         "auth": _mask_credential(credential),
-        "credential": sealed,
+        "credential": sealed_credential,
         "tool_acl": tool_acl or {},
         "accepted": {},
         "seen": None,
         "created_at": call.now,
     }
-    answer, refused = await _probe_server(call, ToolServer.from_row(values))
-    if isinstance(refused, (AddressRefused, UrlRefused)):
-        raise refused
+    answer, error = await _probe_server(call, ToolServer.from_row(values))
+    if isinstance(error, (AddressRefused, UrlRefused)):
+        raise error
     values |= answer
     values["accepted"] = values["seen"] or {}
     call.audit.resource_id, call.audit.data["name"] = id_, name
@@ -193,8 +193,8 @@ def _probe_failure(probe: Probe) -> ToolServerFailed | None:
 
 async def _preview_probe(call: Call, app_id: AppId, id: ServerId, accept: Any = False) -> str:
     row = await _row(call, app_id, id)
-    then = "accept what it says of them" if accept is not False else "show what it says of them"
-    return f"It would ask {escape_text(row['name'])} at {escape_text(row['url'])} for its tools, and {then}."
+    next_step = "accept what it says of them" if accept is not False else "show what it says of them"
+    return f"It would ask {escape_text(row['name'])} at {escape_text(row['url'])} for its tools, and {next_step}."
 
 
 @agents.tool(
@@ -227,20 +227,20 @@ async def mcp_servers_probe(
       By default, new and changed tools are shown and not called.
     """
     server = ToolServer.from_row(await _row(call, app_id, id))
-    answer, refused = await _probe_server(call, server)
+    answer, error = await _probe_server(call, server)
     descriptions = {name: ToolDescription.from_row(name, row) for name, row in answer.get("seen", {}).items()}
     call.audit.resource_id, call.audit.data["accept"] = id, accept
-    if refused is None and (accept is not False or server.seen is None):
+    if error is None and (accept is not False or server.seen is None):
         accepted = _accepted_tools(server, descriptions, accept)
         answer["accepted"] = {name: tool.row for name, tool in accepted.items()}
     async with FREEZES.writing(call) as unit:
         # If two probe at once, the later answer stands: somebody was shown what it accepted.
-        changed = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(answer))
-        if changed.rowcount == 0:
+        updated = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(answer))
+        if updated.rowcount == 0:
             raise ToolServerNotFound
         row: Any = (await unit.execute(select(rows).where(rows.c.id == id))).mappings().one()
-    if refused is not None:
-        return {"ok": False, "error": refused.message, "remediation": refused.remedy}
+    if error is not None:
+        return {"ok": False, "error": error.message, "remediation": error.remedy}
     probe: Probe = {"ok": True, "tools": tools_of(row)}
     if row["problem"] is not None:
         probe["problem"] = row["problem"]

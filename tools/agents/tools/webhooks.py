@@ -56,12 +56,12 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
         if secret_row is None:
             await unit.execute(insert(webhook_secrets), {"app_id": app_id, **row})
         else:
-            earlier, until = None, None
+            earlier_secret, until = None, None
             if overlap_seconds:
                 opened = vault.open(secret_row.secret, _context("secret", app_id))
-                earlier = vault.seal(opened, _context("earlier", app_id))
+                earlier_secret = vault.seal(opened, _context("earlier", app_id))
                 until = call.now + timedelta(seconds=overlap_seconds)
-            row |= {"earlier": earlier, "earlier_until": until}
+            row |= {"earlier": earlier_secret, "earlier_until": until}
             await unit.execute(update(webhook_secrets).where(of_app).values(**row))
     call.audit.resource_id = app_id
     return {"secret": secret, "made_at": call.now, "earlier_until": until}

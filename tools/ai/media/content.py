@@ -52,10 +52,10 @@ def _number(index: int | str) -> int:
 
 async def _read_size(objects: ObjectStore, key: str) -> int | None:
     try:
-        stored = await objects.head(key)
+        object_info = await objects.head(key)
     except ObjectDamaged:
         return None
-    return stored and stored.size
+    return object_info and object_info.size
 
 
 async def _pieces(objects: ObjectStore, key: str) -> AsyncGenerator[bytes, None]:

@@ -245,10 +245,10 @@ class _Attempt:
         for index, rendering in enumerate(progress.renderings):
             key = f"{attempt_folder}/{index}"
             chunks = self._media.stream_content(model, rendering, max_bytes)
-            stored = await self._stores.objects.put(
+            object_info = await self._stores.objects.put(
                 key, chunks, content_type=rendering.content_type, max_bytes=max_bytes
             )
-            files.append({"key": key, "content_type": rendering.content_type, "bytes": stored.size})
+            files.append({"key": key, "content_type": rendering.content_type, "bytes": object_info.size})
         return files
 
     async def _record_failure(self, error: BaobabError) -> None:
@@ -267,14 +267,14 @@ class _Attempt:
         await self._end("expired", error="The job did not finish within a day.")
 
     async def _end(self, status: str, *, error: str | None = None, **values: Any) -> None:
-        ended = {
+        end_values = {
             "status": status,
             "error": error and error[:_LONGEST_ERROR],
             "ended_at": self._services.clock.now(),
             "request": None,
             "handle": None,
         }
-        await self._write({**ended, **values}, last=True)
+        await self._write({**end_values, **values}, last=True)
 
     async def _write(self, values: dict[str, Any], *, last: bool = False) -> None:
         condition = (generation_jobs.c.id == self._row.id, generation_jobs.c.worker == self._job.id, UNENDED)

@@ -37,13 +37,13 @@ async def submit(
     kind: Kind,
     name: str,
     prompt: str,
-    given: Mapping[str, Any],
+    fields: Mapping[str, Any],
     provider: Mapping[str, Any] | None,
 ) -> Submitted:
-    """Submits a job. given: all other fields of the request; a None in it is an unknown field that was sent as null."""
+    """Submits a job. fields: all other fields of the request; None for an unknown field that was sent as null."""
     model = select_models(call, name, await settings.get_app_settings(call, app_id), kind)[0]
     media = call.services.part(Media)
-    request = build_request(media.accepted_fields(model), prompt, given, provider or {})
+    request = build_request(media.accepted_fields(model), prompt, fields, provider or {})
     max_charge = compute_charge(
         call.services.options.ai_markup, media.get_price(model, request, media.count_units(model, request))
     )
@@ -67,20 +67,20 @@ async def submit(
 
 
 def build_request(
-    accepted: AcceptedFields, prompt: str, given: Mapping[str, Any], provider: Mapping[str, Any]
+    accepted: AcceptedFields, prompt: str, fields: Mapping[str, Any], provider: Mapping[str, Any]
 ) -> MediaRequest:
     """Builds the request for the model. Raises UnsupportedParameter or BadReference."""
-    refused = [name for name in folded_names(given) if name not in accepted.top_level]
-    refused += [f"provider.{name}" for name in provider if name not in accepted.provider]
-    if refused:
+    unsupported = [name for name in folded_names(fields) if name not in accepted.top_level]
+    unsupported += [f"provider.{name}" for name in provider if name not in accepted.provider]
+    if unsupported:
         raise UnsupportedParameter(
-            f"The model does not take {', '.join(f'`{name[:60]}`' for name in refused[:10])}.",
+            f"The model does not take {', '.join(f'`{name[:60]}`' for name in unsupported[:10])}.",
             details={
                 "supported_top_level": sorted(accepted.top_level),
                 "supported_provider": sorted(accepted.provider),
             },
         )
-    parameters = merge_images(given)
+    parameters = merge_images(fields)
     for name in _URLS:
         if name in parameters:
             image_urls = urls(name, parameters[name])

@@ -119,8 +119,12 @@ async def ai_config_update(
                 f"`{provider}` is no vendor whose models you can call with your own key.",
                 remediation=f"Use a key for one of these providers: {', '.join(key_providers) or 'none'}.",
             )
-        sealed = call.services.vault.seal(byokKey.encode(), settings.key_context(app_id))
-        values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": organisation_providers.last4(byokKey)}
+        sealed_key = call.services.vault.seal(byokKey.encode(), settings.key_context(app_id))
+        values |= {
+            "byok_key": sealed_key,
+            "byok_provider": provider,
+            "byok_last4": organisation_providers.last4(byokKey),
+        }
     await _require_models(call, app_id, values)
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
     insertion = build_upsert(call.unit.database.dialect, app_ai).values(row)
@@ -182,14 +186,14 @@ async def _require_models(call: Call, app_id: str, values: Mapping[str, Any]) ->
             raise ModelNotUsable(f"{problem} `{name}`, which is set in `{field}`.", details={"param": field})
 
 
-def _config(own: settings.AiSettings) -> AiConfig:
+def _config(ai_settings: settings.AiSettings) -> AiConfig:
     return {
-        "defaultModel": own.default_model,
-        "maxTokensPerRequest": own.max_tokens,
-        "allowedModels": list(own.allowed_models),
-        "fallbackModels": list(own.fallback_models),
-        "byokKey": f"***{own.byok_last4 or ''}" if own.byok_provider else None,
-        "byokProvider": own.byok_provider,
-        "timeouts": own.timeouts,
-        "dropParams": own.drop_params,
+        "defaultModel": ai_settings.default_model,
+        "maxTokensPerRequest": ai_settings.max_tokens,
+        "allowedModels": list(ai_settings.allowed_models),
+        "fallbackModels": list(ai_settings.fallback_models),
+        "byokKey": f"***{ai_settings.byok_last4 or ''}" if ai_settings.byok_provider else None,
+        "byokProvider": ai_settings.byok_provider,
+        "timeouts": ai_settings.timeouts,
+        "dropParams": ai_settings.drop_params,
     }

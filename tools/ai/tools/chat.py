@@ -219,7 +219,7 @@ async def ai_embeddings(
 
 async def _chat(
     call: Call,
-    own: AiSettings,
+    ai_settings: AiSettings,
     messages: list[dict[str, Any]],
     name: str | None,
     max_tokens: int | None,
@@ -232,13 +232,15 @@ async def _chat(
     if not call.nested:
         await call.unit.commit()
     gateway_ = call.services.part(Gateway)
-    models = select_models(call, name, own, "chat")
+    models = select_models(call, name, ai_settings, "chat")
     further = without_unpriced(call, further)
     body = {"messages": messages, **further}
-    limit, bounded = _limit_request(body, max_tokens, own.max_tokens)
+    limit, build = _limit_request(body, max_tokens, ai_settings.max_tokens)
     answers = _whole(body, "n", _MOST_CHOICES) or 1
     streamed = bool(stream and call.context.streams)
-    entry = None if cache is None else build_entry(call, own.provider_access, models[0], bounded(models[0]), cache)
+    entry = (
+        None if cache is None else build_entry(call, ai_settings.provider_access, models[0], build(models[0]), cache)
+    )
     if entry is not None and (cached_answer := await entry.load()) is not None:
         set_answer_headers(call, entry.model, cost=0, cache="hit")
         return Stream(_replay_stream(cached_answer, body)) if streamed else cached_answer
@@ -248,13 +250,13 @@ async def _chat(
         async def begin(metered: MeteredCall, provider: Provider | None) -> AsyncGenerator[bytes, None]:
             return await gateway_.stream_chat(
                 metered.model,
-                bounded(metered.model, metered.granted_tokens),
+                build(metered.model, metered.granted_tokens),
                 metered.meter,
                 provider,
                 metered.retry_timeouts,
             )
 
-        pending_answer = call_models(call, models, own, body, begin, limit=limit, answers=answers, cache=state)
+        pending_answer = call_models(call, models, ai_settings, body, begin, limit=limit, answers=answers, cache=state)
         return await stream_answer(
             call,
             models[0],
@@ -266,14 +268,14 @@ async def _chat(
     async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
         request = {
             name: value
-            for name, value in bounded(metered.model, metered.granted_tokens).items()
+            for name, value in build(metered.model, metered.granted_tokens).items()
             if name != "stream_options"
         }
         return await gateway_.complete_chat(
             metered.model, request, metered.meter, provider, metered.retry_timeouts, call.context.follow_text
         )
 
-    answer, metered = await call_models(call, models, own, body, ask, limit=limit, answers=answers, cache=state)
+    answer, metered = await call_models(call, models, ai_settings, body, ask, limit=limit, answers=answers, cache=state)
     return await _settle_answer(call, answer, metered, entry)
 
 
@@ -286,14 +288,19 @@ async def _replay_stream(answer: Mapping[str, Any], body: Mapping[str, Any]) -> 
 
 
 async def embed(
-    call: Call, own: AiSettings, given: Any, name: str | None, further: Mapping[str, Any], cache: CacheOptions | None
+    call: Call,
+    ai_settings: AiSettings,
+    texts: Any,
+    name: str | None,
+    further: Mapping[str, Any],
+    cache: CacheOptions | None,
 ) -> dict[str, Any]:
     if not call.nested:
         await call.unit.commit()
     gateway_ = call.services.part(Gateway)
-    models = select_models(call, name, own, "embedding")
-    body = {"input": given, **further}
-    entry = None if cache is None else build_entry(call, own.provider_access, models[0], body, cache)
+    models = select_models(call, name, ai_settings, "embedding")
+    body = {"input": texts, **further}
+    entry = None if cache is None else build_entry(call, ai_settings.provider_access, models[0], body, cache)
     if entry is not None and (cached_answer := await entry.load()) is not None:
         set_answer_headers(call, entry.model, cost=0, cache="hit")
         return cached_answer
@@ -301,14 +308,14 @@ async def embed(
     async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
         return await gateway_.embed_texts(metered.model, body, metered.meter, provider, metered.retry_timeouts)
 
-    answer, metered = await call_models(call, models, own, body, ask, cache="miss" if entry else "")
+    answer, metered = await call_models(call, models, ai_settings, body, ask, cache="miss" if entry else "")
     return await _settle_answer(call, answer, metered, entry)
 
 
 class RequestBuilder(Protocol):
     """Builds the request for a model with a limit of tokens in it; granted: the limit if the caller gave none."""
 
-    def __call__(self, model: Model, granted: int | None = None) -> dict[str, Any]: ...
+    def __call__(self, model: Model, granted_tokens: int | None = None) -> dict[str, Any]: ...
 
 
 def _limit_request(
@@ -319,8 +326,8 @@ def _limit_request(
     requested = newer or max_tokens
     limit = min(requested, most) if requested and most else requested or most
 
-    def build_request(model: Model, granted: int | None = None) -> dict[str, Any]:
-        capped_tokens = limit or granted
+    def build_request(model: Model, granted_tokens: int | None = None) -> dict[str, Any]:
+        capped_tokens = limit or granted_tokens
         if capped_tokens is None:
             return dict(body)
         # The newer name if the caller used neither: OpenAI's later models refuse the older one.

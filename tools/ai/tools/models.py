@@ -37,11 +37,11 @@ async def gateway_models(call: Call) -> ModelList:
     In an app, only the models that the app allows are listed.
     """
     call_settings, gateway_ = await settings.get_call_settings(call), call.services.part(Gateway)
-    allowed = allowed_models(gateway_, call_settings)
+    allowed_ids = allowed_models(gateway_, call_settings)
     models = [
         _render_model(model)
         for model in gateway_.list_models(call_settings.provider_access)
-        if allowed is None or model.id in allowed
+        if allowed_ids is None or model.id in allowed_ids
     ]
     first_and_last = (models[0]["id"], models[-1]["id"]) if models else (None, None)
     return {
@@ -126,7 +126,7 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""
     markup, app_settings = call.services.options.ai_markup, await settings.get_app_settings(call, app_id)
     gateway = call.services.part(Gateway)
-    allowed = allowed_models(gateway, app_settings)
+    allowed_ids = allowed_models(gateway, app_settings)
     return {
         "models": [
             {
@@ -139,7 +139,7 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
                 "raw_pricing": _render_price(price),
             }
             for model in gateway.list_models(app_settings.provider_access)
-            if allowed is None or model.id in allowed
+            if allowed_ids is None or model.id in allowed_ids
             for price in (model.price.marked_up(markup),)
         ]
     }
