@@ -1,7 +1,7 @@
 """Who may do what with files.
 
-Accounts of the app's organisation and keys of the app see every file. A user of the app sees its own files, and may
-download those that are open to every user. What a caller may not see is answered as if it were not there.
+Accounts of the app's organisation and keys of the app see every file. A user of the app sees their own files, and may
+download those that are open to every user. A file that a caller may not see is treated as if it did not exist.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _columns = files_table.c
 
 @dataclass(frozen=True, slots=True)
 class OfRunningApp:
-    """As OfApp, while the app is not paused."""
+    """The same as OfApp, while the app is not paused."""
 
     anonymous: bool = False
     credential: bool = True
@@ -40,7 +40,7 @@ class OfRunningApp:
 
 @dataclass(frozen=True, slots=True)
 class BySignedUrl:
-    """Whoever has an address that this server has signed, with or without a credential."""
+    """Any caller with an address that this server has signed, with or without a credential."""
 
     method: Method
     suffix: str = ""

@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, 13): what a reader says of the version of a file that it has already."""
+"""Conditional requests (RFC 9110, 13): the reader says which version of the file it already has."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,12 +7,15 @@ from email.utils import format_datetime, parsedate_to_datetime
 from baobab.tools.files.schemas import Conditions
 
 HEADERS = {"if_range": "if-range", "if_none_match": "if-none-match", "if_modified_since": "if-modified-since"}
-"""From which headers a tool reads the arguments of `Conditions`."""
+"""The headers from which a tool reads the arguments of `Conditions`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The version of a file that is there. tag: its ETag, a strong one. modified: since when it is as it is."""
+    """The present version of a file.
+
+    tag: its ETag, a strong one. modified: when it was last changed.
+    """
 
     tag: str
     modified: datetime
@@ -22,7 +25,7 @@ class Version:
         return {"etag": self.tag, "last_modified": format_datetime(self._second, usegmt=True)}
 
     def is_known(self, conditions: Conditions) -> bool:
-        """Whether the reader has this version. Where it sends a tag, the time does not matter."""
+        """Whether the reader has this version. If the reader sends a tag, the time does not matter."""
         if tags := conditions.get("if_none_match", ""):
             # Compared weakly: a proxy that compresses makes a weak tag of ours.
             known_tags = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
@@ -31,7 +34,7 @@ class Version:
         return since is not None and self._second <= since
 
     def continues(self, conditions: Conditions) -> bool:
-        """Whether a part of this version fits to what the reader has of it."""
+        """Whether a part of this version continues what the reader already has."""
         validator = conditions.get("if_range", "")
         return validator in ("", self.tag) or _parse_date(validator) == self._second
 
@@ -41,7 +44,7 @@ class Version:
 
 
 def _parse_date(text: str) -> datetime | None:
-    """Returns the time of a header; None for what is none, which RFC 9110 has servers ignore."""
+    """Returns the time of a header. None for an invalid one, which RFC 9110 lets servers ignore."""
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""What storing or deleting a file would change, for the person who decides."""
+"""Shows the person who approves a call what storing or deleting a file would change."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from baobab.tools.files.storing import find_row
 from baobab.tools.files.tables import PENDING, build_folder, files_table
 
 _MOST_COMPARED = 64 * 1024
-"""Bytes of a text that are shown line by line; of a larger file, and of one that is no text, the size."""
+"""The most bytes of a text that is shown line by line. For larger files and other types, only the size is shown."""
 
 
 async def list_replacement(call: Call, app_id: str, filename: str, content: str, encoding: Encoding) -> list[Change]:
-    """What a file would become that replaces the caller's latest one of its name."""
+    """What the caller's latest file of this name would change to."""
     columns = files_table.c
     conditions = (columns.app_id == app_id, columns.filename == filename, ~PENDING, *is_own(call.caller))
     query = select(files_table).where(*conditions).order_by(columns.id.desc()).limit(1)

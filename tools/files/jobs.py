@@ -1,4 +1,4 @@
-"""The jobs of files: they delete the bytes of files that are gone, uploads that never arrived, and leftovers."""
+"""The jobs of files: they delete the bytes of deleted files, uploads that never arrived, and leftovers."""
 
 import contextlib
 import logging
@@ -23,7 +23,7 @@ from baobab.tools.files.toolset import files
 _log = logging.getLogger(__name__)
 
 KEPT = timedelta(hours=24)
-"""How long the row of an upload is kept whose bytes have not arrived."""
+"""How long the row of an upload is kept if its bytes do not arrive."""
 _BUSY_SECONDS = 60
 _ROUND = 200
 _MOVING_SECONDS = 10.0
@@ -54,7 +54,9 @@ async def files_erase_many(job: Job, app_id: str, file_ids: list[str]) -> None:
 
 
 async def _require_settled(services: Services, app_id: str) -> None:
-    """Raises RetryLater while the app is being moved: a copy under way may have bytes with it that are to go."""
+    """Raises RetryLater while the app is being moved, because a copy in progress may include bytes that are to be
+    deleted.
+    """
     with contextlib.suppress(AppNotFound):
         stores = services.stores_of((await services.directory.app(app_id)).region)
         async with stores.database.reading() as connection:
@@ -102,7 +104,7 @@ async def files_leftovers(job: Job) -> None:
 
 
 async def _name_organisations(services: Services, database: Database) -> None:
-    """Says whose files are counted that were stored before an organisation's room was."""
+    """Records the organisation of apps whose files were stored before organisations had a limit."""
     query = select(file_usage.c.app_id).where(file_usage.c.organisation_id.is_(None))
     async with database.reading() as connection:
         unnamed = (await connection.execute(query)).scalars().all()
@@ -115,7 +117,7 @@ async def _name_organisations(services: Services, database: Database) -> None:
 
 
 async def _sweep(services: Services, database: Database) -> None:
-    """Deletes what has expired, in one transaction for each app of a round. Killed, it goes on where it was."""
+    """Deletes what has expired, in one transaction for each app of a round. After a kill, the next run continues."""
     now = services.clock.now()
     is_old = (PENDING, _columns.created_at < now - KEPT, _columns.reserved_until <= now)
     query = select(_columns.app_id, _columns.id).where(*is_old, FREEZES.is_thawed(_columns.app_id))

@@ -1,7 +1,7 @@
-"""Finds bytes in the object store that no file refers to: what attempts have left that were killed.
+"""Finds bytes in the object store that no file refers to, left by attempts that were killed.
 
-A row is always committed before its bytes are stored. So bytes without a row belong to a file that is gone, and of a
-file that is there, all but what its row and its parts name is left over.
+A row is always committed before its bytes are stored. So bytes without a row belong to a deleted file. Of a present
+file, everything is left over except what its row and its parts name.
 """
 
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ _PAGE = 500
 
 
 async def delete_leftovers(services: Services, region: str) -> int:
-    """Deletes what is left over in the object store of a region, and returns how many objects that were."""
+    """Deletes leftovers in the object store of a region, and returns how many objects it deleted."""
     stores, count = services.stores_of(region), 0
     for app_id in await _list_apps(stores):
         if await _is_settled_here(services, region, app_id):
@@ -35,7 +35,7 @@ async def _list_apps(stores: Stores) -> list[str]:
 
 
 async def _is_settled_here(services: Services, region: str, app_id: str) -> bool:
-    """Whether the app is in this region and stays: of one that is on its way, bytes may arrive before their rows."""
+    """Whether the app is in this region and is not being moved: bytes of a moving app may arrive before their rows."""
     try:
         app = await services.directory.app(app_id)
     except AppNotFound:
@@ -61,7 +61,7 @@ async def _find_leftovers(stores: Stores, app_id: str) -> AsyncIterator[str]:
 
 
 async def _list_kept(execute: Execute, app_id: str, ids: list[str]) -> dict[str, frozenset[str] | None]:
-    """What is kept of each file that is there. None: all of it, because its bytes are arriving."""
+    """Returns the objects that belong to each present file. None if all of them do, because its bytes are arriving."""
     files, parts = files_table.c, file_parts.c
     query = select(files.id, files.stored_as, files.stored_at).where(files.app_id == app_id, files.id.in_(ids))
     rows: Any = (await execute(query)).all()

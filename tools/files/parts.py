@@ -1,7 +1,7 @@
-"""What arrives of a file in parts: each is stored and recorded by itself, and the last one completes the file.
+"""Resumable uploads: each part is stored and recorded by itself, and the last part completes the file.
 
-Parts follow each other without gaps, and only one request can add the next one. So a connection may break and a process
-may be killed anywhere, and the client goes on where the recorded parts end.
+Parts follow each other without gaps, and only one request can add the next part. So after a broken connection or a
+killed process, the client continues where the recorded parts end.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _columns = file_parts.c
 
 
 class _Splitter:
-    """Splits a body into parts. A body that breaks off ends like one that is complete, and `gone` says so."""
+    """Splits a body into parts. A body that breaks off ends like a complete one, and `gone` is then true."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
@@ -64,10 +64,10 @@ async def read_offset(execute: Execute, row: Row) -> int:
 
 
 async def append(call: Call, row: Row, offset: int, chunks: AsyncIterator[bytes]) -> int:
-    """Adds what arrives to a file, and completes it with its last byte. Returns the bytes that have arrived.
+    """Adds bytes to a file, and completes it with the last one. Returns the number of bytes that have arrived.
 
-    Raises OffsetDiffers, LengthDiffers, FileNotFound, QuotaExceeded, StoreFailed, AppMigrating; and ClientGone after it
-    has kept what came before.
+    Raises OffsetDiffers, LengthDiffers, FileNotFound, QuotaExceeded, StoreFailed, AppMigrating, or ClientGone after it
+    has stored what arrived before.
     """
     splitter, objects = _Splitter(chunks), call.stores.objects
     try:
@@ -93,7 +93,7 @@ async def append(call: Call, row: Row, offset: int, chunks: AsyncIterator[bytes]
 
 
 async def complete(services: Services, app: App, stores: Stores, row: Row) -> None:
-    """Puts the parts of a file together if all of them have arrived; whoever does so first completes the file."""
+    """Joins the parts of a file if all of them have arrived. Of several callers, the first one completes the file."""
     attempt = services.ids.uuid()
     key = build_folder(row.app_id, row.id) + attempt
     async with stores.database.reading() as connection:
@@ -111,13 +111,13 @@ async def complete(services: Services, app: App, stores: Stores, row: Row) -> No
             await request_erasure(services, unit, row, keep=attempt, tenant=app.organisation_id)
     except BaobabError as error:
         await stores.objects.delete(key)
-        # Somebody else was faster, and has deleted the parts perhaps while they were read here.
+        # Another request was faster, and may have deleted the parts while they were read here.
         if not isinstance(error, AlreadyStored | Damaged) or not await _is_stored(stores, row):
             raise
 
 
 async def _record(call: Call, row: Row, offset: int, size: int, attempt: str) -> None:
-    """Records the next part in a transaction of its own, so that it stays whatever becomes of those that follow."""
+    """Records the next part in a transaction of its own, so that it stays whatever happens to the later ones."""
     app_id, now = row.app_id, call.now
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)

@@ -1,6 +1,6 @@
-"""What may be stored: by an app, by each of its users, and by an organisation in all its apps.
+"""How much may be stored: by an app, by each of its users, and by an organisation in all its apps.
 
-Files count once their bytes have arrived, and begun uploads as long as their room is reserved.
+A file counts once its bytes have arrived. A started upload counts as long as its room is reserved.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from baobab.tools.files.tables import PENDING, file_usage, file_usage_by_user, f
 _DEFAULT_BYTES = GB
 _DEFAULT_FILE_MB = 10
 _SHARE_OF_USER = 10
-"""One user may fill this part of an app's room, one in ten, unless the app says otherwise."""
+"""One user may use this share of an app's room, one tenth, unless the app's settings say otherwise."""
 _MOST_PENDING = 1000
-"""Uploads without bytes that one user, or the app itself, may have begun."""
+"""The most uploads without bytes that one user, or the app itself, may have."""
 _columns = files_table.c
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """used: bytes of files. files: how many. reserved: bytes of begun uploads. organisation_id: as it is recorded."""
+    """used: bytes of files. files: their number. reserved: bytes of started uploads. organisation_id: as recorded."""
 
     used: int
     files: int
@@ -54,13 +54,13 @@ def require_allowed(app: App, content_type: str, size: int) -> None:
 
 
 def compute_limit(app: App) -> int:
-    """Returns the bytes that all files of an app may have: as it is set, up to what the plan gives."""
+    """Returns the most bytes of all files of an app: its setting, at most what the plan allows."""
     limit: int = app.storage_config.get("storageLimitBytes", _DEFAULT_BYTES)
     return limit if app.plan.file_bytes is None else min(limit, app.plan.file_bytes)
 
 
 def compute_user_limit(app: App) -> int:
-    """Returns the bytes that the files of one user may have. By default one large file always fits."""
+    """Returns the most bytes of the files of one user. By default, one large file always fits."""
     limit = compute_limit(app)
     share: int | None = app.storage_config.get("userLimitBytes")
     return min(limit, max(limit // _SHARE_OF_USER, _compute_file_limit(app)) if share is None else share)
@@ -80,7 +80,7 @@ async def read_usage(execute: Execute, app_id: str, now: datetime) -> Usage:
 
 
 async def read_user_usage(execute: Execute, app_id: str, user_id: str, now: datetime) -> int:
-    """Returns the bytes that one user has taken: of files, and of begun uploads."""
+    """Returns the bytes that one user takes, with files and started uploads."""
     columns = file_usage_by_user.c
     query = select(columns.used_bytes).where(columns.app_id == app_id, columns.user_id == user_id)
     reserved = await _read_reserved(execute, now, _columns.app_id == app_id, _columns.user_id == user_id)
@@ -88,7 +88,7 @@ async def read_user_usage(execute: Execute, app_id: str, user_id: str, now: date
 
 
 async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now: datetime) -> Usage:
-    """Returns the usage of the app. Raises QuotaExceeded. Exact, as the unit holds the app's lock."""
+    """Returns the usage of the app. Raises QuotaExceeded. It is exact, because the unit holds the app's lock."""
     usage = await read_usage(unit.execute, app.id, now)
     _require_below("The app's files and begun uploads take", usage.total, size, compute_limit(app))
     if user_id is not None:
@@ -100,7 +100,7 @@ async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now
     if app.plan.file_bytes is not None:
         taken = await _read_organisation_usage(unit, app, usage, now)
         if user_id is not None and taken + size > app.plan.file_bytes:
-            # How much the organisation keeps in its other apps is no concern of a user of this one.
+            # A user of this app must not learn how much the organisation stores in its other apps.
             raise QuotaExceeded("The app has no room left for files.", remediation="Ask those who run the app.")
         remedy = "Delete files of this or another app with op:files_delete, or choose a larger plan."
         _require_below(
@@ -119,9 +119,9 @@ def _require_below(subject: str, used_bytes: int, size: int, limit: int, *, reme
 
 
 async def _read_organisation_usage(unit: Unit, app: App, usage: Usage, now: datetime) -> int:
-    """Returns what the files and begun uploads of all apps of the organisation take in this region.
+    """Returns the bytes that files and started uploads of all apps of the organisation take in this region.
 
-    From now on the unit holds the organisation's lock, so that its other apps wait with theirs.
+    From then on the unit holds the organisation's lock, so that its other apps wait.
     """
     await unit.hold(app.organisation_id)
     if usage.organisation_id != app.organisation_id:
@@ -135,7 +135,7 @@ async def _read_organisation_usage(unit: Unit, app: App, usage: Usage, now: date
 
 
 async def name_organisation(unit: Unit, app: App) -> None:
-    """Records whose room the files of an app take."""
+    """Records the organisation to whose room the files of an app count."""
     insertion = build_upsert(unit.database.dialect, file_usage).values(
         app_id=app.id, organisation_id=app.organisation_id, used_bytes=0, files_count=0
     )

@@ -12,13 +12,13 @@ from baobab.tools.core.types import NameText, Text, Uuid
 from baobab.tools.files.errors import ContentInvalid, FileTooLarge
 
 MOST_INLINE = 2**20
-"""The most bytes of a file that a call itself may bring."""
+"""The most bytes of a file that is sent within a call."""
 LONGEST_INLINE = 4 * (MOST_INLINE // 3 + 1)
-"""The same in characters: base64 takes four for three bytes."""
+"""The same in characters, because base64 needs four for three bytes."""
 MOST_NAMED = 256 * 1024
-"""The most bytes that the answer of a file by its name has."""
+"""The most bytes of a file that is answered by its name."""
 MOST_READ = 64 * 1024
-"""The most bytes of a file that a call itself answers."""
+"""The most bytes of a file that is answered within a call."""
 
 
 def _check_segments(filename: str) -> str:
@@ -139,11 +139,11 @@ class Progress(TypedDict):
 
 Encoding = Literal["text", "base64"]
 Bytes = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
-"""A stream; or for a caller that takes none, a text that says where the bytes are."""
+"""A stream; or, for a caller that cannot take one, a text that says where the bytes are."""
 
 
 def decode_content(content: str, encoding: Encoding) -> bytes:
-    """Raises ContentInvalid, FileTooLarge."""
+    """Returns the bytes of the content. Raises ContentInvalid or FileTooLarge."""
     try:
         raw = content.encode() if encoding == "text" else base64.b64decode(content, validate=True)
     except (ValueError, binascii.Error) as exc:

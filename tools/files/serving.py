@@ -1,4 +1,4 @@
-"""Answers the bytes of a file so that a browser cannot be made to run what is in it."""
+"""Answers the bytes of a file in a way that no browser runs code in it."""
 
 import contextlib
 import re
@@ -18,9 +18,9 @@ from baobab.tools.files.tables import build_folder
 
 HEADERS = {
     "accept-ranges": "bytes",
-    # Also where the type is one that browsers show, and whatever an old browser makes of it: no script, no origin.
+    # No script and no origin, even for types that browsers show, and in old browsers.
     "content-security-policy": "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; sandbox",
-    # A copy that was kept for an image of a page is none that a script of another page may read.
+    # A cached copy of an image must not be readable for scripts of other pages.
     "vary": "Origin",
 }
 
@@ -42,15 +42,15 @@ _SHOWN = frozenset(
         "text/plain",
     ]
 )
-"""The types that a browser may show in its window. None can hold a script: not SVG, HTML, XML or PDF."""
+"""The types that a browser may show in its window. None of them can contain a script, unlike SVG, HTML, XML or PDF."""
 _RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
 _UNQUOTED = re.compile(r"[^ !#-\[\]-~]")
 
 
 async def serve(call: Call, row: Any, range_: str, conditions: Conditions, *, lifetime: int) -> Stream:
-    """Returns the bytes of a file that is stored, or the part of them that is asked for, unless the reader has them.
+    """Returns the bytes of a stored file, or the requested range of them, unless the reader already has them.
 
-    lifetime: seconds for which a browser may keep them. Raises RangeNotSatisfiable, StoreFailed, Damaged.
+    lifetime: the seconds for which a browser may cache them. Raises RangeNotSatisfiable, StoreFailed or Damaged.
     """
     version = Version(f'"{row.sha256}"', row.stored_at)
     add_headers(call, **version.headers, cache_control=build_cache_control(row, lifetime))
@@ -71,15 +71,16 @@ async def serve(call: Call, row: Any, range_: str, conditions: Conditions, *, li
 
 
 def build_cache_control(row: Any, lifetime: int) -> str:
-    """What may keep the answer: the reader's browser; where every user of the app may read the file, caches between.
+    """Says who may cache the answer: the reader's browser, and also shared caches if every user of the app may read
+    the file.
 
-    lifetime: seconds, which are those that the address is valid for. The bytes of a file never change.
+    lifetime: the seconds for which the address is valid. The bytes of a file never change.
     """
     return f"{'public' if row.public else 'private'}, max-age={max(lifetime, 0)}, immutable"
 
 
 def build_unchanged(media_type: str) -> Stream:
-    """The answer to a reader who has the bytes."""
+    """Builds the answer for a reader who already has the bytes."""
     return Stream(_read_nothing(), media_type, is_unchanged=True)
 
 
@@ -96,7 +97,7 @@ async def _read_nothing() -> AsyncGenerator[bytes, None]:
 def _parse_range(text: str, size: int) -> tuple[int, int] | None:
     """Returns the first byte and the one after the last; None for the whole file. Raises RangeNotSatisfiable.
 
-    What is not a single range of bytes is ignored, as RFC 9110 allows.
+    Anything other than a single range of bytes is ignored, as RFC 9110 allows.
     """
     match = _RANGE.fullmatch(text)
     if match is None or not (match[1] or match[2]):
@@ -125,7 +126,7 @@ def _build_media_type(content_type: str) -> str:
 
 
 async def read_bytes(objects: ObjectStore, key: str, start: int, end: int) -> AsyncGenerator[bytes, None]:
-    # Opened with the first piece, so that an unread stream has nothing to close.
+    # The object is opened with the first piece, so that an unread stream has nothing to close.
     if start == end:
         return
     with translate_errors():

@@ -1,4 +1,4 @@
-"""The signed addresses of a file: one for its upload, and others at which it is read."""
+"""The signed addresses of a file: one for its upload, and others for reading it."""
 
 from baobab.tools.core.call import Call
 from baobab.tools.core.signed_urls import build_signed_url

@@ -1,8 +1,8 @@
-"""How a file gets its bytes: its room is reserved, the bytes are stored, the row is settled.
+"""How a file gets its bytes: room is reserved, the bytes are stored, and the row is settled.
 
-Each attempt stores the bytes under a key of its own, and only one attempt settles the row. So a process that is killed
-anywhere leaves a file that is there as a whole or not at all, and is counted once or not at all. What an attempt has
-left is deleted with the file, or by the sweep.
+Each attempt stores the bytes under a key of its own, and only one attempt settles the row. So if a process is killed, a
+file exists as a whole or not at all, and is counted once or not at all. Leftovers of an attempt are deleted with the
+file, or by the sweep.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -37,7 +37,9 @@ _columns = files_table.c
 
 
 class Receiving:
-    """The files whose bytes this process receives now: one request for each, so that repeating fills no disk."""
+    """The files whose bytes this process is receiving. Each file has one request at a time, so that repeated requests
+    cannot fill the disk.
+    """
 
     def __init__(self, services: Services) -> None:
         self.ids: set[str] = set()
@@ -53,10 +55,10 @@ async def reserve(
     public: bool,
     seconds: int = UPLOAD_SECONDS,
 ) -> tuple[Row, Usage]:
-    """Inserts the row of a file without bytes, which belongs to the caller and holds room for it for some seconds.
-    Returns it, and what the app uses with it.
+    """Inserts the row of a file without bytes, which belongs to the caller and reserves room for some seconds.
 
-    Raises ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads. unit: holds the app's lock.
+    Returns the row and the usage of the app with it. Raises ContentTypeRefused, FileTooLarge, QuotaExceeded or
+    TooManyUploads. unit: holds the app's lock.
     """
     app, now, user_id = call.require_app(), call.now, owner_of(call.caller)
     quota.require_allowed(app, content_type, size)
@@ -78,9 +80,10 @@ async def reserve(
 
 
 async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes], *, replaces: bool = False) -> None:
-    """Stores the bytes of a reserved file, and settles it. replaces: whether its owner's others of its name go then.
+    """Stores the bytes of a reserved file and settles it.
 
-    Raises LengthDiffers, UploadRunning, StoreFailed, what `settle` raises, and whatever `chunks` raises.
+    replaces: whether the owner's other files of its name are deleted. Raises LengthDiffers, UploadRunning, StoreFailed,
+    the errors of `settle`, and those of `chunks`.
     """
     receiving = call.services.of(Receiving).ids
     if row.id in receiving:
@@ -99,7 +102,7 @@ async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes], *, replace
         except StoreUnavailable as exc:
             raise StoreFailed from exc
         except BaobabError:
-            # It was refused, so nothing refers to these bytes. After another failure the row may have been settled.
+            # The settling was refused, so nothing refers to these bytes. After other failures, the row may be settled.
             await call.stores.objects.delete(key)
             raise
     finally:
@@ -107,10 +110,10 @@ async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes], *, replace
 
 
 async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo, *, replaces: bool = False) -> None:
-    """Records that the bytes have arrived, once.
+    """Records once that the bytes have arrived.
 
-    Raises FileNotFound if the file was deleted meanwhile, AlreadyStored, AppMigrating, and QuotaExceeded if the upload
-    took longer than its room was reserved for and others have taken it.
+    Raises FileNotFound if the file was deleted meanwhile, AlreadyStored, AppMigrating, or QuotaExceeded if the upload
+    took longer than its room was reserved for and others have taken the room.
     """
     app = call.require_app()
     if (await call.services.directory.app(app.id)).region != app.region:
@@ -131,7 +134,7 @@ async def _delete_namesakes(call: Call, unit: Unit, row: Row) -> None:
 
 
 async def settle_in(unit: Unit, services: Services, app: App, file_id: str, attempt: str, info: ObjectInfo) -> None:
-    """The same in a unit that holds the app's lock, of an app that is not being moved."""
+    """Settles a file in a unit that holds the lock of an app that is not being moved."""
     now = services.clock.now()
     row = await find_row(unit.execute, app.id, file_id)
     if row is None:
@@ -155,7 +158,7 @@ async def settle_in(unit: Unit, services: Services, app: App, file_id: str, atte
 
 
 async def delete_file(services: Services, unit: Unit, row: Row, tenant: str | None = None) -> None:
-    """Deletes the row of a file in a unit that holds the app's lock, and has its bytes deleted."""
+    """Deletes the row of a file, in a unit that holds the app's lock, and enqueues the deletion of its bytes."""
     await unit.execute(delete(files_table).where(*is_file(row.app_id, row.id)))
     parts = file_parts.c
     await unit.execute(delete(file_parts).where(parts.app_id == row.app_id, parts.file_id == row.id))
@@ -167,7 +170,9 @@ async def delete_file(services: Services, unit: Unit, row: Row, tenant: str | No
 async def delete_pending(
     services: Services, unit: Unit, app_id: str, ids: Sequence[str], conditions: Sequence[ColumnElement[bool]]
 ) -> None:
-    """Deletes those of an app's files without bytes that meet the conditions still, and what has arrived of them."""
+    """Deletes those of an app's files without bytes that still meet the conditions, and the parts that have
+    arrived.
+    """
     is_pending = (_columns.app_id == app_id, _columns.id.in_(ids), PENDING, *conditions)
     rows = (await unit.execute(delete(files_table).where(*is_pending).returning(_columns.id))).scalars()
     deleted_ids = list(rows)
@@ -180,16 +185,16 @@ async def delete_pending(
 async def request_erasure(
     services: Services, unit: Unit, row: Row, *, keep: str = "", tenant: str | None = None
 ) -> None:
-    """Has the bytes of a file deleted once the unit is committed (jobs.py).
+    """Enqueues the deletion of a file's bytes, which begins after the commit (jobs.py).
 
-    keep: what a file that stays is stored as; what else there is of it is deleted.
+    keep: the name under which the bytes of a file that stays are stored; everything else of it is deleted.
     """
     arguments = {"app_id": row.app_id, "file_id": row.id, "keep": keep}
     await services.jobs.enqueue(unit, _ERASE, arguments, tenant=tenant)
 
 
 def is_file(app_id: str, file_id: str) -> tuple[Any, Any]:
-    """The conditions for one row."""
+    """Returns the conditions for one row."""
     return _columns.app_id == app_id, _columns.id == file_id
 
 
@@ -198,7 +203,7 @@ async def find_row(execute: Execute, app_id: str, file_id: str, *conditions: Any
 
 
 def build_object_key(row: Row) -> str:
-    """Returns the name by which clients know a file; the object store has another one, which no caller has chosen."""
+    """Returns the name by which clients know a file. The object store uses another name, which no caller chooses."""
     return f"{row.app_id}/{row.user_id or 'service'}/{row.id}_{row.filename}"
 
 

@@ -14,7 +14,7 @@ files_table = Table(
     Column("app_id", String(36), primary_key=True),
     # Begins with the time at which it was made, so that the key is the order of a list.
     Column("id", String(36), primary_key=True),
-    # The user that it belongs to; null for a file of the app itself.
+    # The user that owns the file; null for a file of the app itself.
     Column("user_id", String(36)),
     Column("filename", String(255), nullable=False),
     Column("content_type", String(255), nullable=False),
@@ -47,7 +47,7 @@ file_parts = Table(
     # The last segment of its key in the object store.
     Column("stored_as", String(36), nullable=False),
 )
-"""What has arrived of uploads that can be resumed; gone when the file is there as a whole."""
+"""The parts of resumable uploads that have arrived. They are deleted when the file is complete."""
 
 file_usage = Table(
     "file_usage",
