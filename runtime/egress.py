@@ -1,4 +1,4 @@
-"""The one client for requests that leave the platform: webhooks, image URLs, OAuth, remote MCP and model servers.
+"""The one client for outgoing requests: webhooks, image URLs, OAuth, remote MCP and model servers.
 
 The URLs come from users, so each URL is parsed, its host resolved and every address checked here; the connection then
 goes to exactly those addresses. Proxies and netrc of the environment and cookies of earlier answers are not used.

@@ -51,7 +51,8 @@ class Settings(BaseSettings):
         "", description="Database: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
     )
     notices_url: NoticesUrl = Field(
-        "", description="Where to LISTEN if DATABASE_URL is a pooler's: Postgres itself; DATABASE_URL if empty."
+        "",
+        description="Address of Postgres itself, for LISTEN, if DATABASE_URL leads to a pooler; DATABASE_URL if empty.",
     )
     valkey_url: ValkeyUrl = Field(
         "", description="Valkey or Redis for rate limits and, with KV=valkey, keys; `redis://...`, or empty for none."
@@ -63,12 +64,15 @@ class Settings(BaseSettings):
         "", description="Where files are stored: `s3://BUCKET/PREFIX`, `file:///FOLDER`, or empty for DATA/objects."
     )
     jobs: int = Field(
-        8, ge=0, le=1000, description="Durable jobs that a process runs at once; 0 leaves them to other processes."
+        8,
+        ge=0,
+        le=1000,
+        description="Durable jobs that a process runs at the same time; 0 leaves them to other processes.",
     )
     secret_key: str = Field(
         "",
         repr=False,
-        description="Keys for sealing secrets: base64url of 32 bytes, newest first; DATA/secret.key if empty.",
+        description="Keys that encrypt secrets: base64url of 32 bytes, newest first; DATA/secret.key if empty.",
     )
     bootstrap_key: str = Field(
         "",
@@ -77,7 +81,7 @@ class Settings(BaseSettings):
         description="An API key (`bb_sk_` and 40 letters or digits) for the first account.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severity that is logged."
+        "info", description="Lowest severity that is logged."
     )
     access_log: float = Field(
         0.01, ge=0, le=1, description="Share of requests that are logged, 0 to 1; answers with 5xx are always logged."
@@ -87,7 +91,7 @@ class Settings(BaseSettings):
         "", description="Geography of this installation's own region, which others may share; its own name if empty."
     )
     max_apps: int = Field(
-        0, ge=0, description="Apps that this installation's own region takes at most; 0 for any number."
+        0, ge=0, description="Largest number of apps in this installation's own region; 0 for any number."
     )
     regions: str = Field(
         "", description="TOML file of further regions: one table per region, with the addresses of its stores."
@@ -120,18 +124,24 @@ class Settings(BaseSettings):
         90, ge=0, le=3650, description="Days that ended runs are kept, unless their agent says otherwise; 0 for ever."
     )
     realtime_connections: int = Field(
-        1000, ge=1, le=100_000, description="Most connections that may follow one app's changes, in each worker."
+        1000,
+        ge=1,
+        le=100_000,
+        description="Largest number of connections that follow one app's changes, in each worker.",
     )
     undo_days: int = Field(7, ge=1, le=365, description="Days in which changes of rows in apps' tables can be undone.")
     undo_megabytes: int = Field(
-        64, ge=1, le=100_000, description="Most megabytes that each app's log of changed rows may hold."
+        64, ge=1, le=100_000, description="Largest size of each app's log of changed rows, in megabytes."
     )
     row_security: bool = Field(
         default=True,
         description="Whether Postgres's own row-level security guards the rows of apps, too. See [data.md](data.md).",
     )
     slow_statement_ms: int = Field(
-        200, ge=0, le=60_000, description="Milliseconds from which on a statement on an app's tables is listed as slow."
+        200,
+        ge=0,
+        le=60_000,
+        description="A statement on an app's tables that takes longer is listed as slow, in milliseconds.",
     )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup creates accounts.")
@@ -155,10 +165,10 @@ class Settings(BaseSettings):
         "BASE_URL's.",
     )
     trusted_proxies: WordList = Field(
-        (), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated."
+        (), description="Proxies whose X-Forwarded-For is trusted: addresses or networks, comma separated."
     )
     egress_allow: WordList = Field(
-        (), description="Private networks that outgoing requests may reach, comma separated."
+        (), description="Private addresses and networks that outgoing requests may reach: `127.0.0.1,10.1.0.0/16`."
     )
     metrics_token: str = Field(
         "", repr=False, description="Bearer token for /metrics; the one in DATA/metrics.token if empty."

@@ -106,8 +106,8 @@ async def api_keys_create(
       AI gateway only, `substrate` for a substrate key.
     toolsets: the toolsets that the key may use, such as `kv`; all by default.
     read_only: whether the key can only read.
-    approval: the mildest effect for which a call waits for a person: `destructive`, `external` (what leaves the
-      platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with fewer limits than
+    approval: the mildest effect for which a call waits for a person: `destructive`, `external` (also calls that
+      reach outside the server), `write` (all but reads), or `none`. A key never makes one with fewer limits than
       its own, and a key with a budget makes none.
     ends_at: when the key ends for good, with the keys that it made by then; never when left out. It cannot be put off.
     budget: what the key may spend on models in each day or month; only admins and owners can set one.

@@ -4,7 +4,7 @@ from typing import Literal
 
 Effect = Literal["read", "write", "external", "destructive"]
 Policy = Literal["none", "destructive", "external", "write"]
-"""From which effect on a call waits for a person: `external` means what leaves the platform and what destroys."""
+"""The mildest effect that waits for a person. `external` includes `destructive`."""
 
 Ask = Literal["always", "never"]
 """Whether calls of one tool wait for a person, whatever their effect."""

@@ -88,7 +88,7 @@ class Mcp:
     start: whether it is among the few tools that a model is shown first; the others it finds by search. `narrow`:
     only to a caller who may call few of these, such as a key of one toolset.
     keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
-    long_running: whether it may wait for something outside; left out, that is so for what leaves the platform.
+    long_running: whether it may wait for something outside; left out, true for tools that reach outside the server.
     failure: of a result that REST answers with a status of failure, the error that it tells. Models are told that.
     graph_names: further names by which graphs use it, as graphs from elsewhere have them.
     for_linked_apps: for a tool of an organisation, which names no app: whether agents of apps that are linked to the

@@ -21,7 +21,7 @@ Fields = Sequence[tuple[str, str]]
 """The arguments of a call as a person reads them: names and texts."""
 _CONSEQUENCE = {
     "write": "It changes what is stored.",
-    "external": "It leaves the platform: what is sent or paid cannot be taken back.",
+    "external": "It reaches outside the server: what is sent or paid cannot be taken back.",
     "destructive": "It destroys or replaces something; that cannot be undone.",
 }
 
