@@ -17,7 +17,7 @@ async def set_password(services: Services, email: str | None, password: str) -> 
     Raises NoAccountYet and WeakPassword.
     """
     check_password(password)
-    encoded = await hash_password(password)
+    password_hash = await hash_password(password)
     query = select(accounts.c.id, accounts.c.email).order_by(accounts.c.created_at, accounts.c.id).limit(1)
     if email is not None:
         query = query.where(accounts.c.email == email.lower())
@@ -25,7 +25,7 @@ async def set_password(services: Services, email: str | None, password: str) -> 
         account = (await connection.execute(query)).first()
         if account is None:
             raise NoAccountYet
-        set_hash = update(accounts).where(accounts.c.id == account.id).values(password_hash=encoded)
+        set_hash = update(accounts).where(accounts.c.id == account.id).values(password_hash=password_hash)
         await connection.execute(set_hash)
         live = (refresh_tokens.c.account_id == account.id, refresh_tokens.c.revoked_at.is_(None))
         end_sessions = update(refresh_tokens).where(*live).values(revoked_at=services.clock.now())

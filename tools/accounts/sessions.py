@@ -70,8 +70,8 @@ async def rotate(call: Call, token: str) -> str:
         raise InvalidRefreshToken
     heir = _successor(call.services.vault, token)
     if row.used_at is None:
-        used = update(refresh_tokens).where(refresh_tokens.c.digest == row.digest).values(used_at=now)
-        await call.execute(used)
+        mark_used = update(refresh_tokens).where(refresh_tokens.c.digest == row.digest).values(used_at=now)
+        await call.execute(mark_used)
         await _keep(call, heir, row.account_id, row.family)
     else:
         heir_row = await _row(call, heir)

@@ -99,19 +99,19 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     await guesses.require_room()
     async with call.services.database.reading() as connection:
         account = (await connection.execute(select(rows).where(rows.c.email == email))).mappings().first()
-    encoded: str | None = account["password_hash"] if account else None
-    proven = await verify_password(encoded, password)
-    if account is None or encoded is None or not proven:
+    password_hash: str | None = account["password_hash"] if account else None
+    proven = await verify_password(password_hash, password)
+    if account is None or password_hash is None or not proven:
         # The refusal does not say which of the two was wrong; the audit row may name the account.
         if account is not None:
             _note(call, account["id"], await _home_organisation(call.services, account["id"]))
         await guesses.count_wrong()
         raise InvalidCredentials
     token = await _token(call, account["id"], email)
-    renewed = await hash_password(password) if is_outdated(encoded) else encoded
+    renewed = await hash_password(password) if is_outdated(password_hash) else password_hash
     # No lock was held while the password was checked: it must still be the same.
-    same = (rows.c.id == account["id"], rows.c.password_hash == encoded)
-    if not (await call.execute(update(rows).where(*same).values(password_hash=renewed))).rowcount:
+    unchanged = (rows.c.id == account["id"], rows.c.password_hash == password_hash)
+    if not (await call.execute(update(rows).where(*unchanged).values(password_hash=renewed))).rowcount:
         raise InvalidCredentials
     return {**_tokens(token, await sessions.start(call, account["id"])), "user": _user(account)}
 
@@ -216,20 +216,20 @@ async def platform_update(
         raise BadRequest("Nothing to change: send `name` or `password`.")
     account_id = call.account.account_id
     changes: dict[str, Any] = {} if name is None else {"name": name}
-    same = [rows.c.id == account_id]
+    unchanged = [rows.c.id == account_id]
     if password is not None:
         if call.account.key_id is not None:
             raise Forbidden(
                 "A key cannot set a password.",
                 remediation="Sign in with it (op:platform_login), or have the operator set one with `baobab password`.",
             )
-        encoded = await _verify_password(call, account_id, current_password)
+        password_hash = await _verify_password(call, account_id, current_password)
         check_password(password)
         changes["password_hash"] = await hash_password(password)
-        same.append(rows.c.password_hash.is_not_distinct_from(encoded))
+        unchanged.append(rows.c.password_hash.is_not_distinct_from(password_hash))
     call.audit.resource_id = account_id
     call.audit.data["fields"] = ["password" if field == "password_hash" else field for field in changes]
-    if not (await call.execute(update(rows).where(*same).values(**changes))).rowcount:
+    if not (await call.execute(update(rows).where(*unchanged).values(**changes))).rowcount:
         raise WrongPassword
     if password is not None:
         await sessions.end_all(call, account_id)
@@ -240,16 +240,16 @@ async def platform_update(
 async def _verify_password(call: Call, account_id: str, current: str | None) -> str | None:
     """Checks the present password of an account and returns its hash; None for an account without a password."""
     async with call.services.database.reading() as connection:
-        encoded: str | None = await connection.scalar(select(rows.c.password_hash).where(rows.c.id == account_id))
-    if encoded is None:
+        password_hash: str | None = await connection.scalar(select(rows.c.password_hash).where(rows.c.id == account_id))
+    if password_hash is None:
         return None
     if current is None:
         raise MissingField("`current_password` is missing.")
     # Whoever has a stolen token must not be able to guess the password here.
     await resolve_answer(call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW))
-    if not await verify_password(encoded, current):
+    if not await verify_password(password_hash, current):
         raise WrongPassword
-    return encoded
+    return password_hash
 
 
 async def _token(call: Call, account_id: str, email: str) -> str:

@@ -105,8 +105,10 @@ class CallDecisions:
 
         The key now makes such calls at once; one that still waited would be made a second time.
         """
-        pending = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
-        rows = (await call.execute(select(approvals.c.id, approvals.c.tool, approvals.c.effect).where(*pending))).all()
+        is_pending = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
+        rows = (
+            await call.execute(select(approvals.c.id, approvals.c.tool, approvals.c.effect).where(*is_pending))
+        ).all()
         for approval_id in [row.id for row in rows if not limits.requires_approval(row.tool, row.effect)]:
             values = {
                 "status": "rejected",
@@ -117,7 +119,7 @@ class CallDecisions:
                 "finished_at": call.now,
                 **self._texts.seals.without_arguments(approval_id),
             }
-            await call.execute(update(approvals).where(approvals.c.id == approval_id, *pending).values(**values))
+            await call.execute(update(approvals).where(approvals.c.id == approval_id, *is_pending).values(**values))
         await self._notices.publish(call.unit, NOTICE, call.account.organisation_id)
 
 

@@ -50,8 +50,8 @@ async def erase_calls(
 ) -> None:
     """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""
     for approval_id in sorted(ids):
-        which = (approvals.c.organisation_id == organisation_id, approvals.c.id == approval_id)
-        query = select(approvals.c.status, approvals.c.run_id, approvals.c.app_id).where(*which).with_for_update()
+        conditions = (approvals.c.organisation_id == organisation_id, approvals.c.id == approval_id)
+        query = select(approvals.c.status, approvals.c.run_id, approvals.c.app_id).where(*conditions).with_for_update()
         row: Any = (await unit.execute(query)).first()
         if row is None:
             continue
@@ -64,7 +64,7 @@ async def erase_calls(
             values |= {"status": "rejected", "reason": _REASON, "finished_at": clock.now()}
         if row.status != "approved" or withdrawn:
             values |= seals.without_arguments(approval_id)
-        await unit.execute(update(approvals).where(*which).values(**values))
+        await unit.execute(update(approvals).where(*conditions).values(**values))
         if withdrawn and row.run_id is not None:
             details = {"approval_id": approval_id, "run_id": row.run_id}
             await jobs.emit(unit, ENDED, app_id=row.app_id, data=details)

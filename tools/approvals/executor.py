@@ -59,11 +59,11 @@ class ApprovedCall:
 
     async def finish(self, call: Call, result: Any) -> None:
         """Marks the call as executed, in the transaction of its effects. Raises JobLost if another took over."""
-        encoded = "null" if result is None else call.tool.encode(result).decode()
+        result_json = "null" if result is None else call.tool.encode(result).decode()
         values = {
             "status": "executed",
             "finished_at": call.now,
-            "result": self.seals.seal(self.id, "result", encoded),
+            "result": self.seals.seal(self.id, "result", result_json),
             **self.seals.without_arguments(self.id),
         }
         # The approval before its job, as whoever withdraws it locks them.

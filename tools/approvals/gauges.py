@@ -11,7 +11,7 @@ from baobab.tools.core.services import Services
 @approvals.gauge("baobab_approvals_pending")
 async def read_pending(services: Services) -> Reading:
     """Calls that wait for a person's decision."""
-    waiting = (rows.c.status == "pending", rows.c.expires_at > services.clock.now())
+    conditions = (rows.c.status == "pending", rows.c.expires_at > services.clock.now())
     async with services.database.reading() as connection:
-        number = await connection.scalar(select(func.count()).select_from(rows).where(*waiting))
+        number = await connection.scalar(select(func.count()).select_from(rows).where(*conditions))
     return {(): float(number or 0)}

@@ -43,8 +43,8 @@ class ApprovalLabels:
             return f"Answer a question: {reason}" if reason else "Answer a question"
         summary = row.tool if tool is None else tool.summary
         words = re.split(r"[;:.](?:\s|$)", summary, maxsplit=1)[0].replace("`", "")
-        counted = (name for name in fields if name.endswith(COUNTED))
-        about = next((_cut(fields[name]) for name in (*counted, *_TELLING) if name in fields), "")
+        counted_names = (name for name in fields if name.endswith(COUNTED))
+        about = next((_cut(fields[name]) for name in (*counted_names, *_TELLING) if name in fields), "")
         return f"{words}: {about}" if about else words
 
     async def app(self, row: Any) -> str | None:
@@ -78,16 +78,16 @@ class ApprovalLabels:
         asker = await self.asker(row)
         match asker["kind"]:
             case "user":
-                who = f"the app's user {escape_name(str(row.caller['user_id']))}"
+                proposer = f"the app's user {escape_name(str(row.caller['user_id']))}"
             case "visitor":
-                who = "a visitor of the app, who is not signed in"
+                proposer = "a visitor of the app, who is not signed in"
             case "account":
-                who = asker["account"] or ""
+                proposer = asker["account"] or ""
             case "key":
                 name = await self._key(row.caller["key_id"])
                 key = "a key that is revoked," if name is None else f"the key {escape_name(name)}"
-                who = f"{key} of {asker['account']}"
-        return f"the agent {escape_name(row.agent)}, in a run that {who} started" if row.agent else who
+                proposer = f"{key} of {asker['account']}"
+        return f"the agent {escape_name(row.agent)}, in a run that {proposer} started" if row.agent else proposer
 
     async def _account(self, account_id: str) -> str:
         if ("account", account_id) not in self._known:

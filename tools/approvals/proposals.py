@@ -75,8 +75,8 @@ class ProposedCalls:
 
         meaning: a digest of what the arguments refer to, for tools whose arguments only name it.
         """
-        asked = json.dumps(arguments, separators=(",", ":"))
-        if len(asked) > MOST_BYTES:
+        arguments_json = json.dumps(arguments, separators=(",", ":"))
+        if len(arguments_json) > MOST_BYTES:
             raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
         digest = _digest(call, arguments, meaning)
         belongs_to = await proposers.get_owner(call)
@@ -86,19 +86,19 @@ class ProposedCalls:
             if row is not None and call.context.step is not None and row.status in ("expired", *_FINISHED):
                 return self._resolve_step(call, row)
             if row is None:
-                values = await self._insert_proposal(connection, call, belongs_to, asked, digest, meaning)
+                values = await self._insert_proposal(connection, call, belongs_to, arguments_json, digest, meaning)
                 await self._notices.publish(connection, NOTICE, belongs_to[0])
                 await self._ask_for_notices(connection, values["id"], belongs_to[0])
                 summary = describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
                 refusal: BaobabError = self._approval_error(values["id"], "pending", summary, values["expires_at"])
             elif row.status in _FINISHED:
                 # The outcome is read before it is erased: one that cannot be read is kept.
-                result, refused = self._read_outcome(call, row)
+                result, error = self._read_outcome(call, row)
                 collected = {"collected_at": self._clock.now(), "result": None}
                 await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**collected))
-                if refused is None:
+                if error is None:
                     return result
-                refusal = refused
+                refusal = error
             else:
                 summary = self._texts.summarise(row, call.tool)
                 refusal = self._approval_error(row.id, row.status, summary, row.expires_at)
@@ -106,10 +106,8 @@ class ProposedCalls:
 
     async def _ask_for_notices(self, unit: Unit, approval_id: str, organisation_id: str) -> None:
         """Asks for people to be told, if any member wants to be."""
-        wanted = select(notice_settings.c.account_id).join(
-            members, members.c.account_id == notice_settings.c.account_id
-        )
-        if (await unit.execute(wanted.where(members.c.organisation_id == organisation_id).limit(1))).first() is None:
+        query = select(notice_settings.c.account_id).join(members, members.c.account_id == notice_settings.c.account_id)
+        if (await unit.execute(query.where(members.c.organisation_id == organisation_id).limit(1))).first() is None:
             return
         arguments, job_id = {"approval_id": approval_id}, f"notices:{approval_id}"
         await self._jobs.enqueue(unit, "notices_plan", arguments, job_id=job_id, tenant=organisation_id)
@@ -117,17 +115,17 @@ class ProposedCalls:
     def _resolve_step(self, call: Call, row: Any) -> Any:
         if row.status == "expired":
             raise ApprovalExpired(details={"approval_id": row.id})
-        result, refused = self._read_outcome(call, row)
-        if refused is not None:
-            raise refused
+        result, error = self._read_outcome(call, row)
+        if error is not None:
+            raise error
         return result
 
     async def is_approved(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Returns whether this very call was approved, and its outcome has not been handed out."""
-        same = self._digest_conditions(call, _digest(call, arguments, meaning))
+        conditions = self._digest_conditions(call, _digest(call, arguments, meaning))
         approved = approvals.c.status.in_(("approved", "executed", "failed"))
         async with self._database.reading() as connection:
-            return (await connection.execute(select(approvals.c.id).where(*same, approved))).first() is not None
+            return (await connection.execute(select(approvals.c.id).where(*conditions, approved))).first() is not None
 
     async def has_proposal(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this call was proposed before and still waits, or has an outcome that was not handed out yet."""
@@ -137,16 +135,16 @@ class ProposedCalls:
 
     def _match_conditions(self, call: Call, digest: str) -> tuple[Any, ...]:
         """Builds the conditions that select the row of this call, if it was proposed before."""
-        same = self._digest_conditions(call, digest)
+        conditions = self._digest_conditions(call, digest)
         if call.context.step is not None:
-            return same
+            return conditions
         now = self._clock.now()
         # An outcome is handed out even if the tool has changed since. A call that still waits is of the same version.
-        waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+        is_waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
         return (
-            *same,
+            *conditions,
             or_(
-                and_(waiting, approvals.c.expires_at > now),
+                and_(is_waiting, approvals.c.expires_at > now),
                 approvals.c.status == "approved",
                 and_(approvals.c.status.in_(_FINISHED), approvals.c.finished_at > now - COLLECTABLE),
             ),
@@ -168,26 +166,26 @@ class ProposedCalls:
         first = select(approvals).where(*belonging).order_by(approvals.c.created_at, approvals.c.id).limit(1)
         row = (await connection.execute(first)).first()
         if row is None:
-            same = self._digest_conditions(call, digest)
-            waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
-            overdue = (await connection.execute(select(approvals.c.id).where(*same, *waiting))).scalar()
+            conditions = self._digest_conditions(call, digest)
+            is_waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+            overdue = (await connection.execute(select(approvals.c.id).where(*conditions, *is_waiting))).scalar()
             if overdue is not None:
                 await expire(connection, self._texts.seals, self._clock.now(), overdue)
         return row
 
-    async def _step_row(self, connection: DatabaseConnection | Unit, same: Select[Any], now: datetime) -> Any:
-        row = (await connection.execute(same)).first()
+    async def _step_row(self, connection: DatabaseConnection | Unit, query: Select[Any], now: datetime) -> Any:
+        row = (await connection.execute(query)).first()
         if row is None or row.status != "pending" or row.expires_at > now:
             return row
         await expire(connection, self._texts.seals, self._clock.now(), row.id)
-        return (await connection.execute(same)).first()
+        return (await connection.execute(query)).first()
 
     async def _insert_proposal(
         self,
         connection: DatabaseConnection | Unit,
         call: Call,
         belongs_to: tuple[str, str],
-        asked: str,
+        arguments_json: str,
         digest: str,
         meaning: str | None,
     ) -> dict[str, Any]:
@@ -195,7 +193,7 @@ class ProposedCalls:
         approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.proposer_name(call.caller, step)
         await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
         await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
-        await self._require_bytes(connection, organisation, len(asked))
+        await self._require_bytes(connection, organisation, len(arguments_json))
         values = {
             "id": approval_id,
             "organisation_id": organisation,
@@ -208,9 +206,11 @@ class ProposedCalls:
             "effect": call.effect,
             "door": call.context.name,
             "request_id": call.context.request_id[:80],
-            "arguments": self._texts.seals.seal(approval_id, "arguments", asked),
+            "arguments": self._texts.seals.seal(approval_id, "arguments", arguments_json),
             "arguments_digest": digest,
-            "fields": self._texts.seal_fields(approval_id, "fields", render_fields(call.tool, json.loads(asked))),
+            "fields": self._texts.seal_fields(
+                approval_id, "fields", render_fields(call.tool, json.loads(arguments_json))
+            ),
             "status": "pending",
             "created_at": now,
             "expires_at": now + (LIFETIME if step is None else step.approval_timeout),
@@ -226,19 +226,19 @@ class ProposedCalls:
         await self._audit_log.record_proposal(connection, call, approval_id)
         return values
 
-    async def _require_room(self, connection: DatabaseConnection | Unit, whose: Any, most: int) -> None:
-        waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
-        if (await connection.execute(select(func.count()).where(whose, *waiting))).scalar_one() >= most:
+    async def _require_room(self, connection: DatabaseConnection | Unit, condition: Any, most: int) -> None:
+        is_waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
+        if (await connection.execute(select(func.count()).where(condition, *is_waiting))).scalar_one() >= most:
             raise TooManyPending(details={"limit": most})
 
     async def _require_bytes(self, connection: DatabaseConnection | Unit, organisation: str, more: int) -> None:
         """Raises TooManyPending if an organisation's waiting calls hold too many bytes of arguments to add `more`."""
-        waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
+        is_waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
         size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)
-        used = int((await connection.execute(select(size).where(*waiting))).scalar_one())
-        if used + more > MOST_BYTES_PENDING:
-            message = f"The organisation's calls that wait for approval hold {used} bytes."
-            raise TooManyPending(message, details={"limit": MOST_BYTES_PENDING, "current": used})
+        pending_bytes = int((await connection.execute(select(size).where(*is_waiting))).scalar_one())
+        if pending_bytes + more > MOST_BYTES_PENDING:
+            message = f"The organisation's calls that wait for approval hold {pending_bytes} bytes."
+            raise TooManyPending(message, details={"limit": MOST_BYTES_PENDING, "current": pending_bytes})
 
     def _read_outcome(self, call: Call, row: Any) -> tuple[Any, BaobabError | None]:
         """Returns the outcome of a proposal: its result, or the error that it is refused with."""
@@ -273,9 +273,9 @@ def approval_url(base_url: str, approval_id: str) -> str:
 
 async def expire(connection: DatabaseConnection | Unit, seals: FieldCipher, now: datetime, approval_id: str) -> None:
     """Marks an approval as expired if it is still pending."""
-    pending = (approvals.c.id == approval_id, approvals.c.status == "pending")
+    is_pending = (approvals.c.id == approval_id, approvals.c.status == "pending")
     values = {"status": "expired", "finished_at": now, **seals.without_arguments(approval_id)}
-    await connection.execute(update(approvals).where(*pending).values(**values))
+    await connection.execute(update(approvals).where(*is_pending).values(**values))
 
 
 def _digest(call: Call, arguments: Mapping[str, Any], meaning: str | None) -> str:
@@ -289,7 +289,7 @@ def _digest(call: Call, arguments: Mapping[str, Any], meaning: str | None) -> st
     if step is not None:
         asking = [step.run_id, step.call_id]
         arguments = {name: value for name, value in arguments.items() if name not in step.pins}
-    meant = json.dumps(
+    content = json.dumps(
         [asking, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
     )
-    return sha256(meant.encode()).hexdigest()
+    return sha256(content.encode()).hexdigest()

@@ -105,16 +105,16 @@ class ApprovalService:
             row = (await connection.execute(query.order_by(approvals.c.created_at.desc()).limit(1))).first()
         if row is None:
             return None
-        approved, used = row.status != "rejected", self.texts.used_arguments(row)
-        return Decision(row.id, approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), used)
+        approved, arguments = row.status != "rejected", self.texts.used_arguments(row)
+        return Decision(row.id, approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), arguments)
 
     async def abandon(self, run_id: str) -> None:
         """Withdraws the proposals of a run that has ended, unless they were rejected or their call has begun."""
         undecided = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
         columns = (approvals.c.id, approvals.c.status)
         async with self._database.reading() as connection:
-            waiting = (await connection.execute(select(*columns).where(*undecided))).all()
-        if not waiting:
+            rows = (await connection.execute(select(*columns).where(*undecided))).all()
+        if not rows:
             return
         async with self._database.writing(lock=None) as connection:
             # They are read again under a lock: somebody may have decided one in the meantime.
@@ -144,18 +144,18 @@ class ApprovalService:
         """Lists the pending approvals of runs, oldest first, as a transaction sees them."""
         if not run_ids:
             return []
-        pending = select(approvals).where(
+        query = select(approvals).where(
             approvals.c.run_id.in_(run_ids),
             approvals.c.proposer.in_([f"run:{run_id}" for run_id in run_ids]),
             approvals.c.status == "pending",
             approvals.c.expires_at > self._clock.now(),
         )
-        return (await execute(pending.order_by(approvals.c.created_at, approvals.c.id))).all()
+        return (await execute(query.order_by(approvals.c.created_at, approvals.c.id))).all()
 
     async def list_runs_that_wait(self, after: str, most: int) -> list[str]:
         """Lists the ids of runs with a pending proposal, in order: at most `most`, all greater than `after`."""
-        waiting = select(approvals.c.run_id).where(approvals.c.status == "pending", approvals.c.run_id > after)
-        query = waiting.distinct().order_by(approvals.c.run_id).limit(most)
+        run_ids = select(approvals.c.run_id).where(approvals.c.status == "pending", approvals.c.run_id > after)
+        query = run_ids.distinct().order_by(approvals.c.run_id).limit(most)
         async with self._database.reading() as connection:
             return list((await connection.execute(query)).scalars())
 

@@ -17,8 +17,8 @@ class ApprovalTexts:
 
     def arguments(self, row: Any) -> dict[str, Any]:
         """Returns the arguments of the call; an empty object once it can no longer be executed."""
-        opened: dict[str, Any] = json.loads(self.seals.open(row.id, "arguments", row.arguments))
-        return opened
+        arguments: dict[str, Any] = json.loads(self.seals.open(row.id, "arguments", row.arguments))
+        return arguments
 
     def render_fields(self, row: Any, tool: Tool | None) -> Fields:
         """Returns the arguments of a row as a person reads them.

@@ -143,8 +143,8 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         # Of a tool that is gone nobody knows any more which arguments are secrets.
         arguments = None if tool is None else redact_arguments(tool, call_arguments)
         preview = await _preview(call, row, call_arguments) if row.status == "pending" else preview
-    elif (used := service_of(call.services).texts.used_arguments(row)) is not None:
-        arguments = used
+    elif (used_arguments := service_of(call.services).texts.used_arguments(row)) is not None:
+        arguments = used_arguments
     decider = await decider_of(call, row.organisation_id)
     # What is stored in the app is not shown to its users, nor to a key with limits, because one of them has asked.
     is_member = isinstance(call.caller, Account) and call.caller.limits is None and decider.role is not None
@@ -267,11 +267,11 @@ async def _visible(call: Call, organisation_id: str) -> Any:
     role = await load_role(call, organisation_id, caller.account_id)
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")
-    own = rows.c.organisation_id == organisation_id
+    of_organisation = rows.c.organisation_id == organisation_id
     if rank(role) >= rank("admin"):
-        return own
+        return of_organisation
     began = and_(rows.c.approvers.in_((STARTER, OWNER_OF_KEY)), rows.c.starter == person(caller))
-    return and_(own, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, began))
+    return and_(of_organisation, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, began))
 
 
 async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:

@@ -38,8 +38,8 @@ async def begin_sign_in(services: Services) -> tuple[Any, str] | None:
 
 async def list_own(call: Call) -> Sequence[Any]:
     """Returns the rows of the account's passkeys, the newest first."""
-    own = select(rows).where(rows.c.account_id == call.account.account_id)
-    return (await call.execute(own.order_by(rows.c.created_at.desc(), rows.c.id))).all()
+    query = select(rows).where(rows.c.account_id == call.account.account_id)
+    return (await call.execute(query.order_by(rows.c.created_at.desc(), rows.c.id))).all()
 
 
 async def use_passkey(call: Call, state: str, credential: Mapping[str, Any]) -> str:
@@ -51,9 +51,9 @@ async def use_passkey(call: Call, state: str, credential: Mapping[str, Any]) -> 
         raise PasskeyRefused
     count = await attempt.verify(row.public_key, row.sign_count)
     spending = build_upsert(call.unit.database.dialect, console_spent_attempts).on_conflict_do_nothing()
-    spent = {"digest": attempt.digest, "used_at": call.now}
-    if not (await call.execute(spending.values(spent))).rowcount:
+    spent_state = {"digest": attempt.digest, "used_at": call.now}
+    if not (await call.execute(spending.values(spent_state))).rowcount:
         raise PasskeyRefused
-    used = {"sign_count": count, "last_used_at": call.now}
-    await call.execute(update(rows).where(rows.c.id == row.id).values(used))
+    use_values = {"sign_count": count, "last_used_at": call.now}
+    await call.execute(update(rows).where(rows.c.id == row.id).values(use_values))
     return str(row.account_id)

@@ -47,7 +47,9 @@ class LiveSession:
 async def start_session(call: Call, caller: Account) -> tuple[str, datetime]:
     """Starts a session of a caller, and returns its secret and until when it lasts."""
     secret, now = call.services.ids.secret(43), call.now
-    encoded = (await call.execute(select(accounts.c.password_hash).where(accounts.c.id == caller.account_id))).scalar()
+    password_hash = (
+        await call.execute(select(accounts.c.password_hash).where(accounts.c.id == caller.account_id))
+    ).scalar()
     expires_at = now + (LIFETIME if caller.key_id is None else OF_KEY)
     row = {
         "id": call.services.ids.uuid(),
@@ -55,7 +57,7 @@ async def start_session(call: Call, caller: Account) -> tuple[str, datetime]:
         "account_id": caller.account_id,
         "key_id": caller.key_id,
         "caller": proposers.encode_caller(caller),
-        "password": _digest_password(encoded),
+        "password": _digest_password(password_hash),
         "created_at": now,
         "last_seen_at": now,
         "expires_at": expires_at,
@@ -99,14 +101,14 @@ async def require_recent_sign_in(call: Call, session_id: str) -> None:
 
     Whoever finds a browser that somebody left signed in must not add a way in that outlives the session.
     """
-    own = (
+    conditions = (
         console_sessions.c.id == session_id,
         console_sessions.c.account_id == call.account.account_id,
         console_sessions.c.key_id.is_(None),
         console_sessions.c.revoked_at.is_(None),
         console_sessions.c.created_at > call.now - RECENT,
     )
-    if (await call.execute(select(console_sessions.c.id).where(*own))).first() is None:
+    if (await call.execute(select(console_sessions.c.id).where(*conditions))).first() is None:
         raise ConsoleSignInTooOld
 
 
@@ -140,5 +142,5 @@ async def use_link(call: Call, secret: str) -> str:
     return str((await call.execute(owner)).scalar_one())
 
 
-def _digest_password(encoded: str | None) -> str:
-    return sha256((encoded or "").encode()).hexdigest()
+def _digest_password(password_hash: str | None) -> str:
+    return sha256((password_hash or "").encode()).hexdigest()

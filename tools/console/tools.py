@@ -162,8 +162,8 @@ async def console_session_revoke(call: Call, session_id: SessionId) -> ConsoleSe
 )
 async def console_sign_out(call: Call, session_id: SessionId) -> ConsoleSessionsEnded:
     """End the session that asks; a key may end its own."""
-    whose = (*_in_force(call), rows.c.id == session_id, rows.c.key_id.is_not_distinct_from(call.account.key_id))
-    ended = await call.execute(update(rows).where(*whose).values(revoked_at=call.now))
+    conditions = (*_in_force(call), rows.c.id == session_id, rows.c.key_id.is_not_distinct_from(call.account.key_id))
+    ended = await call.execute(update(rows).where(*conditions).values(revoked_at=call.now))
     call.audit.resource_id = session_id
     await call.services.notices.publish(call.unit, NOTICE, call.account.account_id)
     return {"ended": ended.rowcount}
@@ -181,8 +181,8 @@ async def console_passkey_begin(call: Call, session_id: SessionId) -> PasskeyBeg
         await call.execute(select(accounts.c.email, accounts.c.name).where(accounts.c.id == account_id))
     ).one()
     owner = Owner(account_id, account_row.email, account_row.name, "Baobab")
-    here = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
-    options, state = await get_ceremonies(call.services).begin_registration(site, owner, known=here)
+    known_credentials = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
+    options, state = await get_ceremonies(call.services).begin_registration(site, owner, known=known_credentials)
     return {"options": options, "state": state}
 
 
@@ -242,8 +242,8 @@ async def console_passkey_remove(call: Call, session_id: SessionId, passkey_id: 
     """
     await require_recent_sign_in(call, session_id)
     table = console_passkeys.c
-    own = (table.id == passkey_id, table.account_id == call.account.account_id)
-    if (await call.execute(delete(console_passkeys).where(*own))).rowcount != 1:
+    conditions = (table.id == passkey_id, table.account_id == call.account.account_id)
+    if (await call.execute(delete(console_passkeys).where(*conditions))).rowcount != 1:
         raise AccountPasskeyNotFound
     call.audit.resource_id = call.account.account_id
     return {"removed": passkey_id}
@@ -251,5 +251,9 @@ async def console_passkey_remove(call: Call, session_id: SessionId, passkey_id: 
 
 def _in_force(call: Call) -> tuple[Any, ...]:
     """The conditions of the caller's sessions that have not ended: a person's are all of the account."""
-    own = (rows.c.account_id == call.account.account_id, rows.c.revoked_at.is_(None), rows.c.expires_at > call.now)
-    return own if call.account.key_id is None else (*own, rows.c.key_id == call.account.key_id)
+    conditions = (
+        rows.c.account_id == call.account.account_id,
+        rows.c.revoked_at.is_(None),
+        rows.c.expires_at > call.now,
+    )
+    return conditions if call.account.key_id is None else (*conditions, rows.c.key_id == call.account.key_id)

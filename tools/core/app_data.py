@@ -77,10 +77,10 @@ class AppRows:
     async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
         async with dest.database.writing(lock=app_id, bulk=True) as connection:
             await self._delete_rows(connection.execute, app_id)
-        for declared in self.tables:
-            async for rows in _read_rows(source.database, declared, app_id):
+        for app_table in self.tables:
+            async for rows in _read_rows(source.database, app_table, app_id):
                 async with dest.database.writing(lock=app_id, bulk=True) as connection:
-                    await connection.execute(insert(declared.table), rows)
+                    await connection.execute(insert(app_table.table), rows)
 
     async def erase(self, stores: Stores, app_id: str) -> None:
         async with stores.database.writing(lock=app_id, bulk=True) as connection:
@@ -91,22 +91,22 @@ class AppRows:
         if self.stop is not None:
             # First: a worker that is writing just now is waited for.
             await self.stop(execute, app_id)
-        for declared in reversed(self.tables):
-            await execute(delete(declared.table).where(declared.where(app_id)))
+        for app_table in reversed(self.tables):
+            await execute(delete(app_table.table).where(app_table.where(app_id)))
 
 
-async def _read_rows(database: Database, declared: AppTable, app_id: str) -> AsyncIterator[list[dict[str, Any]]]:
+async def _read_rows(database: Database, app_table: AppTable, app_id: str) -> AsyncIterator[list[dict[str, Any]]]:
     """The rows of an app, some hundred at a time: an app may have more of them than fit into memory."""
-    key = tuple_(*declared.table.primary_key.columns)
-    query = select(declared.table).where(declared.where(app_id)).order_by(*key.clauses).limit(_ROWS_AT_ONCE)
+    key = tuple_(*app_table.table.primary_key.columns)
+    query = select(app_table.table).where(app_table.where(app_id)).order_by(*key.clauses).limit(_ROWS_AT_ONCE)
     following = query
     while True:
         async with database.reading() as connection:
             rows = [dict(row) for row in (await connection.execute(following)).mappings()]
         if not rows:
             return
-        last = [rows[-1][column.name] for column in declared.table.primary_key.columns]
-        yield [{**row, **declared.copied_as} for row in rows]
+        last = [rows[-1][column.name] for column in app_table.table.primary_key.columns]
+        yield [{**row, **app_table.copied_as} for row in rows]
         following = query.where(key > tuple_(*last))
 
 

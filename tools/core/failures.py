@@ -61,10 +61,10 @@ class Failures:
         subject: object,
         user_id: str | None,
     ) -> None:
-        pending = self._pending.get(app.region)
-        if pending is None:
+        rows_of_region = self._pending.get(app.region)
+        if rows_of_region is None:
             return
-        pending.append(
+        rows_of_region.append(
             {
                 "app_id": app.id,
                 "family": family,
@@ -114,30 +114,30 @@ class Failures:
 
     async def flush(self) -> None:
         """Writes what was collected. Raises DatabaseUnavailable if a region's database is away; its part is kept."""
-        refused: DatabaseUnavailable | None = None
+        outage: DatabaseUnavailable | None = None
         for region in self._pending:
             try:
                 await run_to_completion(self._flush(region))
             except DatabaseUnavailable as exc:
-                refused = exc
-        if refused is not None:
-            raise refused
+                outage = exc
+        if outage is not None:
+            raise outage
 
     async def _flush(self, region: str) -> None:
         stores = self._regions.get(region)
         if stores is None:
             return
-        pending = self._pending[region]
+        rows_of_region = self._pending[region]
         # Whoever comes while they are written waits until they are there.
         async with self._turns.acquire_slot(region):
-            rows = list(pending)
-            pending.clear()
+            rows = list(rows_of_region)
+            rows_of_region.clear()
             try:
                 await self._write(stores.database, rows)
             except DatabaseUnavailable:
-                room = _PENDING - len(pending)
+                room = _PENDING - len(rows_of_region)
                 # The newest of them: what came meanwhile is newer still.
-                pending.extendleft(reversed(rows[-room:] if room else []))
+                rows_of_region.extendleft(reversed(rows[-room:] if room else []))
                 raise
 
     async def _write(self, database: Database, rows: list[dict[str, Any]]) -> None:

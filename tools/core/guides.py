@@ -72,11 +72,11 @@ class Guide:
         return text, None
 
 
-def build_not_found(what: str, name: str, names: list[str]) -> GuideNotFound:
+def build_not_found(kind: str, name: str, names: list[str]) -> GuideNotFound:
     """Builds the error for a page or section that does not exist, with the names of those that do."""
     near = difflib.get_close_matches(name, names, 1)
     suggestion = f" Did you mean `{near[0]}`?" if near else ""
-    return GuideNotFound(f"There is no {what} `{name[:100]}`.{suggestion}", details={"known": names})
+    return GuideNotFound(f"There is no {kind} `{name[:100]}`.{suggestion}", details={"known": names})
 
 
 def find_guide(name: str) -> Guide:
@@ -91,10 +91,10 @@ def find_guide(name: str) -> Guide:
 def guides() -> Mapping[str, Guide]:
     """Returns all pages by name, the index first."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
-    described = {name: " ".join(text.split()) for name, text in _INDEXED.findall(texts["index"])}
-    described["index"] = "Every page, and what is in it"
+    descriptions = {name: " ".join(text.split()) for name, text in _INDEXED.findall(texts["index"])}
+    descriptions["index"] = "Every page, and what is in it"
     names = sorted(texts, key=lambda name: (name != "index", name))
-    return {name: Guide(name, described.get(name, ""), _strip_unserved(texts[name], texts)) for name in names}
+    return {name: Guide(name, descriptions.get(name, ""), _strip_unserved(texts[name], texts)) for name in names}
 
 
 class Slugs:

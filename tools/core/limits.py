@@ -70,12 +70,12 @@ class CallerRequests:
 
     def spend_of(self, caller: Caller, ip: str, limits: Limiter) -> Spent:
         """Takes one request, also for requests that call no tool."""
-        whose = _whose(caller, ip)
+        subject = _whose(caller, ip)
         if isinstance(caller, (Account, ScopedKey)) and caller.key_id is not None:
             first = limits.spend("organisation", caller.organisation_id, self.of_organisation, 60)
             if not isinstance(first, Allowance):
-                return _spend_both(first, limits, "caller", whose, self.amount, 60, 1)
-        return limits.spend("caller", whose, self.amount, 60)
+                return _spend_both(first, limits, "caller", subject, self.amount, 60, 1)
+        return limits.spend("caller", subject, self.amount, 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class PlanRequests:
         return await self._spend_later(call, (await call.services.directory.app(app_id)).organisation_id)
 
     async def _spend_later(self, call: Call, organisation_id: str) -> Any:
-        spent = self._spend(call, organisation_id, await call.services.directory.plan(organisation_id))
-        return await spent if isinstance(spent, Awaitable) else spent
+        outcome = self._spend(call, organisation_id, await call.services.directory.plan(organisation_id))
+        return await outcome if isinstance(outcome, Awaitable) else outcome
 
     def _spend(self, call: Call, organisation_id: str, plan: Plan) -> Spent:
         if plan.requests_per_minute is None:
@@ -122,8 +122,10 @@ class PerOrganisation:
 
     def spend(self, call: Call, arguments: Any) -> Spent:
         caller = call.caller
-        whose = caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else _whose(caller, call.context.ip)
-        return call.services.limits.spend(call.tool.name, whose, self.amount, self.window)
+        subject = (
+            caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else _whose(caller, call.context.ip)
+        )
+        return call.services.limits.spend(call.tool.name, subject, self.amount, self.window)
 
 
 def _whose(caller: Caller, ip: str) -> str:

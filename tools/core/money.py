@@ -17,9 +17,9 @@ _PLACES = 9
 _WRITTEN = r"^([0-9]{1,7})(\.[0-9]{1,9})?$"
 
 
-def nanos(written: str) -> int:
+def nanos(text: str) -> int:
     """Parses a text such as `12.50`. Raises ValueError unless it is an amount from 0 to a million dollars."""
-    match = re.fullmatch(_WRITTEN, written)
+    match = re.fullmatch(_WRITTEN, text)
     amount = int(match[1] + (match[2] or ".")[1:].ljust(_PLACES, "0")) if match else -1
     if not 0 <= amount <= MOST:
         raise ValueError(f"must be a number of dollars from 0 to {MOST // USD} with at most 9 decimals, such as 12.50")

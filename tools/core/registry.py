@@ -247,8 +247,8 @@ class Registry:
             await tool.access.authorise(call, arguments)
             if tool.access.credential:
                 key_limits.check_limits(caller, tool, None if call.app is None else call.app.id)
-            if tool.limit is not None and isinstance(spent := tool.limit.spend(call, arguments), Awaitable):
-                await spent
+            if tool.limit is not None and isinstance(outcome := tool.limit.spend(call, arguments), Awaitable):
+                await outcome
         finally:
             if not call.unit.is_untouched:
                 await call.unit.commit()
@@ -425,11 +425,11 @@ def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, A
             return tool.validate(without)
         except ValidationError as exc:
             again = exc
-        needed = nulls & find_missing(without, again)
-        if not needed:
+        required_nulls = nulls & find_missing(without, again)
+        if not required_nulls:
             error = again
             break
-        nulls -= needed
+        nulls -= required_nulls
     raise invalid(error, tool.arguments) from error
 
 

@@ -18,8 +18,8 @@ def portable(schema: Schema) -> Schema:
 
 def find_unbounded(schema: Schema, path: str = "") -> Iterator[str]:
     """Returns the paths of strings and lists without a maximum size."""
-    needed = _BOUNDS.get(schema.get("type", ""))
-    if needed and not any(word in schema for word in needed) and schema.get("format") not in _SHORT_FORMATS:
+    bounds = _BOUNDS.get(schema.get("type", ""))
+    if bounds and not any(word in schema for word in bounds) and schema.get("format") not in _SHORT_FORMATS:
         yield path or "the result"
     for name, inner in schema.get("properties", {}).items():
         yield from find_unbounded(inner, f"{path}.{name}".lstrip("."))

@@ -189,7 +189,7 @@ async def test_a_refusal_says_whether_money_is_spent_or_set_aside_and_whose_it_i
         await baobab.credits.set_terms(organisation, allowance=1_000_000)
         kind, reason, message = await catch_refusal(max_tokens=1000)
         assert (kind, reason) == ("credits", "set_aside")
-        assert "under way" in message
+        assert "calls that are running" in message
         assert (await catch_refusal(max_tokens=2000))[:2] == ("credits", "spent")
         opened.set()
         await call

@@ -38,8 +38,8 @@ def is_told(approval: Any, account_id: str, role: Role, which: str) -> bool:
     """
     if not may_decide(approval, account_id, role):
         return False
-    pending = PendingDecision.of_approval(approval)
-    return which == "all" or pending.approvers.of == ADMIN or may_decide(approval, account_id, "member")
+    decision = PendingDecision.of_approval(approval)
+    return which == "all" or decision.approvers.of == ADMIN or may_decide(approval, account_id, "member")
 
 
 async def list_recipients(execute: Execute, approval: Any) -> list[Any]:
@@ -87,10 +87,10 @@ async def escalate_notice(job: Job, approval_id: str, account_id: str) -> None:
         if approval is None or not _waits(approval, job.services) or other is None:
             return
         roles = [await load_roles(unit.execute, each) for each in (account_id, other)]
-        own, others = (each.get(approval.organisation_id) for each in roles)
+        own_role, other_role = (each.get(approval.organisation_id) for each in roles)
         settings = (await unit.execute(select(notice_settings).where(notice_settings.c.account_id == other))).first()
         # Whoever has left passes nothing on, and nobody is told of what they could not decide.
-        if own is None or others is None or settings is None or not may_decide(approval, other, others):
+        if own_role is None or other_role is None or settings is None or not may_decide(approval, other, other_role):
             return
         await _add_notice(job.services, unit, approval, settings, escalated_by=account_id)
 
@@ -121,8 +121,8 @@ async def send_due_notices(job: Job, account_id: str) -> None:
     services = job.services
     now = services.clock.now()
     async with job.writing(last=True, lock=account_id) as unit:
-        which = notice_settings.c.account_id == account_id
-        settings = (await unit.execute(select(notice_settings).where(which).with_for_update())).first()
+        of_account = notice_settings.c.account_id == account_id
+        settings = (await unit.execute(select(notice_settings).where(of_account).with_for_update())).first()
         due = await _list_due(unit.execute, account_id, now)
         if not due:
             return
@@ -137,18 +137,18 @@ async def send_due_notices(job: Job, account_id: str) -> None:
         await _mark(unit.execute, account_id, recipients if channels else [], "told")
         await _mark(unit.execute, account_id, [row for row in due if not channels or row not in recipients], "dropped")
         if channels:
-            await unit.execute(update(notice_settings).where(which).values(last_sent_at=now))
+            await unit.execute(update(notice_settings).where(of_account).values(last_sent_at=now))
 
 
 async def _list_due(execute: Execute, account_id: str, now: Any) -> Sequence[Any]:
-    waiting = (approval_notices.c.account_id == account_id, approval_notices.c.state == "waiting")
+    is_waiting = (approval_notices.c.account_id == account_id, approval_notices.c.state == "waiting")
     query = (
         select(approvals, approval_notices.c.escalated_by)
         .join(approvals, approvals.c.id == approval_notices.c.approval_id, isouter=True)
         .add_columns(approval_notices.c.approval_id)
         .select_from(approval_notices)
     )
-    query = query.where(*waiting, approval_notices.c.due_at <= now)
+    query = query.where(*is_waiting, approval_notices.c.due_at <= now)
     order = (approval_notices.c.created_at, approval_notices.c.approval_id)
     return (await execute(query.order_by(*order).limit(_MOST_AT_ONCE))).all()
 
@@ -172,8 +172,8 @@ async def _choose_recipients(services: Services, execute: Execute, settings: Any
 async def _mark(execute: Execute, account_id: str, rows: Sequence[Any], state: str) -> None:
     if rows:
         ids = [row.approval_id for row in rows]
-        which = (approval_notices.c.account_id == account_id, approval_notices.c.approval_id.in_(ids))
-        await execute(update(approval_notices).where(*which).values(state=state))
+        conditions = (approval_notices.c.account_id == account_id, approval_notices.c.approval_id.in_(ids))
+        await execute(update(approval_notices).where(*conditions).values(state=state))
 
 
 def _waits(approval: Any, services: Services) -> bool:
@@ -228,15 +228,15 @@ async def deliver_message(job: Job, message_id: str) -> None:
     That an attempt begins is committed before anything is sent. If its process ends in between, a chat is not told
     again, for it would show the message twice; other receivers are, and recognise it.
     """
-    services, which = job.services, notice_messages.c.id == message_id
+    services, is_message = job.services, notice_messages.c.id == message_id
     async with job.database.reading() as connection:
-        row: Any = (await connection.execute(select(notice_messages).where(which))).first()
+        row: Any = (await connection.execute(select(notice_messages).where(is_message))).first()
         if row is None or row.status != "queued":
             return
         of_row = notice_channels.c.id == row.channel_id
         channel: Any = (await connection.execute(select(notice_channels).where(of_row))).first()
-        waiting = select(approvals).where(approvals.c.id.in_(row.approval_ids)).order_by(approvals.c.created_at)
-        rows = [each for each in (await connection.execute(waiting)).all() if _waits(each, services)]
+        query = select(approvals).where(approvals.c.id.in_(row.approval_ids)).order_by(approvals.c.created_at)
+        rows = [each for each in (await connection.execute(query)).all() if _waits(each, services)]
         calls = await describe_calls(job.registry.tools, services, connection.execute, rows)
     now = services.clock.now()
     if channel is None or not calls:
@@ -247,7 +247,7 @@ async def deliver_message(job: Job, message_id: str) -> None:
         await _finish(job, message_id, {"status": "unknown", "error": fault})
         return
     async with job.writing(lock=None) as unit:
-        await unit.execute(update(notice_messages).where(which).values(trying_since=now))
+        await unit.execute(update(notice_messages).where(is_message).values(trying_since=now))
     outcome = await send_message(services, channel, Notice(message_id, calls, list_url(services), now))
     attempts = row.attempts + 1
     changes: dict[str, Any] = {"attempts": attempts, "error": outcome.fault and outcome.fault[:300]}
@@ -261,7 +261,7 @@ async def deliver_message(job: Job, message_id: str) -> None:
         await _finish(job, message_id, changes | {"status": "failed"}, forgotten)
     else:
         async with job.writing(lock=None) as unit:
-            await unit.execute(update(notice_messages).where(which).values(**changes, trying_since=None))
+            await unit.execute(update(notice_messages).where(is_message).values(**changes, trying_since=None))
         raise RetryLater(PAUSES[attempts - 1], str(outcome.fault))
 
 

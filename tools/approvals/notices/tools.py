@@ -270,8 +270,8 @@ async def _save(call: Call, changes: dict[str, Any]) -> None:
     """Changes the settings of the account; makes them where there are none."""
     row = {"account_id": _account(call), **_DEFAULTS, **changes, "updated_at": call.now}
     saving = build_upsert(call.unit.database.dialect, notice_settings).values(row)
-    changed = {**changes, "updated_at": call.now}
-    await call.execute(saving.on_conflict_do_update(index_elements=["account_id"], set_=changed))
+    values = {**changes, "updated_at": call.now}
+    await call.execute(saving.on_conflict_do_update(index_elements=["account_id"], set_=values))
 
 
 async def _read(call: Call) -> Notices:
@@ -310,8 +310,10 @@ async def _read_escalation(call: Call, escalation: Escalation | None) -> dict[st
     if escalation is None:
         return {"escalate_minutes": None, "escalate_to": None}
     other = escalation["account_id"]
-    own = select(members.c.organisation_id).where(members.c.account_id == _account(call))
-    shared = select(members.c.account_id).where(members.c.account_id == other, members.c.organisation_id.in_(own))
+    own_organisations = select(members.c.organisation_id).where(members.c.account_id == _account(call))
+    shared = select(members.c.account_id).where(
+        members.c.account_id == other, members.c.organisation_id.in_(own_organisations)
+    )
     if other == _account(call) or (await call.execute(shared)).first() is None:
         raise ScheduleUnclear("Nobody else in your organisations has this account_id.")
     return {"escalate_minutes": escalation["after_minutes"], "escalate_to": other}

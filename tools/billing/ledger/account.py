@@ -36,19 +36,19 @@ class Account:
     @property
     def balance(self) -> Balance:
         allowance = self.terms.allowance
-        used = self.once_used if self.terms.once else self.used
-        allowance_left = None if allowance is None else max(0, allowance - used)
+        used_allowance = self.once_used if self.terms.once else self.used
+        allowance_left = None if allowance is None else max(0, allowance - used_allowance)
         return Balance(allowance_left, self.credits, self.reserved, self.terms.floor)
 
     def debit(self, cost: int) -> None:
         """Charges an amount: to the allowance, then to the top-ups, whose balance may become negative."""
         allowance_left = self.balance.allowance
-        allowed = cost if allowance_left is None else min(allowance_left, cost)
+        from_allowance = cost if allowance_left is None else min(allowance_left, cost)
         if self.terms.once:
-            self.once_used += allowed
+            self.once_used += from_allowance
         else:
-            self.used += allowed
-        self.credits -= cost - allowed
+            self.used += from_allowance
+        self.credits -= cost - from_allowance
 
 
 def open_accounts(statements: Statements, organisation_ids: Iterable[str], month: date) -> None:

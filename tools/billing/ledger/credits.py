@@ -248,10 +248,10 @@ class Credits:
         def save_budget(statements: Statements, ledger: Ledger) -> Budget:
             _require_account(ledger, organisation_id)
             since = first_day(period, ledger.today)
-            ((spent,),) = statements.rows(_SPENT, organisation_id, since, subject, subject_id)
+            ((spent_nanos,),) = statements.rows(_SPENT, organisation_id, since, subject, subject_id)
             ((reserved,),) = statements.rows(_RESERVED, organisation_id, subject, subject_id)
             # Postgres adds up 64-bit integers into a decimal.
-            budget = Budget(organisation_id, subject, subject_id, period, most, since, int(spent), int(reserved))
+            budget = Budget(organisation_id, subject, subject_id, period, most, since, int(spent_nanos), int(reserved))
             statements.rows(_SET_BUDGET, *astuple(budget))
             return budget
 

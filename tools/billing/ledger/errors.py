@@ -7,7 +7,7 @@ from baobab.tools.core.errors import Conflict, NotFound
 from baobab.tools.core.money import usd
 
 _REASONS = {False: "spent", True: "set_aside"}
-_FIGURES = "details.reserved_usd is what is set aside."
+_FIGURES = "details.reserved_usd is what is reserved."
 
 
 class TopUpConflict(Conflict):
@@ -27,7 +27,7 @@ def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhauste
     if not fits:
         return CreditsExhausted(details=details)
     return CreditsExhausted(
-        "The organisation's credits are set aside for calls under way: this one does not fit beside them.",
+        "The organisation's credits are reserved for calls that are running, so this one does not fit.",
         remediation=f"Send it again when some of them have ended, ask for fewer tokens, or top up. {_FIGURES}",
         details=details,
     )
@@ -42,13 +42,13 @@ def describe_exhausted_budget(budget: Budget, amount: int) -> BudgetExhausted:
         "required_usd": usd(amount),
         "budget": budget.as_details(),
     }
-    whose = f"The {budget.period}'s budget of this {budget.subject}"
+    subject = f"The {'daily' if budget.period == 'day' else 'monthly'} budget of this {budget.subject}"
     if not fits:
-        return BudgetExhausted(budget, f"{whose} has not enough left for this call.", details=details)
+        return BudgetExhausted(budget, f"{subject} does not have enough left for this call.", details=details)
     return BudgetExhausted(
         budget,
-        f"{whose} is set aside for calls under way: this one does not fit beside them.",
+        f"{subject} is reserved for calls that are running, so this one does not fit.",
         remediation="Send it again when some of them have ended, ask for fewer tokens, or have an admin or owner of the"
-        " organisation raise the budget. details.budget says what is spent and what is set aside.",
+        " organisation raise the budget. details.budget says what is spent and what is reserved.",
         details=details,
     )

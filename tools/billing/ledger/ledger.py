@@ -135,11 +135,11 @@ class Ledger:
 
     def bound_agent(self, organisation_id: str, agent_id: str, most: int) -> None:
         """Sets the daily budget of an agent, with its present limit."""
-        there = self._budgets.setdefault((organisation_id, agent_id), [])
-        budget = next((one for one in there if one.subject == "agent"), None)
+        budgets = self._budgets.setdefault((organisation_id, agent_id), [])
+        budget = next((one for one in budgets if one.subject == "agent"), None)
         if budget is None:
             budget = Budget(organisation_id, "agent", agent_id, "day", most, self.today, 0, 0)
-            there.append(budget)
+            budgets.append(budget)
         budget.most = most
 
     def hold(self, reservation: ReservationRow, purpose: str, until: datetime) -> None:
@@ -147,9 +147,9 @@ class Ledger:
         self.accounts[reservation.organisation_id].reserved += reservation.amount
         for budget in self.budgets(reservation):
             budget.reserved += reservation.amount
-        whose = (reservation.id, reservation.organisation_id, reservation.app_id, reservation.key_id)
+        payer = (reservation.id, reservation.organisation_id, reservation.app_id, reservation.key_id)
         self._reserved.append(
-            (*whose, purpose, reservation.amount, self.now, until, reservation.run_id, reservation.agent_ids)
+            (*payer, purpose, reservation.amount, self.now, until, reservation.run_id, reservation.agent_ids)
         )
 
     def end(self, reservation: ReservationRow, cost: int | None) -> None:

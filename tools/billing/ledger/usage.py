@@ -30,8 +30,8 @@ async def read_usage(
     """
     columns = credit_usage.c
     parts = [columns[part] for part in ("day", "app_id", "key_id", "model") if part in by] + [columns.byok]
-    counted = ("requests", "prompt_tokens", "completion_tokens", "cost")
-    sums = [func.sum(columns[name]).label(name) for name in counted]
+    names = ("requests", "prompt_tokens", "completion_tokens", "cost")
+    sums = [func.sum(columns[name]).label(name) for name in names]
     query = (
         select(*parts, *sums)
         .where(columns.organisation_id == organisation_id, columns.day.between(first, last))
@@ -46,4 +46,4 @@ async def read_usage(
     nothing: dict[str, None] = dict.fromkeys(("day", "app_id", "key_id", "model"))
     rows = (await connection.execute(query)).mappings()
     # Postgres adds up 64-bit integers into a decimal.
-    return [UsageLine(**{**nothing, **row, **{name: int(row[name]) for name in counted}}) for row in rows]
+    return [UsageLine(**{**nothing, **row, **{name: int(row[name]) for name in names}}) for row in rows]

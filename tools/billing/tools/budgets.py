@@ -87,9 +87,9 @@ async def billing_set_budget(
     await _require_own(call, organisation, subject, subject_id)
     credits_ = call.services.part(Credits)
     # Whoever sets another at once waits until this call is committed.
-    there = await credits_.budgets(organisation, unit=call.unit)
-    existing = {(budget.subject, budget.subject_id, budget.period) for budget in there}
-    if (subject, subject_id, period) not in existing and len(there) >= MOST:
+    budgets = await credits_.budgets(organisation, unit=call.unit)
+    existing = {(budget.subject, budget.subject_id, budget.period) for budget in budgets}
+    if (subject, subject_id, period) not in existing and len(budgets) >= MOST:
         raise TooManyBudgets(f"The organisation has {MOST} budgets.", details={"limit": MOST})
     budget = await credits_.set_budget(organisation, subject, subject_id, period, most_usd, unit=call.unit)
     await _publish_change(call, subject, subject_id, period)

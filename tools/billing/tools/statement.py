@@ -43,12 +43,14 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     organisation = await resolve_organisation(call, org_id)
     credits_ = call.services.part(Credits)
     account = await credits_.account(organisation)
-    used = await credits_.usage(organisation, account.month, call.now.date(), by=())
+    usage_lines = await credits_.usage(organisation, account.month, call.now.date(), by=())
     budgets = await credits_.budgets(organisation)
     # Last: from here on the call holds a connection, and whoever holds one must not wait for another.
     plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
     apps = await cap_of_apps(call.execute, organisation, PLANS[plan])
-    platform, byok = (_consumption([one for one in used if one.byok is own]) for own in (False, True))
+    platform, byok = (
+        _consumption([one for one in usage_lines if one.byok is is_own_key]) for is_own_key in (False, True)
+    )
     return {
         "organization_id": organisation,
         "plan": _own_plan(plan, account, apps),
@@ -146,11 +148,11 @@ def _ai_credits(account: Account) -> AiCredits:
     }
 
 
-def _consumption(used: list[UsageLine]) -> Consumption:
+def _consumption(lines: list[UsageLine]) -> Consumption:
     return {
-        "requests": sum(one.requests for one in used),
-        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in used),
-        "cost": usd(sum(one.cost for one in used)),
+        "requests": sum(one.requests for one in lines),
+        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in lines),
+        "cost": usd(sum(one.cost for one in lines)),
     }
 
 

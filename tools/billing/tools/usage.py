@@ -75,15 +75,15 @@ async def billing_usage(
     return {"organization_id": organisation, "startDate": first, "endDate": last, "usage": rows}
 
 
-def _row(used: UsageLine, parts: Sequence[UsagePart]) -> UsageRow:
+def _row(line: UsageLine, parts: Sequence[UsagePart]) -> UsageRow:
     row: UsageRow = {
-        "byok": used.byok,
-        "requests": used.requests,
-        "prompt_tokens": used.prompt_tokens,
-        "completion_tokens": used.completion_tokens,
-        "cost_usd": usd(used.cost),
+        "byok": line.byok,
+        "requests": line.requests,
+        "prompt_tokens": line.prompt_tokens,
+        "completion_tokens": line.completion_tokens,
+        "cost_usd": usd(line.cost),
     }
     for part in parts:
         # An app or a key that there was none of is an empty text in the table.
-        row[part] = getattr(used, part) or None
+        row[part] = getattr(line, part) or None
     return row

@@ -112,17 +112,17 @@ class Credentials:
         await run_to_completion(self._flush(database))
 
     async def _flush(self, database: Database) -> None:
-        used, self._used = self._used, {}
-        if not used:
+        used_keys, self._used = self._used, {}
+        if not used_keys:
             return
         # In one order, or two workers that flush at once would wait for each other.
-        rows = [{"key": key, "at": datetime.fromtimestamp(at, UTC)} for key, at in sorted(used.items())]
+        rows = [{"key": key, "at": datetime.fromtimestamp(at, UTC)} for key, at in sorted(used_keys.items())]
         statement = update(api_keys).where(api_keys.c.id == bindparam("key")).values(last_used_at=bindparam("at"))
         try:
             async with database.writing(lock=None) as connection:
                 await connection.execute(statement, rows)
         except DatabaseUnavailable:
-            self._used = used | self._used
+            self._used = used_keys | self._used
             raise
 
     async def _verify(self, authorization: bytes) -> Caller:
@@ -176,15 +176,15 @@ class Credentials:
         return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes, key.limits), expiry
 
     async def _token(self, token: str) -> tuple[Caller, float]:
-        named = _unverified_issuer(token)
-        if named == issuer(PLATFORM):
+        issuer_name = _unverified_issuer(token)
+        if issuer_name == issuer(PLATFORM):
             claims = await self._signers.verify(PLATFORM, token)
             organisation = claims.get("org_id")
             if not isinstance(organisation, str):
                 raise InvalidToken
             return Account(claims["sub"], organisation), claims["exp"]
-        owner = named.rpartition(":")[2]
-        if named != issuer(owner):
+        owner = issuer_name.rpartition(":")[2]
+        if issuer_name != issuer(owner):
             raise InvalidToken
         claims = await self._signers.verify(owner, token)
         # The token says which session it is of; whether that goes on, and what the user's role is now, says its row.

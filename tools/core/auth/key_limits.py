@@ -30,16 +30,16 @@ def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:  # noqa: PLR0
     if limits.tools is not None and tool.name not in limits.tools:
         return f"The app does not give {tool.name} to its users over MCP."
     if limits.toolsets is not None and tool.toolset.name not in limits.toolsets:
-        opened = ", ".join(sorted(limits.toolsets))
-        return f"This key cannot call {tool.name}: its toolsets are {opened}."
+        toolset_names = ", ".join(sorted(limits.toolsets))
+        return f"This key cannot call {tool.name}: its toolsets are {toolset_names}."
     if limits.read_only and tool.effect != "read":
         return f"This key cannot call {tool.name}: the key only reads."
     if limits.app_id is not None and tool.app_parameter != "app_id" and tool.toolset.name not in _OF_ONE_KEY:
         return f"This key cannot call {tool.name}: the key opens one app only."
     if tool.grants:
         # What it hands out would know nothing of this key's limits.
-        what = "a budget" if limits.budgeted else "limits"
-        return f"A key with {what} cannot call {tool.name}, which hands out credentials or rights."
+        limit_name = "a budget" if limits.budgeted else "limits"
+        return f"A key with {limit_name} cannot call {tool.name}, which hands out credentials or rights."
     return None
 
 

@@ -92,8 +92,8 @@ async def count_made(call: Call, key_id: str) -> int:
     """Counts the live keys that a key has created, directly or through other keys."""
     made_ids = _with_made(select(api_keys.c.id).where(api_keys.c.id == key_id))
     live = (api_keys.c.id.in_(made_ids), api_keys.c.id != key_id, api_keys.c.revoked_at.is_(None))
-    counted: int = (await call.execute(select(func.count()).select_from(api_keys).where(*live))).scalar_one()
-    return counted
+    count: int = (await call.execute(select(func.count()).select_from(api_keys).where(*live))).scalar_one()
+    return count
 
 
 def _with_made(makers: Select[Any]) -> Select[Any]:

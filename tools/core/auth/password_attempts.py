@@ -18,10 +18,10 @@ class PasswordAttempts:
     """
 
     def __init__(self, call: Call, email: str) -> None:
-        whose = "" if call.app is None else f"{call.app.id}:"
+        prefix = "" if call.app is None else f"{call.app.id}:"
         self._limits = call.services.limits
-        self._address = f"{whose}{network(call.context.ip)}"
-        self._account = digest_token(f"{whose}{email}")
+        self._address = f"{prefix}{network(call.context.ip)}"
+        self._account = digest_token(f"{prefix}{email}")
         self._both = f"{self._account}:{self._address}"
 
     async def require_room(self) -> None:

@@ -98,8 +98,8 @@ async def restore_caller(
         limits = Limits.of(key)
     caller = _actor(proposer, limits)
     if isinstance(caller, EndUser) and proposer["account_id"] is not None:
-        which = {"account": proposer["account_id"], "organisation": proposer["organisation_id"]}
-        if (await execute(_FIND_ROLE, which)).first() is None:
+        parameters = {"account": proposer["account_id"], "organisation": proposer["organisation_id"]}
+        if (await execute(_FIND_ROLE, parameters)).first() is None:
             raise Forbidden("The account that had this done as a user has left the organisation.")
     return caller
 

@@ -26,9 +26,9 @@ def read_keys(document: Any) -> KeySet | None:
 
     One by one: a key of a kind that is not known, or a weak one, must not spoil the others.
     """
-    listed = document.get("keys") if isinstance(document, dict) else None
+    keys_document = document.get("keys") if isinstance(document, dict) else None
     keys: list[Any] = []
-    for each in listed if isinstance(listed, list) else []:
+    for each in keys_document if isinstance(keys_document, list) else []:
         key = _read_key(each) if isinstance(each, dict) else None
         if key is not None:
             keys.append(key)
@@ -61,15 +61,15 @@ def verify_signature(token: str, keys: KeySet, algorithms: Sequence[str]) -> tup
     Raises BadToken, and UnknownKey if the token names another key.
     """
     try:
-        signed = jws.deserialize_compact(token, keys, algorithms=list(algorithms))
+        signature = jws.deserialize_compact(token, keys, algorithms=list(algorithms))
     except InvalidKeyIdError as exc:
         raise UnknownKey from exc
     except (JoseError, ValueError, TypeError, KeyError, AttributeError) as exc:
         raise BadToken from exc
     # No critical extension is known here, so a token that names one is refused, even an empty list of them.
-    if "crit" in signed.protected:
+    if "crit" in signature.protected:
         raise BadToken
-    return signed.protected, signed.payload
+    return signature.protected, signature.payload
 
 
 def read_claims(token: str, keys: KeySet, algorithms: Sequence[str]) -> dict[str, Any]:

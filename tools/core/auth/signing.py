@@ -63,29 +63,29 @@ class Signers:
 
     async def verify(self, owner: str, token: str) -> dict[str, Any]:
         """Returns the claims of a token that this owner's key signed and that has not expired."""
-        refused = InvalidToken if owner == PLATFORM else InvalidUserToken
+        error_kind = InvalidToken if owner == PLATFORM else InvalidUserToken
         pair = await self._pairs.get(owner)
         if pair is None:
-            raise refused
+            raise error_kind
         try:
             claims = read_claims(token, pair.public, [pair.algorithm])
         except BadToken as exc:
-            raise refused from exc
+            raise error_kind from exc
         # The signature is good; the rest is pinned here.
         if claims.get("iss") != issuer(owner) or not isinstance(claims.get("sub"), str):
-            raise refused
+            raise error_kind
         if owner != PLATFORM and claims.get("app_id") != owner:
-            raise refused
+            raise error_kind
         expiry = claims.get("exp")
         if not isinstance(expiry, int) or isinstance(expiry, bool):
-            raise refused
+            raise error_kind
         if expiry + _LEEWAY_SECONDS <= self._clock.time():
             raise (InvalidToken("The token has expired.") if owner == PLATFORM else UserTokenExpired())
         not_before = claims.get("nbf", 0)
         if isinstance(not_before, bool) or not isinstance(not_before, int | float):
-            raise refused
+            raise error_kind
         if not not_before <= self._clock.time():
-            raise refused
+            raise error_kind
         return claims
 
     async def rotate(self, unit: Unit, owner: str) -> dict[str, Any]:
@@ -140,10 +140,10 @@ class Signers:
         row = await self._make_row(owner)
         async with self._database.writing(lock=owner) as connection:
             # Two workers may get here at once; the first one's pair is everybody's.
-            there = await connection.scalar(
+            existing = await connection.scalar(
                 select(func.count()).select_from(signing_keys).where(signing_keys.c.owner == owner)
             )
-            if not there:
+            if not existing:
                 await connection.execute(insert(signing_keys), row)
         self._pairs.forget(owner)
         pair = await self._pairs.get(owner)
