@@ -19,7 +19,7 @@ from baobab.tools.data.catalogue import (
 )
 from baobab.tools.data.errors import InvalidExpression, InvalidSchema, ViewNotFollowed
 from baobab.tools.data.expressions import SqlWriter, quote
-from baobab.tools.data.migration import create_own_tables
+from baobab.tools.data.own_tables import create_own_tables
 from baobab.tools.data.policies import list_names
 from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation

@@ -12,7 +12,8 @@ from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, read_catalogue, write_catalogue
 from baobab.tools.data.document import Wanted, order_by_reference
 from baobab.tools.data.errors import AnswerTooLarge
-from baobab.tools.data.migration import OWN_TABLES, MigrationPlan, create_own_tables
+from baobab.tools.data.migration import MigrationPlan
+from baobab.tools.data.own_tables import OWN_TABLES, create_own_tables
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.rows import Rows

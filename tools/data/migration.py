@@ -8,10 +8,8 @@ from typing import Any
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
-from baobab.tools.data import attempts, slow_statements
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, Index, TableInfo, View
-from baobab.tools.data.change_log import COLUMNS, INDEX
 from baobab.tools.data.constraints import (
     ConstraintWriter,
     compile_constraints,
@@ -29,22 +27,6 @@ from baobab.tools.data.schemas import BrokenCheck, Statement
 from baobab.tools.data.usage import Counter
 from baobab.tools.data.views import compile_view
 
-OWN_TABLES = {
-    "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL, guard text",
-    "_migrations": (
-        "id text PRIMARY KEY, position integer NOT NULL, name text, statements text NOT NULL, applied_at text NOT NULL"
-    ),
-    "_sequences": "name text PRIMARY KEY, last bigint NOT NULL",
-    "_idempotency_keys": attempts.COLUMNS,
-    "_usage": "name text PRIMARY KEY, bytes bigint NOT NULL",
-    "_changes": COLUMNS,
-    "_presence": (
-        "client_id text PRIMARY KEY, process text NOT NULL, user_id text, metadata text NOT NULL, seen_at text NOT NULL"
-    ),
-    "_slow_statements": slow_statements.COLUMNS,
-    "_messages": "id bigint PRIMARY KEY, kind text NOT NULL, fields text NOT NULL, at text NOT NULL",
-}
-"""The tables of Baobab's own in each app's database."""
 _MOST_EXAMPLES = 10
 
 
@@ -522,42 +504,6 @@ def _is_stored_alike(table: TableInfo, older: TableInfo | None) -> bool:
     if older is None:
         return False
     return (table.columns, table.indexes, table.checks) == (older.columns, older.indexes, older.checks)
-
-
-def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> None:
-    """Creates Baobab's own tables in an app's database, if they do not exist yet."""
-    for name, columns in OWN_TABLES.items():
-        statements.rows(f"CREATE TABLE IF NOT EXISTS {store.name_table(app_id, name)} ({columns})")
-    for column in attempts.LATER_COLUMNS:
-        _add_column(statements, store, app_id, "_idempotency_keys", column)
-    _add_column(statements, store, app_id, "_catalogue", "guard text")
-    statements.rows(f'CREATE INDEX IF NOT EXISTS "_changes_run" ON {store.name_table(app_id, "_changes")} {INDEX}')
-    if store.dialect == "postgresql":
-        _create_fold(statements, store.name_table(app_id, "_fold"))
-    Counter(statements, store, app_id).create_function()
-    table = store.name_table(app_id, "_catalogue")
-    statements.rows(
-        f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"
-    )
-
-
-def _add_column(statements: Statements, store: DataStore, app_id: str, table: str, column: str) -> None:
-    """Adds a column to an own table that an earlier version made without it."""
-    name = store.name_table(app_id, table)
-    if store.dialect == "postgresql":
-        statements.rows(f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {column}")
-    elif not statements.rows("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", table, column.split(maxsplit=1)[0]):
-        statements.rows(f"ALTER TABLE {name} ADD COLUMN {column}")
-
-
-def _create_fold(statements: Statements, name: str) -> None:
-    """Creates the function that makes letters small. In the order of codes, `lower` knows English letters only."""
-    collations = {row[0] for row in statements.rows("SELECT collname FROM pg_collation")}
-    collation = next((each for each in ("pg_c_utf8", "und-x-icu") if each in collations), "default")
-    statements.rows(
-        f"CREATE OR REPLACE FUNCTION {name}(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE "
-        f"""AS 'SELECT lower($1 COLLATE "{collation}")'"""
-    )
 
 
 def describe(changes: list[Change]) -> list[Statement]:

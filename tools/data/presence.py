@@ -16,7 +16,7 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
 from baobab.tools.data.catalogue import NOTICE, Catalogues, read_catalogue, write_catalogue
 from baobab.tools.data.errors import TooManyPresent
-from baobab.tools.data.migration import create_own_tables
+from baobab.tools.data.own_tables import create_own_tables
 from baobab.tools.data.transactions import require_thawed
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from functools import partial
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.data.catalogue import read_catalogue
-from baobab.tools.data.migration import create_own_tables
+from baobab.tools.data.own_tables import create_own_tables
 from baobab.tools.data.usage import Counter
 
 _NEWEST = ("_catalogue", "guard")

@@ -1,9 +1,9 @@
 """Organisations: who works together, in which role, and how others are invited."""
 
-from baobab.tools.organisations import tools
-from baobab.tools.organisations.tools import organisations
+from baobab.tools.organisations.tools import invitations, members, organisations
+from baobab.tools.organisations.toolset import organisations as toolset
 
-TOOLSETS = (organisations,)
+TOOLSETS = (toolset,)
 """The toolsets of this domain, in the order in which catalogues show them."""
-MODULES = (tools,)
+MODULES = (organisations, members, invitations)
 """Importing these registers the tools, jobs and gauges of the toolsets."""

@@ -1,7 +1,7 @@
 """The results of the tools of organisations."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -18,6 +18,11 @@ class Organization(TypedDict):
     role: Role
     plan: str
     created_at: datetime
+
+
+def render_organisation(row: Any) -> Organization:
+    """Builds the answer from the row of an organisation, which has the caller's role."""
+    return cast(Organization, {key: row[key] for key in Organization.__annotations__})
 
 
 class Organizations(TypedDict):

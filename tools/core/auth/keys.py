@@ -63,8 +63,8 @@ def key_row(
 async def require_room(call: Call, organisation_id: str) -> None:
     """Raises PlanLimitReached if the organisation has as many live keys as its plan allows."""
     plan = await hold_plan(call.execute, organisation_id)
-    live = select(func.count()).where(api_keys.c.organisation_id == organisation_id, api_keys.c.revoked_at.is_(None))
-    plan_room.require_room("live API keys", plan, plan.api_keys, (await call.execute(live)).scalar_one())
+    count = await count_live(call, api_keys.c.organisation_id == organisation_id)
+    plan_room.require_room("live API keys", plan, plan.api_keys, count)
 
 
 async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = False) -> int:
@@ -88,12 +88,17 @@ async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = Fals
     return len(digests)
 
 
+async def count_live(call: Call, *conditions: ColumnElement[bool]) -> int:
+    """Counts the matching keys that are not revoked."""
+    query = select(func.count()).select_from(api_keys).where(*conditions, api_keys.c.revoked_at.is_(None))
+    count: int = (await call.execute(query)).scalar_one()
+    return count
+
+
 async def count_made(call: Call, key_id: str) -> int:
     """Counts the live keys that a key has created, directly or through other keys."""
     made_ids = _with_made(select(api_keys.c.id).where(api_keys.c.id == key_id))
-    live = (api_keys.c.id.in_(made_ids), api_keys.c.id != key_id, api_keys.c.revoked_at.is_(None))
-    count: int = (await call.execute(select(func.count()).select_from(api_keys).where(*live))).scalar_one()
-    return count
+    return await count_live(call, api_keys.c.id.in_(made_ids), api_keys.c.id != key_id)
 
 
 def _with_made(makers: Select[Any]) -> Select[Any]:

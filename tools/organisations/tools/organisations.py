@@ -1,0 +1,161 @@
+"""Tools of organisations: /v1/organizations."""
+
+import json
+from typing import Annotated, Any
+
+from sqlalchemy import delete, func, select, update
+
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
+from baobab.tools.core.auth.tables import api_keys, apps, members
+from baobab.tools.core.auth.tables import organisations as rows
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import NameText
+from baobab.tools.organisations.access import Member
+from baobab.tools.organisations.errors import (
+    OrganisationFull,
+    OrganisationHasApps,
+    PersonalOrganisation,
+)
+from baobab.tools.organisations.membership_checks import load_organisation
+from baobab.tools.organisations.schemas import (
+    Deleted,
+    Organization,
+    Organizations,
+    render_organisation,
+)
+from baobab.tools.organisations.toolset import OrganizationId, organisations
+
+MOST_OWNED = 100
+
+OrganizationName = Annotated[str, NameText(200, min_length=1)]
+
+
+@organisations.tool(
+    "GET /organizations",
+    access=AnyAccount(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "my teams, workspaces, companies, which organisations; "
+            "meine Organisationen, Teams; "
+            "mis organizaciones, equipos"
+        )
+    ),
+)
+async def organisations_list(call: Call) -> Organizations:
+    """List the organisations that the account belongs to; an API key sees its own only."""
+    caller = call.account
+    memberships = (await call.execute(select_memberships(caller.account_id))).mappings()
+    return {
+        "organizations": [
+            render_organisation(row)
+            for row in memberships
+            if caller.key_id is None or row["id"] == caller.organisation_id
+        ]
+    }
+
+
+@organisations.tool(
+    "POST /organizations",
+    access=AnyAccount(keys=False),
+    effect="write",
+    raises=(OrganisationFull,),
+    audit=Audit("organization.create", action="create", resource="organization"),
+    rest=Rest(status=201, examples={"name": "Analytical Engines"}),
+    mcp=Mcp(
+        keywords=(
+            "new team, workspace, company, set up an organisation; "
+            "Organisation anlegen, neues Team, Firma; "
+            "crear organización, nuevo equipo, empresa"
+        )
+    ),
+)
+async def organisations_create(call: Call, name: OrganizationName) -> Organization:
+    """Make an organisation and be its owner. Send its id as `X-Organization-Id` to work in it.
+
+    name: the name that its members see.
+    """
+    owner_id = call.account.account_id
+    await call.hold(owner_id)
+    owned = select(func.count()).where(members.c.account_id == owner_id, members.c.role == "owner")
+    if ((await call.execute(owned)).scalar() or 0) >= MOST_OWNED:
+        raise OrganisationFull(f"This account owns {MOST_OWNED} organisations.", details={"limit": MOST_OWNED})
+    row = await create_organisation_row(call.execute, call.services, name, owner_id, personal=False)
+    call.audit.resource_id = call.audit.organisation_id = row["id"]
+    return render_organisation({**row, "role": "owner"})
+
+
+@organisations.tool(
+    "GET /organizations/{organization_id}",
+    access=Member(),
+    effect="read",
+    mcp=Mcp(keywords="details of a team, workspace, company; Organisation ansehen; ver organización"),
+)
+async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
+    """Read one organisation."""
+    row = await load_organisation(call, organization_id)
+    return render_organisation(row)
+
+
+@organisations.tool(
+    "PATCH /organizations/{organization_id}",
+    access=Member("admin"),
+    effect="write",
+    audit=Audit("organization.update", action="update", resource="organization"),
+    rest=Rest(examples={"organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "name": "Difference Engines"}),
+    mcp=Mcp(
+        keywords="rename a team, workspace, company; Organisation umbenennen; cambiar el nombre de la organización"
+    ),
+)
+async def organisations_update(call: Call, organization_id: OrganizationId, name: OrganizationName) -> Organization:
+    """Rename an organisation.
+
+    name: the new name.
+    """
+    row = await load_organisation(call, organization_id, "admin")
+    call.audit.resource_id = organization_id
+    await call.execute(update(rows).where(rows.c.id == organization_id).values(name=name))
+    await call.services.notices.publish(call.unit, "organisation", organization_id)
+    return render_organisation({**row, "name": name})
+
+
+async def _get_deletable(call: Call, organization_id: str) -> Any:
+    row = await load_organisation(call, organization_id, "owner")
+    if row["personal"]:
+        raise PersonalOrganisation("A personal organisation cannot be deleted.")
+    app_count = (await call.execute(select(func.count()).where(apps.c.organisation_id == organization_id))).scalar()
+    if app_count:
+        raise OrganisationHasApps(details={"apps": app_count})
+    return row
+
+
+async def _preview_delete(call: Call, organization_id: OrganizationId) -> str:
+    row = await _get_deletable(call, organization_id)
+    query = select(func.count()).where(members.c.organisation_id == organization_id)
+    member_count = (await call.execute(query)).scalar_one()
+    live = await keys.count_live(call, api_keys.c.organisation_id == organization_id)
+    return f"It would delete the organisation {json.dumps(row['name'])} with {member_count} members and {live} live API keys."
+
+
+@organisations.tool(
+    "DELETE /organizations/{organization_id}",
+    access=Member("owner"),
+    effect="destructive",
+    raises=(PersonalOrganisation, OrganisationHasApps),
+    audit=Audit("organization.delete", action="delete", resource="organization"),
+    mcp=Mcp(keywords="remove, close, dissolve a team, workspace, company; Organisation löschen; eliminar organización"),
+    guard=Guard(preview=_preview_delete),
+)
+async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
+    """Delete an organisation for good, with its API keys and invitations. Delete its apps first."""
+    await _get_deletable(call, organization_id)
+    call.audit.resource_id = organization_id
+    await keys.revoke(call, api_keys.c.organisation_id == organization_id)
+    await call.execute(delete(rows).where(rows.c.id == organization_id))
+    await call.services.notices.publish(call.unit, "organisation", organization_id)
+    await call.services.notices.publish(call.unit, "members", organization_id)
+    return {"deleted": True, "id": organization_id}
