@@ -137,8 +137,9 @@ async def _preview_delete(call: Call, organization_id: OrganizationId) -> str:
     row = await _get_deletable(call, organization_id)
     query = select(func.count()).where(members.c.organisation_id == organization_id)
     member_count = (await call.execute(query)).scalar_one()
-    live = await keys.count_live(call, api_keys.c.organisation_id == organization_id)
-    return f"It would delete the organisation {json.dumps(row['name'])} with {member_count} members and {live} live API keys."
+    key_count = await keys.count_live(call, api_keys.c.organisation_id == organization_id)
+    name = json.dumps(row["name"])
+    return f"It would delete the organisation {name} with {member_count} members and {key_count} live API keys."
 
 
 @organisations.tool(
