@@ -37,8 +37,16 @@ audit_logs = Table(
     Column("error_message", String(300)),
     Column("correlation_id", String(80)),
     Column("created_at", Instant, nullable=False),
-    Index("ix_audit_logs_app_id_created_at", "app_id", "created_at"),
     Index("ix_audit_logs_organisation_id_created_at", "organisation_id", "created_at"),
+)
+# Calls that are not about an app have no place in this index, which would cost each of them a page of its own.
+_OF_APP = audit_logs.c.app_id.is_not(None)
+Index(
+    "ix_audit_logs_app_id_created_at",
+    audit_logs.c.app_id,
+    audit_logs.c.created_at,
+    sqlite_where=_OF_APP,
+    postgresql_where=_OF_APP,
 )
 _INSERT = insert(audit_logs)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import String, cast, func, or_, select, update
+from sqlalchemy import String, and_, cast, func, or_, select, update
 
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import Ledger
@@ -41,12 +41,14 @@ class Traces:
 async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
     """Raises nothing: of rows that never were there are no traces."""
     ours = _changes.organisation_id == ledger.organisation_id
-    query: Any = select(_changes.seq, _changes.action_id).where(ours, _changes.row_id.in_(ids))
+    # The others keep nothing of the rows.
+    which = (ours, _changes.row_id.in_(ids), tables.CAN_BE_UNDONE)
+    query: Any = select(_changes.seq, _changes.action_id).where(*which)
     found = (await ledger.unit.execute(query)).all()
-    action_ids = {row.action_id for row in found if row.action_id is not None}
+    action_ids = {row.action_id for row in found}
     payload, result = cast(_actions.payload, String), cast(_actions.result, String)
     named = or_(*(text.contains(each, autoescape=True) for each in ids for text in (payload, result)))
-    undone = _actions.status.in_(("proposed", "rejected", "failed"))
+    undone = and_(_actions.status.in_(("proposed", "rejected", "failed")), tables.IS_NOT_EXECUTED)
     query = select(_actions.id).where(_actions.organisation_id == ledger.organisation_id, undone, named)
     naming = set((await ledger.unit.execute(query)).scalars())
     known, is_named = await ledger.load(tables.action_ledger, action_ids | naming), _build_test(ids)

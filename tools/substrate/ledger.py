@@ -36,7 +36,7 @@ _SETTINGS = select(
     exists()
     .where(
         _principles.organisation_id == tables.settings.c.organisation_id,
-        _principles.kind == "principle",
+        tables.IS_PRINCIPLE,
         _principles.status == "active",
     )
     .label("has_principles"),

@@ -209,14 +209,15 @@ async def recall_as_known(
     """Memories as they were at a moment: those that were changed since have what the changes keep of them."""
     changes = tables.changes.c
     since = [row["id"] for row in rows if row["updated_at"] > known_at]
-    query = select(changes.row_id, changes.tbl, changes.before).where(
+    query = select(changes.seq, changes.row_id, changes.tbl, changes.before).where(
         changes.organisation_id == organisation_id,
         changes.row_id.in_(since),
-        changes.action_id.is_not(None),
+        tables.CAN_BE_UNDONE,
         changes.created_at > known_at,
     )
     before: dict[str, dict[str, Any]] = {}
-    for change in await execute(query.order_by(changes.seq)) if since else ():
+    # Not sorted by SQLite, which would go through all changes in their order instead.
+    for change in sorted(await execute(query), key=lambda change: change.seq) if since else ():
         if change.row_id not in before and change.before is not None:
             table = metadata.tables[tables.PREFIX + change.tbl]
             before[change.row_id] = remember(table, decode_row(table, change.before))

@@ -24,7 +24,7 @@ _PRINCIPLES = (
     select(_decisions.id, _decisions.title, _decisions.applies_to, _decisions.constraint_spec)
     .where(
         _decisions.organisation_id == bindparam("of_organisation"),
-        _decisions.kind == "principle",
+        tables.IS_PRINCIPLE,
         _decisions.status == "active",
         _decisions.constraint_spec.is_not(None),
     )
@@ -164,7 +164,7 @@ def _is_new_to_policy(change: RowChange) -> bool:
 
 async def _forbid_waiting(ledger: Ledger, principle: Row) -> None:
     actions, kept, applies_to = tables.action_ledger.c, tables.policy_conflicts, principle["applies_to"]
-    waiting = [actions.organisation_id == ledger.organisation_id, actions.status == "proposed"]
+    waiting = [actions.organisation_id == ledger.organisation_id, actions.status == "proposed", tables.IS_NOT_EXECUTED]
     if applies_to["capability"] != "*":
         waiting.append(actions.capability == applies_to["capability"])
     if applies_to.get("target_role"):
@@ -178,7 +178,8 @@ async def _forbid_waiting(ledger: Ledger, principle: Row) -> None:
     judged = select(kept.c.action_id).where(*ours, kept.c.constraint_type == "forbid")
     query = select(actions.id, actions.capability).where(*waiting, actions.id.not_in(judged))
     opened = {}
-    for action in await ledger.unit.execute(query.order_by(actions.id)):
+    # Not sorted by SQLite, which would go through all actions in their order instead.
+    for action in sorted(await ledger.unit.execute(query), key=lambda action: action.id):
         message = f"forbids {action.capability}"
         opened[action.id] = [_build_conflict(ledger, principle["id"], principle["title"], "forbid", message)]
     await record_conflicts(ledger, opened)

@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Date,
     Float,
     ForeignKey,
@@ -18,6 +19,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
+    func,
+    literal_column,
     text,
     true,
 )
@@ -53,6 +57,16 @@ def substrate_table(name: str, *columns: Any) -> Table:
         Column("updated_at", Instant, nullable=False),
         *columns,
     )
+
+
+def index_some(name: str, table: Table, *columns: str, where: ColumnElement[bool], unique: bool = False) -> None:
+    """Adds an index that only has the rows which meet a condition, and only serves queries that have it, too: each
+    index of a row takes a page of its own in every commit.
+
+    where: without parameters, since databases compare it with the query's text.
+    """
+    keys = (table.c.organisation_id, *(table.c[column] for column in columns))
+    Index(name, *keys, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
 def _validity() -> tuple[Column[Any], ...]:
@@ -113,9 +127,16 @@ changes = Table(
     Column("action_id", _ID),
     Column("before", Json),
     Column("created_at", Instant, nullable=False),
-    Index("ix_substrate_changes_action_id", "organisation_id", "action_id"),
-    Index("ix_substrate_changes_row_id", "organisation_id", "row_id"),
 )
+_EMPTY: ColumnElement[str] = literal_column("''")
+# Not `IS NOT NULL`, of which SQLite makes a search through all changes of the organisation as soon as a query names
+# more than two actions or rows.
+CAN_BE_UNDONE = func.coalesce(changes.c.action_id, _EMPTY) != _EMPTY
+"""Whether an action has made a change. Of the two rows that most proposals write, one has it; queries of the changes
+of actions or rows name it.
+"""
+for _name in ("action_id", "row_id"):
+    index_some(f"ix_substrate_changes_{_name}", changes, _name, where=CAN_BE_UNDONE)
 
 action_ledger = substrate_table(
     "action_ledger",
@@ -148,18 +169,18 @@ action_ledger = substrate_table(
     Column("decided_at", Instant),
     Column("executed_at", Instant),
     Index("ix_substrate_action_ledger_proposed_at", "organisation_id", "proposed_at"),
-    Index("ix_substrate_action_ledger_status", "organisation_id", "status", "proposed_at"),
     Index("ix_substrate_action_ledger_capability", "organisation_id", "capability", "executed_at"),
 )
-_HAS_KEY = action_ledger.c.idempotency_key.is_not(None)
-Index(
+index_some(
     "uq_substrate_action_ledger_idempotency_key",
-    action_ledger.c.organisation_id,
-    action_ledger.c.idempotency_key,
+    action_ledger,
+    "idempotency_key",
+    where=action_ledger.c.idempotency_key.is_not(None),
     unique=True,
-    sqlite_where=_HAS_KEY,
-    postgresql_where=_HAS_KEY,
 )
+IS_NOT_EXECUTED = action_ledger.c.status != literal_column("'executed'")
+"""Most actions are executed: a query of those with another status has this condition, too, and finds them at once."""
+index_some("ix_substrate_action_ledger_status", action_ledger, "status", "proposed_at", where=IS_NOT_EXECUTED)
 
 receipts = Table(
     "substrate_receipts",
@@ -196,14 +217,12 @@ entities = substrate_table(
     Index("ix_substrate_entities_updated_at", "organisation_id", "updated_at"),
     Index("ix_substrate_entities_merged_into", "organisation_id", "merged_into"),
 )
-_IS_LIVE = text("primary_email IS NOT NULL AND merged_into IS NULL")
-Index(
+index_some(
     "uq_substrate_entities_primary_email",
-    entities.c.organisation_id,
-    entities.c.primary_email,
+    entities,
+    "primary_email",
+    where=and_(entities.c.primary_email.is_not(None), entities.c.merged_into.is_(None)),
     unique=True,
-    sqlite_where=_IS_LIVE,
-    postgresql_where=_IS_LIVE,
 )
 
 entity_keys = Table(
@@ -234,9 +253,9 @@ decisions = substrate_table(
     Column("retire_reason", Text),
     *_validity(),
     *_provenance(),
-    Index("ix_substrate_decisions_kind", "organisation_id", "kind", "status"),
-    Index("ix_substrate_decisions_source_artifact_id", "organisation_id", "source_artifact_id"),
 )
+IS_PRINCIPLE = decisions.c.kind == literal_column("'principle'")
+index_some("ix_substrate_decisions_principles", decisions, "status", "id", where=IS_PRINCIPLE)
 
 commitments = substrate_table(
     "commitments",
@@ -253,7 +272,6 @@ commitments = substrate_table(
     *_validity(),
     *_provenance(),
     Index("ix_substrate_commitments_status", "organisation_id", "status", "due_at"),
-    Index("ix_substrate_commitments_source_artifact_id", "organisation_id", "source_artifact_id"),
 )
 
 learnings = substrate_table(
@@ -267,7 +285,6 @@ learnings = substrate_table(
     Column("source_artifact_id", _ID),
     *_validity(),
     *_provenance(),
-    Index("ix_substrate_learnings_source_artifact_id", "organisation_id", "source_artifact_id"),
 )
 
 source_artifacts = substrate_table(
@@ -286,15 +303,13 @@ source_artifacts = substrate_table(
     *_provenance(),
     Index("ix_substrate_source_artifacts_updated_at", "organisation_id", "updated_at"),
 )
-_HAS_EXTERNAL = source_artifacts.c.external_id.is_not(None)
-Index(
+index_some(
     "uq_substrate_source_artifacts_external_id",
-    source_artifacts.c.organisation_id,
-    source_artifacts.c.external_system,
-    source_artifacts.c.external_id,
+    source_artifacts,
+    "external_system",
+    "external_id",
+    where=source_artifacts.c.external_id.is_not(None),
     unique=True,
-    sqlite_where=_HAS_EXTERNAL,
-    postgresql_where=_HAS_EXTERNAL,
 )
 
 memory = Table(
@@ -321,9 +336,12 @@ memory = Table(
     Column("updated_at", Instant, nullable=False),
     Index("uq_substrate_memory_id", "organisation_id", "id", unique=True),
     Index("ix_substrate_memory_updated_at", "organisation_id", "updated_at"),
-    Index("ix_substrate_memory_source_artifact_id", "organisation_id", "source_artifact_id"),
 )
 """What is remembered, of all four kinds: one row for each row of their tables, and made from it."""
+for _table in (decisions, commitments, learnings, memory):
+    _columns = ("source_artifact_id", "updated_at") if _table is memory else ("source_artifact_id",)
+    _comes_from_one = _table.c.source_artifact_id.is_not(None)
+    index_some(f"ix_{_table.name}_source_artifact_id", _table, *_columns, where=_comes_from_one)
 
 embeddings = Table(
     "substrate_embeddings",

@@ -155,7 +155,7 @@ class _Earlier:
 
 async def _load_earlier(ledger: Ledger, rule_id: str, bindings: Sequence[Binding]) -> _Earlier:
     actions, columns = tables.action_ledger, tables.action_ledger.c
-    ours = (columns.organisation_id == ledger.organisation_id, columns.status == "proposed")
+    ours = (columns.organisation_id == ledger.organisation_id, columns.status == "proposed", tables.IS_NOT_EXECUTED)
     query = select(columns.idempotency_key).where(*ours, columns.source_rule_id == rule_id)
     waiting = {_name_of(key) for key in (await ledger.unit.execute(query)).scalars() if key}
     writers = await ledger.load(actions, {each.written_by for each in bindings if each.written_by})

@@ -66,10 +66,13 @@ async def forget(ledger: Ledger, payload: Forget, action: ActionContext) -> Plan
 async def _find_consolidated(ledger: Ledger, ids: list[str]) -> list[str]:
     """The memories that were consolidated with some of these: they said the same."""
     changes, actions = tables.changes.c, tables.action_ledger.c
-    ours = changes.organisation_id == ledger.organisation_id
+    ours = (changes.organisation_id == ledger.organisation_id, tables.CAN_BE_UNDONE)
     consolidating = select(actions.id).where(
         actions.organisation_id == ledger.organisation_id, actions.capability == "consolidate_memories"
     )
-    with_them = select(changes.action_id).where(ours, changes.row_id.in_(ids), changes.action_id.in_(consolidating))
-    query = select(changes.row_id).distinct().where(ours, changes.action_id.in_(with_them))
+    query = select(changes.action_id).where(*ours, changes.row_id.in_(ids), changes.action_id.in_(consolidating))
+    with_them = set((await ledger.unit.execute(query)).scalars())
+    if not with_them:
+        return []
+    query = select(changes.row_id).distinct().where(*ours, changes.action_id.in_(with_them))
     return sorted((await ledger.unit.execute(query)).scalars())

@@ -55,7 +55,7 @@ async def require_room(ledger: Ledger, more: int) -> None:
     columns = _decisions.c
     query = select(func.count()).where(
         columns.organisation_id == ledger.organisation_id,
-        columns.kind == "principle",
+        tables.IS_PRINCIPLE,
         columns.status == "active",
         columns.constraint_spec.is_not(None),
     )

@@ -317,7 +317,7 @@ async def _load_changes(ledger: Ledger, column: Any, values: set[str]) -> list[A
         query = select(tables.changes).where(
             changes.organisation_id == ledger.organisation_id,
             column.in_(wanted[start : start + _AT_ONCE]),
-            changes.action_id.is_not(None),
+            tables.CAN_BE_UNDONE,
         )
         found += (await ledger.unit.execute(query)).all()
     return sorted(found, key=lambda change: change.seq)

@@ -121,6 +121,7 @@ async def _read_waiting(ledger: Ledger) -> tuple[int, set[str]]:
     query = select(_actions.payload).where(
         _actions.organisation_id == ledger.organisation_id,
         _actions.status == "proposed",
+        tables.IS_NOT_EXECUTED,
         _actions.proposed_by == PROPOSER,
     )
     payloads = list((await ledger.unit.execute(query)).scalars())

@@ -126,6 +126,8 @@ async def substrate_actions(
     for name, value in wanted.items():
         if value is not None:
             query = query.where(_rows.c[name] == value)
+    if status not in (None, "executed"):
+        query = query.where(tables.IS_NOT_EXECUTED)
     if before is not None:
         query = query.where(_rows.c.proposed_at < before)
     found: Any = (await call.execute(query.order_by(_rows.c.proposed_at.desc()).limit(limit + 1))).mappings().all()

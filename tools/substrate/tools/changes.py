@@ -39,14 +39,15 @@ async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionCha
     query = select(_actions.id).where(_actions.organisation_id == organisation_of(call), _actions.id == action_id)
     if (await call.execute(query)).first() is None:
         raise ActionNotFound
-    made = select(tables.changes).where(ours, _changes.action_id == action_id).order_by(_changes.seq).limit(_MOST)
-    rows = (await call.execute(made)).all()
+    made = select(tables.changes).where(ours, _changes.action_id == action_id, tables.CAN_BE_UNDONE)
+    # By a sum, since SQLite would look for the action among all changes in their order.
+    rows = (await call.execute(made.order_by(_changes.seq + 0).limit(_MOST))).all()
     # What a row was after the change is what it was before the next one, or what it is now.
     later = select(_changes.row_id, _changes.seq, _changes.op, _changes.before).where(
-        ours, _changes.row_id.in_([row.row_id for row in rows]), _changes.action_id.is_not(None)
+        ours, _changes.row_id.in_([row.row_id for row in rows]), tables.CAN_BE_UNDONE
     )
     following: dict[str, list[Any]] = {}
-    for row in await call.execute(later.order_by(_changes.seq)) if rows else ():
+    for row in sorted(await call.execute(later), key=lambda row: row.seq) if rows else ():
         following.setdefault(row.row_id, []).append(row)
     present = await _read_present(call, rows)
     shown = []

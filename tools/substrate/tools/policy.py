@@ -74,7 +74,7 @@ async def substrate_principles(
     limit: how many at most.
     """
     query = select(tables.decisions).where(_decisions.organisation_id == organisation_of(call))
-    query = query.where(_decisions.kind == "principle")
+    query = query.where(tables.IS_PRINCIPLE)
     if status is not None:
         query = query.where(_decisions.status == status)
     rows = (await call.execute(query.order_by(_decisions.id.desc()).limit(limit))).mappings()
@@ -92,7 +92,7 @@ async def substrate_principles(
 async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principle:
     """Read one principle."""
     which = (_decisions.organisation_id == organisation_of(call), _decisions.id == principle_id)
-    query = select(tables.decisions).where(*which, _decisions.kind == "principle")
+    query = select(tables.decisions).where(*which, tables.IS_PRINCIPLE)
     row = (await call.execute(query)).mappings().first()
     if row is None:
         raise PrincipleNotFound
