@@ -12,6 +12,7 @@ from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import Ledger
 from baobab.tools.substrate.meaning.index import FORGOTTEN
 from baobab.tools.substrate.quota import measure, measure_action
+from baobab.tools.substrate.search_index import ask_to_erase_words
 
 ERASED = {"erased": True}
 """What stands where something was forgotten."""
@@ -112,4 +113,5 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
         cancelled = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
         await unit.execute(pending.values(cancelled))
     await ledger.services.approvals.erase_calls(unit, ledger.organisation_id, traces.calls)
+    await ask_to_erase_words(unit, ledger.services, ledger.organisation_id)
     await ledger.services.notices.publish(unit, FORGOTTEN, ledger.organisation_id)

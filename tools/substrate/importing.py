@@ -29,7 +29,7 @@ from baobab.tools.substrate.errors import InvalidImport
 from baobab.tools.substrate.ledger import Ledger, RowChange
 from baobab.tools.substrate.policy import require_allowed
 from baobab.tools.substrate.rows import Row
-from baobab.tools.substrate.transfer import TABLES, Parcel
+from baobab.tools.substrate.transfer import FIELDS_OF_ENGINE, TABLES, Parcel
 
 CAPABILITY = "import_memories"
 _LONGEST_TEXT = 500_000
@@ -115,7 +115,11 @@ def _count_recorded(changes: list[RowChange]) -> dict[str, int]:
 
 def _build_row(name: str, sent: dict[str, Any], action: ActionContext, *, is_signed: bool, number: int) -> Row:
     table, row = TABLES[name], {}
-    unknown = sorted(sent.keys() - {column.name for column in table.c})
+    known = {column.name for column in table.c} - FIELDS_OF_ENGINE
+    if sent.get("merged_into") is not None:
+        # Exports have no entity that was merged into another.
+        known.discard("merged_into")
+    unknown = sorted(sent.keys() - known)
     if unknown:
         raise InvalidImport(f"Row {number}: {name} has no field `{unknown[0][:60]}`.")
     for column in table.c:

@@ -14,6 +14,7 @@ from baobab.tools.substrate.meaning.filling import fill_all
 from baobab.tools.substrate.outbox import try_delivery
 from baobab.tools.substrate.propagation import Step, UserChange, mirror_user
 from baobab.tools.substrate.quota import count_all
+from baobab.tools.substrate.search_index import erase_words
 from baobab.tools.substrate.snapshots import take_snapshot
 from baobab.tools.substrate.toolset import substrate
 
@@ -59,6 +60,12 @@ async def substrate_count_bytes(job: Job) -> None:
 async def substrate_embed(job: Job) -> None:
     """Give new memories the vectors by which they are found by meaning."""
     await fill_all(job)
+
+
+@substrate.job()
+async def substrate_erase_words(job: Job) -> None:
+    """Erase the words of forgotten memories from the full-text index."""
+    await erase_words(job)
 
 
 @substrate.job(every=3600)

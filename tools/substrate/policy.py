@@ -221,8 +221,8 @@ async def settle_conflicts(ledger: Ledger, action_id: str, resolution: str, deci
         if forbidding:
             raise ForbiddenByPrinciple(details={"conflict_ids": forbidding})
     now = ledger.stamp()
-    settled = {"status": "resolved", "resolution": resolution, "resolved_by": decided_by}
-    settled |= {"resolved_at": now, "updated_at": now}  # type: ignore[dict-item]
+    settled: Row = {"status": "resolved", "resolution": resolution, "resolved_by": decided_by}
+    settled |= {"resolved_at": now, "updated_at": now}
     await ledger.unit.execute(update(tables.policy_conflicts).where(*which).values(settled))
 
 

@@ -6,6 +6,7 @@ that they belong together, and where the action was forgotten, nobody can guess 
 
 import base64
 import hashlib
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -120,4 +121,6 @@ def _describe(organisation_id: str, number: int, action: Mapping[str, Any], salt
 
 def digest_payload(salt: str, payload: Any) -> str:
     """The digest of a payload: of the salt, and of the payload as JSON in the order in which the ledger has it."""
-    return digest(salt.encode() + to_json(payload))
+    # By the call that the documentation tells others to make: `to_json` would write 1e-07 as 1e-7.
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    return digest((salt + text).encode())

@@ -7,15 +7,22 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Table, delete, insert
+from sqlalchemy import Table, delete, insert, text
 
 from baobab.storage.database import Unit
 from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.tables import build_upsert
+from baobab.tools.core.job import Job
+from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
 
 Row = Mapping[str, Any]
+ERASE = "substrate_erase_words"
 _AT_ONCE = 500
+_PAGES_MERGED = 250
+_LEAST_CHANGED = 2
+_COUNT_CHANGES = text("SELECT total_changes()")
+_MERGE = text("INSERT INTO substrate_memory_fts(substrate_memory_fts, rank) VALUES ('merge', :pages)")
 
 
 async def index_rows(unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]) -> None:
@@ -56,6 +63,31 @@ async def _index_memories(
         words = " ".join(tag_words(organisation_id, remembered["words"]))
         remembered |= {"words": words, "id": row["id"], "organisation_id": organisation_id}
         await unit.write(written, remembered)
+
+
+async def ask_to_erase_words(unit: Unit, services: Services, organisation_id: str) -> None:
+    """Asks for a job that erases the words of memories which this unit deletes, where the database keeps them."""
+    if unit.database.dialect == "sqlite":
+        job_id = f"{ERASE}:{services.ids.uuid()}"
+        await services.jobs.enqueue(unit, ERASE, {}, job_id=job_id, tenant=organisation_id)
+
+
+async def erase_words(job: Job) -> None:
+    """Erases words of deleted memories from SQLite's full-text index, which else has them until it merges by itself.
+
+    The index of all organisations is merged, in short transactions between which others write.
+    """
+    # Negative: all of the index, and not only as many parts of one size as it merges by itself.
+    pages = -_PAGES_MERGED
+    while True:
+        async with job.writing(bulk=True) as unit:
+            before = (await unit.execute(_COUNT_CHANGES)).scalar_one()
+            await unit.execute(_MERGE, {"pages": pages})
+            changed = (await unit.execute(_COUNT_CHANGES)).scalar_one() - before
+        # As SQLite says that there is nothing left to merge.
+        if changed < _LEAST_CHANGED and pages > 0:
+            return
+        pages = _PAGES_MERGED
 
 
 def remember(table: Table, row: Row) -> dict[str, Any]:

@@ -30,7 +30,8 @@ TABLES = {
     "learnings": tables.learnings,
 }
 """In the order in which they are written: what others name comes first."""
-_OF_ENGINE = frozenset(("organisation_id", "search_name"))
+FIELDS_OF_ENGINE = frozenset(("organisation_id", "search_name"))
+"""Fields of rows that no export has."""
 _PROVENANCE = frozenset(
     (
         *("action_id", "from_strangers", "source_app_id", "created_by_kind", "created_by_entity_id"),
@@ -71,7 +72,7 @@ async def export_lines(
 
 
 def _show_row(table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in encode_row(table, dict(row)).items() if name not in _OF_ENGINE}
+    return {name: value for name, value in encode_row(table, dict(row)).items() if name not in FIELDS_OF_ENGINE}
 
 
 @dataclass(frozen=True, slots=True)

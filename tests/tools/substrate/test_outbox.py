@@ -134,12 +134,21 @@ async def test_a_delivery_that_is_refused_is_tried_again_with_growing_pauses_and
 async def test_after_eight_tries_a_delivery_is_given_up_until_somebody_retries_it(substrate: Substrate) -> None:
     async with start_receiver(refusing=8) as receiver:
         await register(substrate, receiver.url)
+        began = substrate.harness.clock.now()
         await decide(substrate)
-        for pause in (*PAUSES, 3600, 3600):
+        tried_after, planned = [], []
+        for minute in range(250):
+            tried = len(receiver.received)
             await run_due_jobs(substrate.harness)
-            substrate.harness.clock.advance(pause)
+            tried_after += [minute] * (len(receiver.received) - tried)
+            if len(receiver.received) > tried:
+                planned.append((await find_row(substrate))["next_attempt_at"])
+            substrate.harness.clock.advance(60)
+        # Pauses of 1, 2, 4, 8, 16, 32 and 60 minutes; each try says when the next one is due.
+        assert tried_after == [0, 1, 3, 7, 15, 31, 63, 123]
+        assert [round((each - began).total_seconds() / 60) for each in planned[:-1]] == tried_after[1:]
         row = await find_row(substrate)
-        assert (len(receiver.received), row["state"], row["attempts"]) == (8, "failed", 8)
+        assert (row["state"], row["attempts"], planned[-1]) == ("failed", 8, None)
         assert [each["id"] for each in (await substrate.call("outbox", state="failed"))["outbox"]] == [row["id"]]
         again = await substrate.call("outbox_retry", outbox_id=row["id"])
         assert (again["state"], again["attempts"]) == ("pending", 0)

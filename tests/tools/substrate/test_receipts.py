@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from baobab.storage.tables import metadata
 from baobab.tools.core.errors import BaobabError
-from tests.jobs import run_job
+from tests.jobs import run_due_jobs, run_job
 from tests.tools.substrate.checker import find_faults
 from tests.tools.substrate.conftest import Substrate
 
@@ -21,9 +21,13 @@ GUIDE = Path(__file__).parents[3] / "docs/substrate.md"
 
 
 async def read_everything(substrate: Substrate) -> str:
-    """All that the tables of substrates hold, as text."""
+    """All that the tables of substrates hold, as text, and the full-text index of SQLite."""
     texts = []
-    async with substrate.harness.services.database.reading() as connection:
+    database = substrate.harness.services.database
+    async with database.reading() as connection:
+        if database.dialect == "sqlite":
+            blocks = await connection.execute(text("SELECT block FROM substrate_memory_fts_data"))
+            texts += [block.decode("latin-1") for block in blocks.scalars()]
         for table in metadata.sorted_tables:
             if table.name.startswith("substrate_"):
                 texts += [repr(tuple(row)) for row in await connection.execute(select(table))]
@@ -46,8 +50,8 @@ def verify(key: str, folder: Path, *pages: Any) -> subprocess.CompletedProcess[s
 
 
 async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, tmp_path: Path) -> None:
-    payload = {"title": "Shïp \u2028", "kind": "vision"}
-    await substrate.do("record_decision", **payload)
+    payload = {"description": "Shïp \u2028", "status": "confirmed", "amount": 1e-7, "attrs": {"n": 2.0e22}}
+    await substrate.do("record_commitment", **payload)
     waits = await substrate.propose("place_call", to="Ada", purpose="Ask")
     await substrate.call("reject", action_id=waits["action_id"])
     made = await substrate.propose("record_learning", title="Ask", description="first")
@@ -55,7 +59,7 @@ async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, t
     told = await substrate.call("receipts")
     bodies = [json.loads(receipt["body"]) for receipt in told["receipts"]]
     assert [(body["capability"], body["status"]) for body in bodies] == [
-        ("record_decision", "executed"),
+        ("record_commitment", "executed"),
         ("place_call", "rejected"),
         ("record_learning", "executed"),
         ("revert_action", "executed"),
@@ -74,7 +78,7 @@ async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, t
     for forged in (changed, left_out, rest):
         assert verify(key, tmp_path, forged).returncode == 1
     other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
-    await other.do("record_decision", **payload)
+    await other.do("record_commitment", **payload)
     assert "InvalidSignature" in verify(key, tmp_path, await other.call("receipts")).stderr
 
 
@@ -104,6 +108,7 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
         "deliveries": 1,
         "embeddings": 2,
     }
+    await run_due_jobs(substrate.harness)
     everything = await read_everything(substrate)
     assert secret.casefold() not in everything.casefold()
     assert (await substrate.call("action", action_id=waiting["action_id"]))["status"] == "rejected"

@@ -239,8 +239,11 @@ for _ in range(8):
         ({"trigger_cron": "* * * * * *"}, "`trigger_cron` has five fields"),
         ({"trigger_cron": "* * *"}, "`trigger_cron` has five fields"),
         ({"trigger_cron": "0 0 30 2 *"}, "a day that never comes"),
-        ({"condition_mode": "snapshot_predicate", "condition": {}}, "`condition` an operation is an object"),
-        ({"condition_mode": "snapshot_predicate", "condition": {"log": 1}}, "there is no such operation"),
+        ({"condition_mode": "snapshot_predicate", "condition": {}}, "`condition`: an operation is an object"),
+        (
+            {"condition_mode": "snapshot_predicate", "condition": {"log": 1}},
+            "`condition.log`: there is no such operation",
+        ),
         ({"condition": {"table": "accounts"}}, "`condition.table` must be one of"),
         ({"condition": {"table": "decisions", "sql": "1"}}, "does not know `sql`"),
         ({"condition": {"table": "decisions", "limit": 101}}, "from 1 to 100"),

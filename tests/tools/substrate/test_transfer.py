@@ -97,6 +97,8 @@ async def test_an_empty_rationale_is_exported_and_imported(substrate: Substrate)
         '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "title": "", "description": "x"}}',
         '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "title": "\\u0000", "description": 1}}',
         '{"table": "learnings", "row": {"id": "lrn_11111111111111111111111111", "sql": "x"}}',
+        '{"table": "entities", "row": {"id": "ent_1", "type": "person", "organisation_id": "another"}}',
+        '{"table": "entities", "row": {"id": "ent_1", "type": "person", "merged_into": "ent_2"}}',
         '{"table": "decisions", "row": {"id": "dec_11111111111111111111111111", "title": "x", "kind": "law"}}',
         '{"table": "entities", "row": {"id": "ent_1", "type": "self", "display_name": "x"}}',
         '{"table": "entities", "row": {"id": "ent_1", "type": "person", "attrs": [1]}}',

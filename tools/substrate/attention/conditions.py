@@ -140,8 +140,8 @@ def _parse_rule(rule: Any, field: str) -> Rule:
     try:
         return Rule(rule)
     except RuleInvalid as exc:
-        raise _invalid(".".join((field, *map(str, exc.path)))[:300], str(exc)) from exc
+        raise _invalid(".".join((field, *map(str, exc.path)))[:300], str(exc), ": ") from exc
 
 
-def _invalid(field: str, message: str) -> InvalidRule:
-    return InvalidRule(f"`{field}` {message}.", details={"field": field})
+def _invalid(field: str, message: str, between: str = " ") -> InvalidRule:
+    return InvalidRule(f"`{field}`{between}{message}.", details={"field": field})

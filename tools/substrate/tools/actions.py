@@ -1,7 +1,7 @@
 """/actions: propose, list, read, approve and reject actions."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from sqlalchemy import select
@@ -194,8 +194,7 @@ def render_action(row: Any) -> Action:
     """An action as callers read it."""
     fields_shown = {name: row[name] for name in Action.__annotations__ if name != "requires_approval_reason"}
     waits = row["verdict"] == "requires_approval"
-    shown: Any = {**fields_shown, "requires_approval_reason": row["verdict_reason"] if waits else None}
-    return shown  # type: ignore[no-any-return]
+    return cast(Action, {**fields_shown, "requires_approval_reason": row["verdict_reason"] if waits else None})
 
 
 def _read_context(text: str | None) -> dict[str, Any] | None:

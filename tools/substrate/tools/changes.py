@@ -13,7 +13,7 @@ from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.errors import ActionNotFound, SnapshotNotFound
 from baobab.tools.substrate.rows import encode_row
-from baobab.tools.substrate.schemas import ActionChanges, RestorePreview
+from baobab.tools.substrate.schemas import ActionChange, ActionChanges, RestorePreview
 from baobab.tools.substrate.tools.actions import ActionId
 from baobab.tools.substrate.toolset import substrate
 
@@ -50,14 +50,14 @@ async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionCha
     for row in sorted(await call.execute(later), key=lambda row: row.seq) if rows else ():
         following.setdefault(row.row_id, []).append(row)
     present = await _read_present(call, rows)
-    shown = []
+    shown: list[ActionChange] = []
     for row in rows:
         after = next((each for each in following[row.row_id] if each.seq > row.seq), None)
         state = present.get(row.row_id) if after is None else after.before
         shown.append(
             {"table": row.tbl, "id": row.row_id, "op": row.op, "before": _show(row.before), "after": _show(state)}
         )
-    return {"changes": shown}  # type: ignore[typeddict-item]
+    return {"changes": shown}
 
 
 async def _read_present(call: Call, rows: Any) -> dict[str, Any]:

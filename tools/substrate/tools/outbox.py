@@ -1,6 +1,6 @@
 """/outbox-targets and /outbox: who is told of executed actions, and what became of each delivery."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from sqlalchemy import delete, insert, select, update
@@ -210,10 +210,8 @@ async def _change(call: Call, outbox_id: str, states: tuple[str, ...], values: d
 
 
 def _render_target(row: Any) -> OutboxTarget:
-    shown: Any = {name: row[name] for name in OutboxTarget.__annotations__}
-    return shown  # type: ignore[no-any-return]
+    return cast(OutboxTarget, {name: row[name] for name in OutboxTarget.__annotations__})
 
 
 def _render(row: Any) -> OutboxRow:
-    shown: Any = {name: row[name] for name in OutboxRow.__annotations__}
-    return shown  # type: ignore[no-any-return]
+    return cast(OutboxRow, {name: row[name] for name in OutboxRow.__annotations__})

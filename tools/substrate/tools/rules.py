@@ -1,7 +1,7 @@
 """/attention-rules: on a schedule, a rule looks at the substrate and proposes actions."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, Unpack, cast
 
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
@@ -337,5 +337,4 @@ async def _find(call: Call, rule_id: str) -> Any:
 
 
 def _render(row: Any) -> AttentionRule:
-    shown: Any = {name: row[name] for name in AttentionRule.__annotations__}
-    return shown  # type: ignore[no-any-return]
+    return cast(AttentionRule, {name: row[name] for name in AttentionRule.__annotations__})
