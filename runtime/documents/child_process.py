@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from baobab.runtime.documents.fork_server import ForkServer
 from baobab.runtime.fair_thread_pool import FairThreadPool
@@ -20,8 +20,20 @@ _AT_ONCE = 2
 _PIECE = 2**18
 _STARTS = 3
 """The attempts to start a process, because an idle fork server may end at that moment."""
-_pool = FairThreadPool("documents", threads=_AT_ONCE)
-_fork_server = ForkServer()
+
+
+class _Lane(NamedTuple):
+    """Where tasks of one kind are done."""
+
+    pool: FairThreadPool
+    fork_server: ForkServer
+
+
+_lane = _Lane(FairThreadPool("documents", threads=_AT_ONCE), ForkServer())
+_own_lanes = {"recognise": _Lane(FairThreadPool("pictures"), ForkServer())}
+"""Recognising takes seconds for a page, and the networks take memory, which the fork server of the others need not
+have.
+"""
 
 
 class ChildTookTooLong(Exception):
@@ -42,9 +54,10 @@ async def run_child(
     A few processes run at once, and tenants take turns. If the caller is cancelled, its process is killed. Raises
     ChildTookTooLong, ChildFailed, and OSError if the file cannot be opened or the process cannot be started.
     """
-    child = _Child(task, options, source, seconds, most)
+    lane = _own_lanes.get(task, _lane)
+    child = _Child(lane.fork_server, task, options, source, seconds, most)
     try:
-        return await _pool.run_work(child.run)
+        return await lane.pool.run_work(child.run)
     finally:
         child.stop()
 
@@ -53,8 +66,15 @@ class _Child:
     """One process, from its start to its end, in one thread. Another thread may call `stop`."""
 
     def __init__(
-        self, task: str, options: Mapping[str, object], source: Path | IO[bytes], seconds: float, most: int
+        self,
+        fork_server: ForkServer,
+        task: str,
+        options: Mapping[str, object],
+        source: Path | IO[bytes],
+        seconds: float,
+        most: int,
     ) -> None:
+        self._fork_server = fork_server
         self._task = task
         self._options = options
         self._source = source
@@ -81,7 +101,7 @@ class _Child:
         with self._lock:
             if self._stopped:
                 raise ChildFailed
-            answer, self._lifeline = _fork_server.start(self._task, self._options, source)
+            answer, self._lifeline = self._fork_server.start(self._task, self._options, source)
         try:
             return self._read(answer, deadline)
         finally:

@@ -25,8 +25,7 @@ class ParsedDocument:
     """The text of a document and its blocks, in order and without overlap.
 
     media_type: the type of the content, whatever the sender declared. pages: None if the format has no pages.
-
-    media_type: what the content is, whatever its sender called it. pages: None where the format has no pages.
+    pictures: the pages whose text has yet to be recognised; 0 stands for a document without pages.
     """
 
     text: str
@@ -34,6 +33,7 @@ class ParsedDocument:
     media_type: str
     title: str | None
     pages: int | None
+    pictures: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class ParseLimits:
     """The limits of reading one document. A document that exceeds any of them is refused as a whole.
 
     unpacked_bytes, archive_ratio: how large a docx, xlsx or pptx is without its compression, and how often larger
-    than the file.
+    than the file. pictures: how many pages have their text recognised, each within `picture_seconds` and
+    `picture_memory_bytes`.
     """
 
     seconds: float = 20.0
@@ -53,6 +54,10 @@ class ParseLimits:
     unpacked_bytes: int = 256 * 2**20
     archive_ratio: int = 100
     archive_members: int = 5_000
+    pictures: int = 200
+    picture_pixels: int = 50_000_000
+    picture_seconds: float = 120.0
+    picture_memory_bytes: int = 1536 * 2**20
 
 
 DEFAULT = ParseLimits()

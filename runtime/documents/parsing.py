@@ -1,9 +1,10 @@
-"""Reads the text of a document: pdf, docx, pptx, xlsx, html, Markdown, CSV, mail and plain text."""
+"""Reads the text of a document: pdf, docx, pptx, xlsx, html, Markdown, CSV, mail, plain text, and pictures of text."""
 
 import asyncio
+import dataclasses
 import json
 from array import array
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -16,11 +17,13 @@ from baobab.runtime.documents.document import (
     ParseLimits,
     UnreadableDocument,
 )
+from baobab.runtime.documents.networks import find_networks
 
 _KINDS: tuple[BlockKind, ...] = get_args(BlockKind)
 _LONGEST_TITLE, _LONGEST_REASON = 500, 500
 _NUMBERS = 5
 """The numbers that the child writes for each block: kind, level, page, start, end. A level or page of 0 means None."""
+_BETWEEN = "\n\n"
 
 
 async def parse_document(
@@ -28,20 +31,74 @@ async def parse_document(
 ) -> ParsedDocument:
     """Reads a document in a child process. name, media_type: declared by the sender; the content has the last word.
 
-    Raises UnreadableDocument, and OSError if there is no such file.
-
-    Raises UnreadableDocument, and OSError where there is no such file.
+    Pages that are pictures are read one after the other, each in a process of its own, so that others have their turn
+    in between. Raises UnreadableDocument, and OSError if there is no such file.
     """
     size = (await asyncio.to_thread(source.stat)).st_size
     if size == 0:
         raise UnreadableDocument("The file is empty.")
     if size > limits.source_bytes:
         raise UnreadableDocument(f"The file has {size} bytes; documents of up to {limits.source_bytes} bytes are read.")
-    options = {"name": name[-300:], "media_type": (media_type or "")[:300], **asdict(limits)}
-    # A character has at most four bytes in UTF-8.
-    most = 4 * limits.text_characters + 8 * _NUMBERS * limits.blocks + 10_000
+    options = {"name": name[-300:], "media_type": (media_type or "")[:300], **dataclasses.asdict(limits)}
+    parsed = await _run("parse", options, source, limits)
+    if not parsed.pictures:
+        return parsed
+    if find_networks():
+        return await _recognise(parsed, options, source, limits)
+    if not parsed.blocks:
+        raise UnreadableDocument(
+            "The text of this file is a picture, and this server does not recognise text in pictures. Ask its operator "
+            "to install rapidocr, or let a model read the picture and add its answer."
+        )
+    return parsed
+
+
+async def _recognise(
+    parsed: ParsedDocument, options: Mapping[str, object], source: Path, limits: ParseLimits
+) -> ParsedDocument:
+    """Returns the document with the text of its pictures. Raises UnreadableDocument."""
+    if len(parsed.pictures) > limits.pictures:
+        raise UnreadableDocument(
+            f"The document has {len(parsed.pictures)} pages that are pictures; up to {limits.pictures} are read. "
+            "Split it."
+        )
+    own_limits = dataclasses.replace(
+        limits, seconds=limits.picture_seconds, memory_bytes=limits.picture_memory_bytes, pages=limits.pictures
+    )
+    options = {**options, **dataclasses.asdict(own_limits), "media_type": parsed.media_type}
+    read = [parsed]
+    for page in parsed.pictures:
+        try:
+            read.append(await _run("recognise", {**options, "page": page}, source, own_limits))
+        except UnreadableDocument as exc:
+            raise UnreadableDocument(f"Page {page}: {exc.reason}" if page else exc.reason) from exc
+    return _join(read, limits)
+
+
+def _join(parts: list[ParsedDocument], limits: ParseLimits) -> ParsedDocument:
+    """Joins the parts of a document page by page. Raises UnreadableDocument."""
+    texts: list[str] = []
+    blocks: list[Block] = []
+    at = 0
+    found = [(block, part.text) for part in parts for block in part.blocks]
+    for block, text in sorted(found, key=lambda each: each[0].page or 0):
+        texts.append(text[block.start : block.end])
+        blocks.append(dataclasses.replace(block, start=at, end=at + len(texts[-1])))
+        at = blocks[-1].end + len(_BETWEEN)
+    if not blocks:
+        raise UnreadableDocument("The document has no text.")
+    if at > limits.text_characters or len(blocks) > limits.blocks:
+        raise UnreadableDocument(f"The document has more than {limits.text_characters} characters of text. Split it.")
+    title = next((part.title for part in parts if part.title), None)
+    return dataclasses.replace(parts[0], text=_BETWEEN.join(texts), blocks=tuple(blocks), title=title, pictures=())
+
+
+async def _run(task: str, options: Mapping[str, object], source: Path, limits: ParseLimits) -> ParsedDocument:
+    """Runs a task on the document and returns its answer. Raises UnreadableDocument."""
+    # A character has at most four bytes in UTF-8; a page is named by at most five.
+    most = 4 * limits.text_characters + 8 * _NUMBERS * limits.blocks + 8 * limits.pages + 10_000
     try:
-        answer = await run_child("parse", options, source, seconds=limits.seconds, most=most)
+        answer = await run_child(task, options, source, seconds=limits.seconds, most=most)
     except ChildTookTooLong as exc:
         raise UnreadableDocument(f"Reading the document takes more than {limits.seconds:g} seconds.") from exc
     except ChildFailed as exc:
@@ -56,9 +113,6 @@ def _decode(answer: bytes) -> ParsedDocument:
     """Decodes the child's answer: a line of JSON, the numbers of the blocks, the text.
 
     A document may have taken over the child, so its answer is as untrusted as the document. Raises UnreadableDocument.
-
-    A document may have taken the child over, so what it wrote is as doubtful as the document. Raises
-    UnreadableDocument.
     """
     try:
         line, _, rest = answer.partition(b"\n")
@@ -77,6 +131,7 @@ def _decode(answer: bytes) -> ParsedDocument:
             str(header["media_type"])[:100],
             None if title is None else str(title)[:_LONGEST_TITLE],
             None if pages is None else int(pages),
+            tuple(map(int, header["pictures"])),
         )
     except (ValueError, LookupError, TypeError, OverflowError) as exc:
         raise UnreadableDocument("The document cannot be read: it is damaged.") from exc

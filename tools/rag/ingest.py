@@ -97,7 +97,7 @@ async def find_source(
         return DocumentSource(None, None, url, filename or name_page(url), None, digest)
     found = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
     kind = found["content_type"].partition(";")[0].strip().lower()
-    if kind.startswith(_WITHOUT_TEXT) or kind in _NEVER_READ:
+    if kind not in MEDIA_TYPES.values() and (kind.startswith(_WITHOUT_TEXT) or kind in _NEVER_READ):
         raise FileRefused(
             f"A file of the type {kind} has no text that is read.",
             details={"content_type": kind, "supported": sorted(MEDIA_TYPES.values())},

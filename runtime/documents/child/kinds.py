@@ -4,7 +4,7 @@ import re
 
 from baobab.runtime.documents.child.refusal import Refused
 
-READABLE = "Documents that are read: pdf, docx, xlsx, pptx, html, Markdown, CSV, eml and plain text."
+READABLE = "Documents that are read: pdf, docx, xlsx, pptx, html, Markdown, CSV, eml, plain text and pictures of text."
 MEDIA_TYPES = {
     "pdf": "application/pdf",
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
@@ -15,6 +15,12 @@ MEDIA_TYPES = {
     "csv": "text/csv",
     "eml": "message/rfc822",
     "txt": "text/plain",
+    "png": "image/png",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "tiff": "image/tiff",
+    "bmp": "image/bmp",
+    "gif": "image/gif",
 }
 _BY_TYPE = {
     **{media_type: kind for kind, media_type in MEDIA_TYPES.items() if kind != "txt"},
@@ -29,9 +35,24 @@ _BY_SUFFIX = {
     "markdown": "md",
     "tsv": "csv",
     "mail": "eml",
+    "jpg": "jpeg",
+    "tif": "tiff",
 }
-_BINARY = ("pdf", "docx", "xlsx", "pptx")
-_PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*", b"BM", b"\0\0\0\x0cJXL ", b"\xff\x0a")
+PICTURES = ("png", "jpeg", "webp", "tiff", "bmp", "gif")
+_BINARY = ("pdf", "docx", "xlsx", "pptx", *PICTURES)
+# The first two bytes of a BMP begin many a text; behind its size it has zeros.
+_SIGNATURES = {
+    "png": rb"\x89PNG\r\n",
+    "jpeg": rb"\xff\xd8\xff",
+    "webp": rb"RIFF.{4}WEBP",
+    "tiff": rb"II\*\0|MM\0\*",
+    "bmp": rb"BM.{4}\0{4}",
+    "gif": rb"GIF8",
+}
+_PICTURE = re.compile(
+    b"|".join(b"(?P<%s>%s)" % (kind.encode(), signature) for kind, signature in _SIGNATURES.items()), re.DOTALL
+)
+_UNREAD = re.compile(rb".{4}ftyp|\0\0\0\x0cJXL |\xff\x0a|RIFF.{4}(?:WAVE|AVI )", re.DOTALL)
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _HTML = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 
@@ -46,11 +67,10 @@ def detect_kind(source: bytes, name: str, media_type: str) -> str:
         return "zip"
     if head.startswith(_OLD_OFFICE):
         _refuse_old_office(source)
-    if head.startswith(_PICTURES) or head[4:8] == b"ftyp" or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
-        raise Refused(
-            "Pictures, sound and video have no text that is read here: there is no recognition of characters. "
-            "Upload the text, or let a model describe the picture."
-        )
+    if picture := _PICTURE.match(head):
+        return str(picture.lastgroup)
+    if _UNREAD.match(head):
+        raise Refused(f"Sound, video and pictures of this kind are not read. {READABLE}")
     if declared in _BINARY:
         raise Refused(f"The file is called {declared}, but its content is not. {READABLE}")
     if declared:

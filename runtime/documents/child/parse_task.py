@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from baobab.runtime.documents.child.kinds import MEDIA_TYPES, detect_kind, read_declared_kind
+from baobab.runtime.documents.child.kinds import MEDIA_TYPES, PICTURES, detect_kind, read_declared_kind
 from baobab.runtime.documents.child.refusal import Refused
 from baobab.runtime.documents.child.text_builder import TextBuilder
 
@@ -19,6 +19,7 @@ _MODULES = {
     "csv": "separated_values",
     "eml": "mail",
     "txt": "plain_text",
+    **dict.fromkeys(PICTURES, "pictures"),
 }
 
 

@@ -39,32 +39,32 @@ def read_document(source: bytes, builder: TextBuilder, _options: dict[str, Any])
     try:
         document = pdfium.PdfDocument(source)
         builder.require_pages(len(document))
-        lines = [line for number in range(len(document)) for line in _read_page(document, number)]
+        lines = [line for number in range(len(document)) for line in _read_page(document, number, builder)]
         builder.title = document.get_metadata_value("Title")
     except pdfium.PdfiumError as exc:
         if raw.FPDF_GetLastError() == _PASSWORD or "password" in str(exc).lower():
             raise Refused("The document is protected by a password. Save it without one and upload it again.") from exc
         raise Refused("The PDF is damaged: its pages cannot be read.") from exc
-    if not lines:
-        raise Refused(
-            "The PDF has no text: its pages are pictures, and there is no recognition of characters here. "
-            "Upload a version with text."
-        )
-    _add_lines(lines, builder)
+    if lines:
+        _add_lines(lines, builder)
 
 
-def _read_page(document: pdfium.PdfDocument, number: int) -> Iterator[_Line]:
+def _read_page(document: pdfium.PdfDocument, number: int, builder: TextBuilder) -> Iterator[_Line]:
+    """Yields the lines of a page. One that only looks as if it had text is noted as a picture."""
     page = document[number]
     text_page = page.get_textpage()
     try:
-        at = 0
+        at, has_text = 0, False
         # Each character of the page is one of the text, so that the position of a line's is known.
         for line in text_page.get_text_range(errors="replace").split("\n") if text_page.count_chars() else ():
             text = clean_text(line).strip()
             if text:
+                has_text = True
                 begin = at + len(line) - len(line.lstrip())
                 yield _Line(text, number + 1, *_measure(text_page, begin))
             at += len(line) + 1
+        if not has_text and raw.FPDFPage_CountObjects(page):
+            builder.pictures.append(number + 1)
     finally:
         text_page.close()
         page.close()

@@ -11,7 +11,11 @@ from typing import Any
 from baobab.runtime.documents.child.confinement import close_everything, limit_resources
 from baobab.runtime.documents.child.refusal import Refused
 
-_TASKS = {"parse": "baobab.runtime.documents.child.parse_task", "thumbnail": "baobab.runtime.documents.child.thumbnail"}
+_TASKS = {
+    "parse": "baobab.runtime.documents.child.parse_task",
+    "recognise": "baobab.runtime.documents.child.recognise_task",
+    "thumbnail": "baobab.runtime.documents.child.thumbnail",
+}
 _PIECE = 2**20
 
 

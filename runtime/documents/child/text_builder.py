@@ -32,6 +32,8 @@ class TextBuilder:
         self.title: str | None = None
         """The title in the document's properties, otherwise its first heading of level 1."""
         self.pages: int | None = None
+        self.pictures: list[int] = []
+        """The pages whose text has yet to be recognised: 0 for a document without pages."""
 
     def add(self, kind: BlockKind, text: str, *, level: int = 0, page: int = 0) -> None:
         """Adds a block after an empty line. A text without visible characters adds nothing."""
@@ -74,13 +76,14 @@ class TextBuilder:
             raise Refused(f"The document has {pages} pages; up to {self._most_pages} are read. Split it.")
         self.pages = pages
 
-    def encode(self, media_type: str) -> bytes:
+    def encode(self, media_type: str, *, may_be_empty: bool = False) -> bytes:
         """Returns the answer that parsing.py reads. Raises Refused if there is no text."""
-        if not self._numbers:
+        if not (self._numbers or self.pictures or may_be_empty):
             raise Refused("The document has no text.")
         text = "".join(self._pieces)
         title = " ".join(clean_text(self.title or "").split())[:300] or None
-        header = {"media_type": media_type, "title": title, "pages": self.pages, "blocks": len(self._numbers) // 5}
+        header = {"media_type": media_type, "title": title, "pages": self.pages, "pictures": self.pictures}
+        header["blocks"] = len(self._numbers) // 5
         return json.dumps(header).encode() + b"\n" + self._numbers.tobytes() + text.encode()
 
     def _append(self, *pieces: str) -> None:

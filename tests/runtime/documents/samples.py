@@ -3,6 +3,9 @@
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from PIL import Image, ImageDraw
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -134,3 +137,48 @@ def build_pdf_file(objects: Sequence[str], trailer: str) -> bytes:
     begin = len(file)
     file += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
     return (file + f"trailer\n<< /Size {len(objects) + 1} {trailer} >>\nstartxref\n{begin}\n%%EOF\n").encode()
+
+
+def draw_lines(*lines: str, size: int = 24, width: int = 640) -> Image.Image:
+    """A white page with black lines of text, from its top down."""
+    page = Image.new("RGB", (width, round(1.5 * size * len(lines)) + 2 * size), "white")
+    for at, line in enumerate(lines):
+        ImageDraw.Draw(page).text((size, size + round(1.5 * size * at)), line, fill="black", font_size=size)
+    return page
+
+
+def encode_picture(kind: str, *pages: Image.Image, **options: Any) -> bytes:
+    """pages: more than one for a TIFF, a PDF or a GIF."""
+    file = io.BytesIO()
+    more = {"save_all": True, "append_images": pages[1:]} if len(pages) > 1 else {}
+    pages[0].save(file, kind, **more, **options)
+    return file.getvalue()
+
+
+def build_mixed_pdf(*pages: str | Image.Image | None) -> bytes:
+    """pages: a typed line, a scan or an empty page each."""
+    kids = " ".join(f"{4 + 3 * at} 0 R" for at in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for at, page in enumerate(pages):
+        content, scan = "", "null"
+        if isinstance(page, str):
+            content = f"BT /F1 12 Tf 72 700 Td ({page}) Tj ET"
+        elif page is not None:
+            content = f"{page.width} 0 0 {page.height} 0 0 cm /Im1 Do"
+            digits = encode_picture("JPEG", page).hex() + ">"
+            scan = (
+                f"<< /Type /XObject /Subtype /Image /Width {page.width} /Height {page.height} /BitsPerComponent 8 "
+                f"/ColorSpace /DeviceRGB /Filter [/ASCIIHexDecode /DCTDecode] /Length {len(digits)} >>\n"
+                f"stream\n{digits}\nendstream"
+            )
+        width, height = page.size if isinstance(page, Image.Image) else (595, 842)
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {width} {height}] /Contents {5 + 3 * at} 0 R "
+            f"/Resources << /Font << /F1 3 0 R >> /XObject << /Im1 {6 + 3 * at} 0 R >> >> >>"
+        )
+        objects += [f"<< /Length {len(content)} >>\nstream\n{content}\nendstream", scan]
+    return build_pdf_file(objects, "/Root 1 0 R")

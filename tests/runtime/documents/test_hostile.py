@@ -48,18 +48,6 @@ def build_encrypted_pdf() -> bytes:
     return samples.build_pdf_file(objects, "/Root 1 0 R /Encrypt 3 0 R /ID [<00><00>]")
 
 
-def build_picture_pdf() -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (40, 40)).save(file, "PDF")
-    return file.getvalue()
-
-
-def build_png() -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (4, 4)).save(file, "PNG")
-    return file.getvalue()
-
-
 def build_liar() -> bytes:
     """An archive whose directory says that a part of 20 MB has 10 bytes."""
     source = bytearray(samples.build_docx("x" * 20_000_000))
@@ -80,8 +68,12 @@ def build_liar() -> bytes:
         ("a.pdf", b"%PDF-1.4\nrubbish", "damaged"),
         ("a.pdf", samples.build_pdf(*([(12, "x")],) * 5)[:900], "damaged"),
         ("a.pdf", build_encrypted_pdf(), "password"),
-        ("a.pdf", build_picture_pdf(), "its pages are pictures"),
-        ("a.png", build_png(), "no recognition of characters"),
+        ("a.pdf", samples.encode_picture("PDF", Image.new("RGB", (40, 40))), "has no text"),
+        ("a.png", samples.encode_picture("PNG", Image.new("RGB", (4, 4))), "has no text"),
+        ("a.png", samples.encode_picture("PNG", Image.new("RGB", (4, 4)))[:40], "is damaged"),
+        ("a.png", b"Hello", "called png, but its content is not"),
+        ("a.avif", b"\0\0\0\x1cftypavif", "pictures of this kind are not read"),
+        ("a.png", samples.encode_picture("PNG", Image.new("1", (40_000, 40_000))), "more than 50000000 pixels"),
         ("a.doc", OLD + b"\0" * 600, "before 2007"),
         ("a.docx", OLD + "EncryptedPackage".encode("utf-16-le"), "password"),
         ("a.docx", build_encrypted_zip(), "password"),

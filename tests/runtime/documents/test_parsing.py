@@ -69,6 +69,10 @@ async def test_markdown_keeps_its_text_and_has_blocks(tmp_path: Path) -> None:
     assert document.title == "Trees"
 
 
+async def test_a_text_may_begin_like_a_picture(tmp_path: Path) -> None:
+    assert (await parse(tmp_path, b"BM is a mark of cars.", "a.txt")).text == "BM is a mark of cars."
+
+
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 async def test_a_csv_is_one_table(tmp_path: Path, mark: str) -> None:
     source = f'name{mark}note\nAmina{mark}"tall{mark}\nwide"\n\nBen{mark}\n'

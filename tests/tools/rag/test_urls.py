@@ -107,7 +107,7 @@ async def test_a_page_is_fetched_again_to_replace_the_document(reader: RagApp, a
         ("inside", "address that this server may not call"),
         ("file", "Only http and https"),
         ("large", "more than 20971520 bytes"),
-        ("picture", "Pictures"),
+        ("picture", "damaged"),
         ("empty", "empty"),
     ],
 )
