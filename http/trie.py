@@ -67,16 +67,18 @@ class RouteTrie:
         node = self._root
         segments = path[1:].split("/")
         for index, segment in enumerate(segments):
-            tail = _TAIL.fullmatch(segment)
-            if tail:
-                _add_tail(node, segments[index + 1 :], tool, method)
-                return
             if segment.startswith("{"):
+                if _TAIL.fullmatch(segment):
+                    _add_tail(node, segments[index + 1 :], tool, method)
+                    return
                 if node.parameter is None:
                     node.parameter = _Node()
                 node = node.parameter
             else:
-                node = node.fixed.setdefault(segment, _Node())
+                below = node.fixed.get(segment)
+                if below is None:
+                    below = node.fixed[segment] = _Node()
+                node = below
         node.methods[method] = tool
 
 

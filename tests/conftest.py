@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -39,6 +40,9 @@ from tests.users import mint_user_token
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
 _NAMES = itertools.count(1)
+
+# A fifth of what it takes to collect the tests would be to look for garbage among them, which there is not.
+gc.disable()
 
 # It says what disagrees, as tests do.
 pytest.register_assert_rewrite("tests.crash.ledger")
@@ -122,6 +126,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("on_files")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

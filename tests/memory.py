@@ -1,4 +1,4 @@
-"""Gives back the memory of installations that ended: a process of the suite opens hundreds of them, a server one."""
+"""Garbage in a process of the suite, which holds ten thousand tests and opens hundreds of installations."""
 
 import contextlib
 import gc

@@ -32,6 +32,10 @@ _CONNECTIONS = 200
 _FAST = (
     "fsync=off",
     "full_page_writes=off",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+    # It would go through all databases of the tests once a minute.
+    "autovacuum=off",
     f"max_connections={_CONNECTIONS}",
     "shared_buffers=32MB",
     "max_wal_size=128MB",
@@ -143,7 +147,8 @@ class PostgresServer:
 
     def create_database(self, name: str, template: str = "template1") -> str:
         """Make a database; the address at which installations use it."""
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        # To copy the files takes half of the processor time that it takes to write their pages to the log.
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
         if self.pooler is None:
             return self.url(name)
         self.pooler.databases.append(name)

@@ -17,11 +17,19 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
 from tests.http.installation import Answer, App, Installation
 from tests.installation import reset_rate_limits
+from tests.tools.access import find_domain
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 REGISTRY = Registry(tools.toolsets())
 TOOLS = [tool.name for tool in REGISTRY.tools.values() if tool.rest is not None]
+# Postgres refuses more than SQLite does, so a tool that passes on what it should refuse is found with rows in SQLite.
+# The statements of these domains differ between the two, and depend on what the caller sends.
+OWN_STATEMENTS = {"data", "kv", "rag"}
+ON_EACH_BACKEND = [
+    name if find_domain(REGISTRY.tools[name]) in OWN_STATEMENTS else pytest.param(name, marks=pytest.mark.on_files)
+    for name in TOOLS
+]
 _ADDRESSES = (f"10.{a}.{b}.{c}" for a, b, c in itertools.product(range(256), repeat=3))
 
 UUID = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
@@ -220,7 +228,8 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
         wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
         if nullable:
             wrong = [text for text in wrong if text != "null"]
-        texts = [*wrong, *NEVER]
+        # They are refused before anybody knows which field they are for.
+        texts = [*wrong, *(NEVER if name == tool.rest.body_parameters[0] else [])]
         if taken != set(SAMPLES):
             texts += [*SELDOM, "1" + "0" * 400]
         elif name in {"value", "expected", "next"}:
@@ -323,7 +332,7 @@ async def build_scene(world: Installation, app: App, scenes: dict[str, Scene]) -
     return scenes["one"]
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", ON_EACH_BACKEND)
 async def test_bad_input_is_refused_and_changes_nothing(
     world: Installation, app: App, scenes: dict[str, Scene], name: str
 ) -> None:

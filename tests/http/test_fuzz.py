@@ -60,7 +60,7 @@ NASTY = (
 
 
 # To draw a case takes a tenth of a second of a processor, so a usual run draws a few and `make fuzz` many.
-_CASES = 3 if hypothesis.settings().derandomize else 30
+_CASES = 2 if hypothesis.settings().derandomize else 30
 SETTINGS = hypothesis.settings(
     max_examples=_CASES,
     suppress_health_check=list(hypothesis.HealthCheck),
