@@ -39,7 +39,8 @@ async def test_another_substrate_imports_what_one_exported_and_can_undo_it(subst
         await other.import_lines(text)
     assert refused.value.code == "provenance_forged"
     key = json.loads(text.splitlines()[0])["public_key"]
-    made = await other.import_lines(text, trusted_key=key)
+    # As it comes from a query in which nobody has escaped a plus sign.
+    made = await other.import_lines(text, trusted_key=key.replace("+", " "))
     assert made["result"]["imported"] == {
         "entities": 1,
         "source_artifacts": 1,

@@ -34,6 +34,7 @@ search. It counts as if it had all of them."""
 _RECENCY = 0.25
 """How much the order in time counts, beside words and meaning with 1 each."""
 _REMEMBERED = 512
+_NAMES_SHOWN = (*(column.name for column in SHOWN), "rank")
 _memory, _embeddings, _states = tables.memory.c, tables.embeddings.c, tables.embedding_states.c
 # Built once, since that takes longer than to run them.
 _OF: Any = bindparam("of_organisation")
@@ -131,9 +132,8 @@ class MeaningSearch:
         if not best:
             return []
         query = _build_best(self.call.unit.database.dialect)
-        found = await self.call.execute(query, {"of_organisation": self.organisation_id, "ids": best})
-        names = [*found.keys(), "rank"]
-        rows = {row.id: dict(zip(names, (*row, ranks[row.id]), strict=True)) for row in found}
+        found = await self.call.unit.fetch(query, {"of_organisation": self.organisation_id, "ids": best})
+        rows = {row.id: dict(zip(_NAMES_SHOWN, (*row, ranks[row.id]), strict=True)) for row in found}
         return [rows[memory_id] for memory_id in best if memory_id in rows]
 
     async def _prepare(
@@ -174,7 +174,11 @@ class MeaningSearch:
             candidates = await index.find_candidates(vector.bits, kinds, most)
             if len(candidates) > looked_at:
                 given = {"of_organisation": self.organisation_id, "numbers": candidates}
-                rows = (await self.call.execute(query if looked_at == 0 else mark_long(query), given)).all()
+                if filters:
+                    wider = query if looked_at == 0 else mark_long(query)
+                    rows = (await self.call.execute(wider, given)).all()
+                else:
+                    rows = await self.call.unit.fetch(query, given)
             if len(rows) >= enough or len(candidates) in (0, looked_at):
                 break
             looked_at = len(candidates)
