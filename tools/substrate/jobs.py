@@ -1,10 +1,12 @@
 """Jobs of the substrate."""
 
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, tuple_
 
+from baobab.storage.database import mark_long
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import Event
 from baobab.tools.substrate import tables
@@ -19,6 +21,7 @@ from baobab.tools.substrate.snapshots import take_snapshot
 from baobab.tools.substrate.toolset import substrate
 
 _AT_ONCE = 200
+_TRIMMED_AT_ONCE = 500
 _KEPT = timedelta(days=2)
 """How long the stream may look back."""
 _HISTORY_KEPT = timedelta(days=30)
@@ -109,10 +112,24 @@ async def substrate_mirror_later(
 @substrate.job(every=3600)
 async def substrate_trim_changes(job: Job) -> None:
     """Forget changes that only the stream needed: nothing can be undone with them."""
-    changes = tables.changes.c
-    old = job.services.clock.now() - _KEPT
-    async with job.writing(bulk=True) as unit:
-        await unit.execute(delete(tables.changes).where(changes.action_id.is_(None), changes.created_at < old))
+    changes, database = tables.changes.c, job.services.database
+    place = tuple_(changes.organisation_id, changes.seq)
+    query = select(changes.organisation_id, changes.seq).where(
+        changes.action_id.is_(None), changes.created_at < job.services.clock.now() - _KEPT
+    )
+    query = mark_long(query.order_by(changes.organisation_id, changes.seq).limit(_TRIMMED_AT_ONCE))
+    after: tuple[str, int] = ("", 0)
+    while True:
+        # Looked for without the write lock: it goes through all changes, of which most stay.
+        async with database.reading() as connection:
+            found = (await connection.execute(query.where(place > after))).all()
+        for organisation_id, rows in groupby(found, key=lambda row: row.organisation_id):
+            which = (changes.organisation_id == organisation_id, changes.seq.in_([row.seq for row in rows]))
+            async with job.writing(bulk=True) as unit:
+                await unit.execute(delete(tables.changes).where(*which))
+        if len(found) < _TRIMMED_AT_ONCE:
+            return
+        after = (found[-1].organisation_id, found[-1].seq)
 
 
 @substrate.job(every=_TICK_SECONDS)

@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from baobab.tools.core.errors import BaobabError
+from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.ledger import open_ledger
 from baobab.tools.substrate.proposals import propose_in
+from tests.jobs import run_job
 from tests.tools.substrate.checker import find_faults
 from tests.tools.substrate.conftest import Substrate
 
@@ -137,3 +140,22 @@ async def test_a_thousand_actions_are_undone_in_one_transaction(substrate: Subst
     assert (len(done["result"]["reverted"]), done["result"]["failed"]) == (1000, [])
     assert (await substrate.call("entities", type="person", count=True))["total"] == 0
     await check(substrate)
+
+
+async def test_what_only_the_stream_needed_goes_after_two_days_and_undo_still_works(
+    substrate: Substrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baobab.tools.substrate.jobs._TRIMMED_AT_ONCE", 2)
+    other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
+    made = [await propose(each, "record_learning", title="Old", description="x") for each in (substrate, other) * 3]
+    substrate.harness.clock.advance(3 * 86_400)
+    await propose(substrate, "record_learning", title="New", description="x")
+    await run_job(substrate.harness, "substrate_trim_changes")
+    changes = tables.changes.c
+    query = select(changes.action_id.is_(None), func.count()).group_by(changes.action_id.is_(None))
+    async with substrate.harness.services.database.reading() as connection:
+        left = {bool(row[0]): row[1] for row in await connection.execute(query)}
+    # Of the new learning, the change of the ledger itself; of all seven, the one that can be undone.
+    assert left == {True: 1, False: 7}
+    undone = await substrate.do("revert_action", action_id=made[0][0])
+    assert undone["reverted"] == [made[0][0]]
