@@ -19,6 +19,8 @@ from baobab.tools.substrate import tables
 Row = Mapping[str, Any]
 ERASE = "substrate_erase_words"
 _AT_ONCE = 500
+_ERASED_EVERY, _LATEST_COMMIT = 300, 60
+"""Seconds."""
 _PAGES_MERGED = 250
 _LEAST_CHANGED = 2
 _COUNT_CHANGES = text("SELECT total_changes()")
@@ -66,10 +68,16 @@ async def _index_memories(
 
 
 async def ask_to_erase_words(unit: Unit, services: Services, organisation_id: str) -> None:
-    """Asks for a job that erases the words of memories which this unit deletes, where the database keeps them."""
+    """Asks for a job that erases the words of memories which this unit deletes, where the database keeps them.
+
+    The job rewrites the whole index, so there is one for all that is forgotten within some minutes, a while after them.
+    """
     if unit.database.dialect == "sqlite":
-        job_id = f"{ERASE}:{services.ids.uuid()}"
-        await services.jobs.enqueue(unit, ERASE, {}, job_id=job_id, tenant=organisation_id)
+        now = services.clock.time()
+        period = int(now // _ERASED_EVERY)
+        delay = (period + 1) * _ERASED_EVERY + _LATEST_COMMIT - now
+        job_id = f"{ERASE}:{period}"
+        await services.jobs.enqueue(unit, ERASE, {}, job_id=job_id, delay=delay, tenant=organisation_id)
 
 
 async def erase_words(job: Job) -> None:

@@ -108,6 +108,7 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
         "deliveries": 1,
         "embeddings": 2,
     }
+    substrate.harness.clock.advance(360)
     await run_due_jobs(substrate.harness)
     everything = await read_everything(substrate)
     assert secret.casefold() not in everything.casefold()
