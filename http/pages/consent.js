@@ -1,7 +1,7 @@
 // The consent page: shows what a client asks for, signs a person in, and sends the decision.
 // Text from the client is inserted as text nodes only.
 
-import { ask, attempt, byId, complain, resume, root, say, show, signIn } from "./signin.js";
+import { ask, attempt, byId, complain, resume, say, show, signIn } from "./signin.js";
 
 const RIGHTS = {
 	"mcp": ["use this server's tools as you: read and change your organisation's apps, data, settings, members and keys"],
@@ -9,27 +9,25 @@ const RIGHTS = {
 };
 const request = new URLSearchParams(location.search).get("request") ?? "";
 
-function describe(asked) {
-	byId("server").textContent = asked.server;
-	byId("client").textContent = asked.client_name;
-	byId("host").textContent = asked.redirect_host;
-	byId("client-id").textContent = asked.client_id;
-	const local = asked.redirect_host.endsWith(":")
-		|| /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/.test(asked.redirect_host);
+function describe(authorization) {
+	byId("server").textContent = authorization.server;
+	byId("client").textContent = authorization.client_name;
+	byId("host").textContent = authorization.redirect_host;
+	byId("client-id").textContent = authorization.client_id;
+	const local = authorization.redirect_host.endsWith(":")
+		|| /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/.test(authorization.redirect_host);
 	byId("host-note").textContent = local ? "(a program on the computer you are sitting at)" : "";
-	for (const right of asked.scopes.flatMap((scope) => RIGHTS[scope] ?? [scope])) {
+	for (const right of authorization.scopes.flatMap((scope) => RIGHTS[scope] ?? [scope])) {
 		const item = document.createElement("li");
 		item.textContent = right;
 		byId("rights").append(item);
 	}
-	byId("warning").textContent = asked.client_document
-		? `It describes itself at ${new URL(asked.client_id).host}, and this server knows nothing else about it. `
+	byId("warning").textContent = authorization.client_document
+		? `It describes itself at ${new URL(authorization.client_id).host}, and this server knows nothing else about it. `
 			+ "Allow it only if you trust that site and have just started this yourself."
 		: "Any program can register here under any name. Allow it only if you have just started this yourself "
 			+ "and access goes where you expect.";
-	byId("families").append(...asked.families.map(choice));
-	byId("set-password").textContent = `curl -X PATCH ${new URL("platform/me", root)} `
-		+ `-H "Authorization: Bearer YOUR_FIRST_KEY" -d '{"password": "A new password 1!"}'`;
+	byId("families").append(...authorization.families.map(choice));
 	show("asked");
 	say("");
 }
@@ -70,7 +68,7 @@ async function enter(me) {
 }
 
 async function decide(decision) {
-	const chosen = [...document.querySelectorAll("[name=family]:checked")].map((box) => box.value);
+	const toolsets = [...document.querySelectorAll("[name=family]:checked")].map((box) => box.value);
 	const { redirect_to } = await ask("POST", "oauth/decision", {
 		body: {
 			request,
@@ -80,7 +78,7 @@ async function decide(decision) {
 			approval: byId("decide").elements.approval.value,
 			only_app_id: byId("app").value || null,
 			last_day: byId("last-day").value || null,
-			toolsets: chosen.length ? chosen : null,
+			toolsets: toolsets.length ? toolsets : null,
 		},
 	});
 	show("asked", false);

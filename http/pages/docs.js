@@ -11,7 +11,7 @@ const byId = (id) => document.getElementById(id);
 const say = (text) => { byId("page-status").textContent = text; };
 const entriesOf = (map) => Object.entries(map ?? {});
 const valuesOf = (map) => Object.values(map ?? {});
-const given = (value) => value !== undefined && value !== null;
+const hasValue = (value) => value !== undefined && value !== null;
 let doc = {};
 
 // ---- Elements ----
@@ -22,11 +22,11 @@ function h(spec, ...parts) {
 	const element = document.createElement(tag);
 	if (classes.length) element.className = classes.join(" ");
 	for (const part of parts.flat(9)) {
-		if (!given(part) || part === false) continue;
+		if (!hasValue(part) || part === false) continue;
 		if (typeof part !== "object" || part instanceof Node) element.append(part);
 		else for (const [name, value] of Object.entries(part)) {
 			if (typeof value === "function") element.addEventListener(name, value);
-			else if (given(value) && value !== false) element.setAttribute(name, value === true ? "" : value);
+			else if (hasValue(value) && value !== false) element.setAttribute(name, value === true ? "" : value);
 		}
 	}
 	return element;
@@ -47,8 +47,8 @@ function lazy(summary, build) {
 function copyButton(what, text) {
 	return h("button.copy", { type: "button", "aria-label": `Copy ${what}`, async click({ target }) {
 		// Plain http has no clipboard.
-		const done = await navigator.clipboard?.writeText(text()).then(() => true, () => false);
-		target.textContent = done ? "Copied" : "Please select it";
+		const isCopied = await navigator.clipboard?.writeText(text()).then(() => true, () => false);
+		target.textContent = isCopied ? "Copied" : "Please select it";
 		say(target.textContent);
 		setTimeout(() => { target.textContent = "Copy"; }, 1600);
 	} }, "Copy");
@@ -159,13 +159,13 @@ const RULES = {
 };
 
 function rules(schema) {
-	const span = (low, high, unit = "") => given(low)
-		? (given(high) ? `${low} to ${high}` : `at least ${low}`) + unit : given(high) && `at most ${high}${unit}`;
+	const span = (low, high, unit = "") => hasValue(low)
+		? (hasValue(high) ? `${low} to ${high}` : `at least ${low}`) + unit : hasValue(high) && `at most ${high}${unit}`;
 	const parts = [
 		schema.enum && ["one of ", comma(schema.enum.map(code))], schema.format, schema.contentMediaType,
 		span(schema.minimum, schema.maximum), span(schema.minLength, schema.maxLength, " characters"),
 		span(schema.minItems, schema.maxItems, " items"), schema.uniqueItems && "all different",
-		...Object.entries(RULES).map(([key, label]) => given(schema[key]) && [label, code(schema[key])]),
+		...Object.entries(RULES).map(([key, label]) => hasValue(schema[key]) && [label, code(schema[key])]),
 		schema.readOnly && "read only", schema.writeOnly && "write only",
 	].filter(Boolean);
 	return parts.length > 0 && h("ul.rules", parts.map((part) => h("li", part)));
@@ -207,11 +207,11 @@ const STRINGS = {
 /** A plausible value. Requests carry what is required, answers everything. */
 function example(raw, request, depth = 0) {
 	const schema = flatten(raw);
-	const own = [schema.example, schema.examples?.[0], schema.const, schema.default, schema.enum?.[0]].find(given);
-	if (given(own) || depth > 5) return own ?? null;
+	const value = [schema.example, schema.examples?.[0], schema.const, schema.default, schema.enum?.[0]].find(hasValue);
+	if (hasValue(value) || depth > 5) return value ?? null;
 	if (choicesOf(schema).length) return example(choicesOf(schema)[0], request, depth + 1);
 	const [type] = typesOf(schema);
-	if (type === "array") return given(schema.items) && depth < 4 ? [example(schema.items, request, depth + 1)] : [];
+	if (type === "array") return hasValue(schema.items) && depth < 4 ? [example(schema.items, request, depth + 1)] : [];
 	if (type === "integer" || type === "number") return schema.minimum ?? (schema.exclusiveMinimum ?? -1) + 1;
 	if (type === "boolean") return true;
 	if (type === "null") return null;
@@ -221,14 +221,14 @@ function example(raw, request, depth = 0) {
 	return Object.fromEntries(Object.keys(properties).filter((name) => {
 		const { example: one, examples, readOnly, writeOnly } = flatten(properties[name]);
 		if (request ? readOnly : writeOnly) return false;
-		return !request || !required?.length || required.includes(name) || given(one ?? examples);
+		return !request || !required?.length || required.includes(name) || hasValue(one ?? examples);
 	}).map((name) => [name, example(properties[name], request, depth + 1)]));
 }
 
 /** The example of a media type or parameter, as text; "" without one. */
 function exampleText(holder, request) {
 	const value = holder.example ?? deref(valuesOf(holder.examples)[0]).value
-		?? (given(holder.schema) ? example(holder.schema, request) : "");
+		?? (hasValue(holder.schema) ? example(holder.schema, request) : "");
 	return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
@@ -272,15 +272,15 @@ const readAuth = (security) => security.map((needs) => Object.entries(needs).map
 
 /** What can go wrong with one status: its x-errors [{code, message, remediation}], and its examples' error bodies. */
 function readErrors(response) {
-	const shown = response.status[0] < "4" ? [] : valuesOf(response.content)
+	const examples = response.status[0] < "4" ? [] : valuesOf(response.content)
 		.flatMap((media) => [media.example, ...valuesOf(media.examples).map((each) => deref(each).value)]);
-	const found = new Map();
-	for (const value of [...response["x-errors"] ?? [], ...shown]) {
+	const errorsByCode = new Map();
+	for (const value of [...response["x-errors"] ?? [], ...examples]) {
 		const error = { ...value, ...typeof value?.error === "string" ? { code: value.error } : value?.error };
 		const name = error.code ?? error.type;
-		if (name && !found.has(name)) found.set(name, error);
+		if (name && !errorsByCode.has(name)) errorsByCode.set(name, error);
 	}
-	return [...found];
+	return [...errorsByCode];
 }
 
 // ---- Sending ----
@@ -401,26 +401,26 @@ function bodyForm({ content = {}, required }) {
 	}
 	const text = exampleText(content[type], true);
 	const area = h("textarea", { rows: Math.min(14, text.split("\n").length + 1), spellcheck: "false" }, text);
-	const read = (strict) => {
+	const readBody = (strict) => {
 		try {
 			if (strict && area.value && /json/.test(type)) JSON.parse(area.value);
 		} catch (error) { refuse(`The body is not JSON: ${error.message}`, area); }
 		return area.value ? { type, payload: area.value } : undefined;
 	};
-	return { elements: labelled("body", area, type, required), read };
+	return { elements: labelled("body", area, type, required), read: readBody };
 }
 
 function fieldsForm(type, { properties = {}, required = [] }) {
 	const rows = Object.entries(properties).map(([name, schema]) =>
 		formRow({ name, schema, in: typeName(schema), required: required.includes(name) }));
-	const read = () => {
+	const readFields = () => {
 		const parts = rows.map(({ parameter, control: { files, value } }) => [parameter.name, files ? files[0] : value])
 			.filter(([, value]) => value);
 		const payload = new FormData();
 		for (const part of parts) payload.append(...part);
 		return { type, payload, parts };
 	};
-	return { elements: rows.map(({ element }) => element), read };
+	return { elements: rows.map(({ element }) => element), read: readFields };
 }
 
 /** A path's names stay empty, and so visible in the curl line, until someone fills them in. */
@@ -599,7 +599,7 @@ function arrive() {
 
 function search(tags, text) {
 	const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-	let found = 0;
+	let matches = 0;
 	for (const tag of tags) {
 		const hits = tag.operations.filter((op) => {
 			const hit = words.every((word) => op.words.includes(word));
@@ -608,11 +608,11 @@ function search(tags, text) {
 		}).length;
 		tag.section.hidden = tag.nav.hidden = !hits;
 		tag.nav.open = words.length > 0;
-		found += hits;
+		matches += hits;
 	}
-	byId("page-none").hidden = found > 0;
+	byId("page-none").hidden = matches > 0;
 	document.querySelector(".intro").hidden = words.length > 0;
-	say(words.length ? `${found} of ${operations.length} operations` : "");
+	say(words.length ? `${matches} of ${operations.length} operations` : "");
 }
 
 function listen(tags) {

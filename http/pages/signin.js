@@ -81,9 +81,9 @@ export async function resume() {
 export async function signIn() {
 	const key = byId("api-key")?.value.trim() ?? "";
 	try {
-		const given = key ? { key } : { email: byId("email").value, password: byId("password").value };
+		const credentials = key ? { key } : { email: byId("email").value, password: byId("password").value };
 		credential = "";
-		credential = (await session("POST", "session", given)).token;
+		credential = (await session("POST", "session", credentials)).token;
 		return await ask("GET", "platform/me");
 	} catch (error) {
 		credential = "";

@@ -18,7 +18,7 @@ from baobab.runtime.gateway.provider_access import ProviderAccess
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.ai import cache_rows
-from baobab.tools.ai.model_calls import MeteredCall, payer_of
+from baobab.tools.ai.metered_call import MeteredCall, payer_of
 from baobab.tools.ai.schemas import _USUAL_SECONDS, CacheOptions
 from baobab.tools.ai.spans import start_span
 from baobab.tools.core.auth.callers import EndUser

@@ -21,7 +21,7 @@ from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.errors import ItemNotFound, ResponseNotFound
-from baobab.tools.ai.model_calls import payer_of
+from baobab.tools.ai.metered_call import payer_of
 from baobab.tools.ai.stored_items import find_items, item_digests, item_rows
 from baobab.tools.ai.tables import response_cache
 from baobab.tools.core.auth.callers import EndUser

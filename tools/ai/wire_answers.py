@@ -11,7 +11,9 @@ from baobab.runtime.gateway.wires.wire import Wire
 from baobab.tools.ai import settings
 from baobab.tools.ai.answer_headers import set_answer_headers
 from baobab.tools.ai.conversations import Conversation
-from baobab.tools.ai.model_calls import MeteredCall, call_models, select_models, settle_call
+from baobab.tools.ai.metered_call import MeteredCall
+from baobab.tools.ai.model_calls import call_models, settle_call
+from baobab.tools.ai.model_choice import select_models
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.streaming import stream_answer
 from baobab.tools.core.call import Call

@@ -6,7 +6,7 @@ const main = () => document.getElementById("main");
 let busy = false;
 let again = false;
 /** The content as the server made it: scripts change the present one, such as the time that is left. */
-let made = main().innerHTML;
+let servedContent = main().innerHTML;
 
 const parse = (html) => new DOMParser().parseFromString(policy.createHTML(html), "text/html");
 
@@ -15,8 +15,8 @@ function isWriting() {
 	return [...main().querySelectorAll("input:not([type=hidden]), textarea, select")].some((field) => {
 		if (field.matches("select")) return field.selectedIndex !== Math.max([...field.options].findIndex((option) => option.defaultSelected), 0);
 		// A field of one line drops the line breaks of what it is given.
-		const given = field.matches("input") ? field.defaultValue.replace(/[\r\n]/g, "") : field.defaultValue;
-		return field.value !== given || field.checked !== field.defaultChecked;
+		const initialValue = field.matches("input") ? field.defaultValue.replace(/[\r\n]/g, "") : field.defaultValue;
+		return field.value !== initialValue || field.checked !== field.defaultChecked;
 	});
 }
 
@@ -30,9 +30,9 @@ async function refresh() {
 		const page = parse(await answer.text());
 		const fresh = page.getElementById("main");
 		warn("");
-		if (fresh?.innerHTML === made) return;
+		if (fresh?.innerHTML === servedContent) return;
 		if (!fresh || isWriting()) { warn("Something has changed. Reload the page to see it: what you have typed is lost then."); return; }
-		made = fresh.innerHTML;
+		servedContent = fresh.innerHTML;
 		const focused = document.activeElement;
 		const key = focused?.closest("li[id]")?.id ?? "";
 		const id = focused?.id ?? "";
@@ -161,7 +161,7 @@ function place(html) {
 		[...part.querySelectorAll("details")].forEach((one, n) => { one.open = open[n] ?? false; });
 		if (at >= 0) reached(part)[at]?.focus({ preventScroll: true });
 	}
-	made = "";
+	servedContent = "";
 }
 
 let rests = false;
@@ -266,8 +266,8 @@ async function subscribe(form) {
 	try {
 		const worker = await navigator.serviceWorker.register(policy.createScriptURL(form.dataset.worker));
 		while (!worker.active) await new Promise((resolve) => setTimeout(resolve, 50));
-		const found = await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: form.dataset.key });
-		const { endpoint, keys } = found.toJSON();
+		const subscription = await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: form.dataset.key });
+		const { endpoint, keys } = subscription.toJSON();
 		form.elements.url.value = endpoint;
 		form.elements.p256dh.value = keys.p256dh;
 		form.elements.auth.value = keys.auth;
@@ -287,28 +287,28 @@ if (push && "PushManager" in window && navigator.serviceWorker) {
 const zone = document.getElementById("zone");
 if (zone && !zone.value) zone.placeholder = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-let shown;
+let previewTimer;
 
 // The preview shows what is typed, before it is saved.
 document.addEventListener("input", ({ target }) => {
 	const form = target.closest("form[data-preview]");
 	if (form === null) return;
-	clearTimeout(shown);
+	clearTimeout(previewTimer);
 	const query = new URLSearchParams([...new FormData(form)].filter(([name]) => name !== "csrf"));
-	shown = setTimeout(() => { document.getElementById("preview").src = `${form.dataset.preview}?${query}`; }, 250);
+	previewTimer = setTimeout(() => { document.getElementById("preview").src = `${form.dataset.preview}?${query}`; }, 250);
 });
 
 /** Says what is wrong with a text as it is typed: the page of its check has the same part. */
 for (const field of document.querySelectorAll("[data-check]")) {
 	let waits = 0;
-	let asked = 0;
+	let lastRequest = 0;
 	field.addEventListener("input", () => {
 		clearTimeout(waits);
 		waits = setTimeout(async () => {
-			const mine = ++asked;
+			const request = ++lastRequest;
 			const body = new URLSearchParams({ csrf: field.form.elements.csrf.value, [field.name]: field.value });
 			const answer = await fetch(field.dataset.check, { method: "POST", body }).catch(() => null);
-			if (!answer?.ok || mine !== asked) return;
+			if (!answer?.ok || request !== lastRequest) return;
 			const page = parse(await answer.text());
 			const fresh = page.getElementById("checked");
 			if (fresh) document.getElementById("checked").replaceChildren(...document.adoptNode(fresh).childNodes);
@@ -319,12 +319,12 @@ for (const field of document.querySelectorAll("[data-check]")) {
 /** Has the browser make or show a passkey, and sends what it answers. */
 async function usePasskey(form) {
 	const button = form.querySelector("button");
-	const asked = JSON.parse(form.dataset.options);
+	const options = JSON.parse(form.dataset.options);
 	try {
-		const found = form.dataset.passkey === "create"
-			? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(asked) })
-			: await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(asked) });
-		form.elements.credential.value = JSON.stringify(found.toJSON());
+		const credential = form.dataset.passkey === "create"
+			? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) })
+			: await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) });
+		form.elements.credential.value = JSON.stringify(credential.toJSON());
 		form.submit();
 	} catch {
 		button.textContent = "It did not work. Reload the page to try again";

@@ -17,7 +17,7 @@ from baobab import composition
 from baobab.runtime.gateway.model import Price
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.settings import load_settings
-from baobab.tools.ai import model_calls
+from baobab.tools.ai import metered_call
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.core.auth import tables
@@ -70,7 +70,7 @@ async def test_what_a_last_choice_says_was_used_counts(baobab: Installation) -> 
 
 async def test_what_costs_more_than_can_be_charged_is_charged_as_the_most() -> None:
     used = UsageMeter(prompt=10**8, completion=10**8)
-    assert model_calls.cost(Price(10**21, 10**21), used) == MOST
+    assert metered_call.cost(Price(10**21, 10**21), used) == MOST
 
 
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
@@ -262,7 +262,7 @@ async def rename_column(baobab: Installation, column: str, name: str) -> None:
 async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
     baobab: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_calls, "_RENEWED", 0.0001)
+    monkeypatch.setattr(metered_call, "_RENEWED", 0.0001)
 
     async def ends() -> Any:
         async with baobab.application.services.database.reading() as connection:
@@ -281,7 +281,7 @@ async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
         assert (await call).status_code == 200
     last = await ends()
     # Whose call has ended is not held anew.
-    await asyncio.gather(*model_calls._renewing)
+    await asyncio.gather(*metered_call._renewing)
     assert await ends() == last
 
 

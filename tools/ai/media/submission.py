@@ -15,7 +15,8 @@ from baobab.tools.ai.media.references import folded_names, merge_images, urls
 from baobab.tools.ai.media.schemas import Submitted
 from baobab.tools.ai.media.submitters import submitter
 from baobab.tools.ai.media.tables import FREEZES, generation_jobs
-from baobab.tools.ai.model_calls import payer_of, select_models
+from baobab.tools.ai.metered_call import payer_of
+from baobab.tools.ai.model_choice import select_models
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation

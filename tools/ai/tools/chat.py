@@ -14,7 +14,9 @@ from baobab.tools.ai import settings
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.answer_headers import set_answer_headers
 from baobab.tools.ai.cache import CacheEntry, build_entry
-from baobab.tools.ai.model_calls import MeteredCall, call_models, preview_model, select_models, settle_call
+from baobab.tools.ai.metered_call import MeteredCall
+from baobab.tools.ai.model_calls import call_models, settle_call
+from baobab.tools.ai.model_choice import preview_model, select_models
 from baobab.tools.ai.schemas import CacheOptions
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.streaming import stream_answer

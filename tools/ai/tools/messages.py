@@ -14,7 +14,7 @@ from baobab.runtime.gateway.wires.messages_count import estimate_tokens
 from baobab.tools.ai.answer_headers import set_answer_headers
 from baobab.tools.ai.bases import ANTHROPIC
 from baobab.tools.ai.errors import MESSAGES_ENVELOPE
-from baobab.tools.ai.model_calls import preview_model
+from baobab.tools.ai.model_choice import preview_model
 from baobab.tools.ai.schemas import Counted
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.tools.chat import MaxTokens, Messages, ModelName

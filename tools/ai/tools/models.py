@@ -8,7 +8,7 @@ from baobab.runtime.gateway.model import Model
 from baobab.tools.ai import settings
 from baobab.tools.ai.bases import OPENAI
 from baobab.tools.ai.errors import ModelNotAllowed
-from baobab.tools.ai.model_calls import allowed_models, is_model_allowed
+from baobab.tools.ai.model_choice import allowed_models, is_model_allowed
 from baobab.tools.ai.schemas import AppModels, Listed, ModelList, PublicModels
 from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import ai, gateway

@@ -11,7 +11,7 @@ from baobab.tools.ai import conversations
 from baobab.tools.ai.bases import OPENAI
 from baobab.tools.ai.conversations import open_conversation
 from baobab.tools.ai.errors import AI_ENVELOPE, ItemNotFound, ResponseNotFound
-from baobab.tools.ai.model_calls import preview_model
+from baobab.tools.ai.model_choice import preview_model
 from baobab.tools.ai.schemas import Deleted
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.tools.chat import MaxTokens, ModelName

@@ -18,7 +18,7 @@ from baobab.tools.ai.media.schemas import (
     Word,
 )
 from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
-from baobab.tools.ai.model_calls import preview_model
+from baobab.tools.ai.model_choice import preview_model
 from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.core.auth.access import OF_APP
