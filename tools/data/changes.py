@@ -18,9 +18,9 @@ from baobab.tools.data.catalogue import (
     write_catalogue,
 )
 from baobab.tools.data.errors import InvalidExpression, InvalidSchema, ViewNotFollowed
+from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.own_tables import create_own_tables
-from baobab.tools.data.policies import list_names
 from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
 from baobab.tools.data.usage import write_within_plan

@@ -13,8 +13,9 @@ from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Check, Column, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import InvalidExpression, InvalidSchema, MismatchedTypes, UnsafeExpression
+from baobab.tools.data.expression_compiler import compile_condition, compile_value
+from baobab.tools.data.expression_trees import is_exact, list_names
 from baobab.tools.data.expressions import Scope, SqlWriter, quote
-from baobab.tools.data.policies import compile_condition, compile_value, is_exact, list_names
 
 _CHECK = "_check_"
 _FITS = "_fits_"

@@ -21,8 +21,8 @@ from baobab.tools.data.constraints import (
 from baobab.tools.data.defaults import evaluate
 from baobab.tools.data.document import MOST_TABLES, Wanted, check_references, keep_policies, order_by_reference
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
+from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
-from baobab.tools.data.policies import list_names
 from baobab.tools.data.schemas import BrokenCheck, Statement
 from baobab.tools.data.usage import Counter
 from baobab.tools.data.views import compile_view

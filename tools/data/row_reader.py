@@ -15,10 +15,10 @@ from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter
+from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, allowed_rows, quote
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.images import decode_rows
-from baobab.tools.data.policies import list_names
 from baobab.tools.data.row_security import run_as
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import Embed, Order, Selection, read_order

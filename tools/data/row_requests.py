@@ -6,10 +6,10 @@ from typing import Any
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
 from baobab.tools.data.errors import SingleRowExpected, UserRequired, ViewReadOnly
+from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import FALSE, opened_rows
 from baobab.tools.data.fields import MOST_ROWS, OBJECT
 from baobab.tools.data.filters import FilterReader
-from baobab.tools.data.policies import list_names
 from baobab.tools.data.preferences import Preferences
 from baobab.tools.data.rows import Rows, Upsert
 from baobab.tools.data.schemas import Row

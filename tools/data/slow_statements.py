@@ -18,8 +18,8 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.services import Services
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, is_frozen
+from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.missing_indexes import has_index
-from baobab.tools.data.policies import list_names
 from baobab.tools.data.schemas import SlowStatement
 
 COLUMNS = "shape text PRIMARY KEY, calls bigint NOT NULL, milliseconds bigint NOT NULL, at text NOT NULL"

@@ -28,7 +28,7 @@ from baobab.tools.data.errors import (
     UniqueViolation,
     Violation,
 )
-from baobab.tools.data.policies import list_names
+from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.slow_statements import Slow, SlowNotes, SlowStatements

@@ -18,8 +18,9 @@ from baobab.tools.data.errors import (
     MismatchedTypes,
     UnsafeExpression,
 )
+from baobab.tools.data.expression_compiler import LONGEST, ExpressionCompiler, ExpressionScope, require_small
+from baobab.tools.data.expression_trees import infer_type
 from baobab.tools.data.expressions import SqlWriter, allowed_rows, quote
-from baobab.tools.data.policies import LONGEST, ExpressionCompiler, ExpressionScope, infer_type, require_small
 
 _MOST_COLUMNS = 200
 _MOST_TABLES = 8

@@ -25,11 +25,11 @@ from baobab.tools.data.errors import (
     TableNotFound,
     UnsafeExpression,
 )
+from baobab.tools.data.expression_compiler import compile_condition, load_parser
 from baobab.tools.data.expressions import TRUE, allowed_rows
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.missing_indexes import find_missing_indexes
 from baobab.tools.data.open_tables import find_open_tables
-from baobab.tools.data.policies import compile_condition, load_parser
 from baobab.tools.data.schemas import (
     Dropped,
     Enabled,

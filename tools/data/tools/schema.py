@@ -32,10 +32,10 @@ from baobab.tools.data.errors import (
     TableNotFound,
     UnknownTable,
 )
+from baobab.tools.data.expression_compiler import load_parser
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.migration import MigrationPlan, describe
 from baobab.tools.data.open_tables import find_open_tables
-from baobab.tools.data.policies import load_parser
 from baobab.tools.data.row_security import lower_guard
 from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, Schema, TableDescription
 from baobab.tools.data.toolset import data

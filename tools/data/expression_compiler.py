@@ -1,18 +1,18 @@
-"""Compiles the SQL condition of a policy into a tree that works on both databases.
+"""Compiles SQL expressions of policies, checks, generated columns and views into trees that work on both databases.
 
 Nothing of the text reaches a database: sqlglot parses it, and any node that the compiler does not know is refused.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from baobab.runtime.late_import import LateImport
-from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType, UnknownType, parse_type
 from baobab.tools.data.errors import InvalidExpression, MismatchedTypes, UnsafeExpression
+from baobab.tools.data.expression_trees import is_exact, read_literal
 from baobab.tools.data.expressions import FUNCTIONS, is_unfinished
 
 LONGEST = 4000
@@ -124,11 +124,11 @@ class ExpressionCompiler:
     def _match(self, left: Typed, right: Typed) -> tuple[Expression, Expression]:
         """Gives two values the same type: a literal takes the type of the other value."""
         if left[1] is None and right[1] is None:
-            return _literal(left[0], "text"), _literal(right[0], "text")
+            return read_literal(left[0], "text"), read_literal(right[0], "text")
         if left[1] is None:
-            return _literal(left[0], right[1] or "text"), right[0]
+            return read_literal(left[0], right[1] or "text"), right[0]
         if right[1] is None:
-            return left[0], _literal(right[0], left[1])
+            return left[0], read_literal(right[0], left[1])
         if left[1] == right[1]:
             return left[0], right[0]
         # The id of a user is a UUID, even if the column stores it as a text.
@@ -175,7 +175,7 @@ class ExpressionCompiler:
         self._products += operator == "*"
         if self._products > _MOST_PRODUCTS:
             raise InvalidExpression(f"An expression has at most {_MOST_PRODUCTS} multiplications.")
-        parts = [_literal(tree, "number") for tree, _ in (left, right)]
+        parts = [read_literal(tree, "number") for tree, _ in (left, right)]
         for tree, family in zip(parts, (left[1], right[1]), strict=True):
             if family not in ("number", None):
                 raise MismatchedTypes(f"`{operator}` takes numbers, and not {family}.")
@@ -188,7 +188,7 @@ class ExpressionCompiler:
         for _, family in parts:
             if family not in ("text", None):
                 raise MismatchedTypes(f"`||` joins texts, and not {family}; cast it: `number::text`.")
-        return ["concat", *(_literal(tree, "text") for tree, _ in parts)], "text"
+        return ["concat", *(read_literal(tree, "text") for tree, _ in parts)], "text"
 
     def _column(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
         del depth
@@ -259,7 +259,7 @@ class ExpressionCompiler:
         except UnknownType as exc:
             raise InvalidExpression(f"A value cannot be cast to `{name[:40]}`.") from exc
         if tree[0] == "literal":
-            return _literal(tree, kind.family()), kind.family()
+            return read_literal(tree, kind.family()), kind.family()
         if kind.family() == family:
             return tree, family
         if tree == ["user"] and kind.name == "uuid":
@@ -294,7 +294,7 @@ class ExpressionCompiler:
         expected_family = "number" if name == "abs" else "text"
         tree, family = arguments[0]
         if family is None:
-            tree = _literal(tree, expected_family)
+            tree = read_literal(tree, expected_family)
         elif family != expected_family:
             raise MismatchedTypes(f"`{name}` takes {expected_family}, and not {family}.")
         return ["call", name, tree], "number" if name in ("length", "abs") else "text"
@@ -355,83 +355,8 @@ def _list_chain(node: Any) -> list[Any]:
     return [node, *reversed(parts)]
 
 
-def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> bool:
-    """Whether a number is an integer or a numeric, which both databases compute exactly.
-
-    find_type: returns the type of a column.
-    """
-    match tree:
-        case ["number", _] | ["exact", *_] | ["call", "length", _]:
-            return True
-        case ["exact_choice", ["call", "coalesce", *parts]]:
-            return all(is_exact(part, find_type) for part in parts)
-        case ["column", alias, name]:
-            return find_type(alias, name).is_exact
-    return False
-
-
-def infer_type(
-    tree: Expression, family: str | None, find_type: Callable[[str, str], ColumnType]
-) -> tuple[Expression, ColumnType]:
-    """Returns an expression as a column of a view computes it, and the type of that column."""
-    if tree[0] == "literal":
-        family = "text" if tree[2] else "number"
-        tree = _literal(tree, family)
-    if tree[0] == "column":
-        return tree, replace(find_type(tree[1], tree[2]), serial=False)
-    if family != "number":
-        return tree, parse_type(family or "text")
-    integers = _list_integers(tree, find_type)
-    if integers:
-        return tree, max(integers, key=lambda kind: int(kind.bounds[1]) if kind.bounds else 0)
-    return tree, ColumnType("numeric" if is_exact(tree, find_type) else "double precision")
-
-
-def _list_integers(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> list[ColumnType]:
-    """The types of the integers among which the expression chooses; empty if the number may be something else."""
-    match tree:
-        case ["call", "length", _]:
-            return [ColumnType("integer")]
-        case ["column", alias, name] if find_type(alias, name).is_integer:
-            return [replace(find_type(alias, name), serial=False)]
-        case ["number", text] if "." not in text and len(text) < 10:
-            return [ColumnType("integer")]
-        case ["exact_choice", ["call", "coalesce", *parts]]:
-            kinds_of_parts = [_list_integers(part, find_type) for part in parts]
-            return [kind for kinds in kinds_of_parts for kind in kinds] if all(kinds_of_parts) else []
-    return []
-
-
-def _literal(tree: Expression, family: str) -> Expression:
-    """Turns a literal into a value of a family. Other trees are returned unchanged."""
-    if tree[0] != "literal":
-        return tree
-    kind = ColumnType("numeric") if family == "number" else parse_type(family)
-    try:
-        if family == "number":
-            return ["number", kind.parse(tree[1], "the expression")]
-        value = kind.parse(tree[1], "the expression")
-        if kind.name in ("json", "jsonb") and not kind.array:
-            value = kind.clean(value, "the expression")
-    except BadRequest as exc:
-        raise MismatchedTypes(f"`{tree[1][:40]}` is not a valid {kind}.") from exc
-    return ["value", str(kind), value]
-
-
 def _refuse(node: Any) -> UnsafeExpression:
     return UnsafeExpression(f"An expression may not use `{node.sql(dialect='postgres', comments=False)[:80]}`.")
-
-
-def list_names(tree: Any) -> set[tuple[str, str]]:
-    """The tables and columns that a tree names, as `(alias, column)`. A table has no column."""
-    match tree:
-        case ["column", str(alias), str(name)]:
-            return {(alias, name)}
-        case list():
-            return set().union(*map(list_names, tree)) if tree else set()
-        case {"table": table, **others}:
-            return {(table, "")}.union(*(list_names(part) for part in others.values()))
-    return set()
 
 
 _NODES: Mapping[str, str] = {

@@ -1,0 +1,85 @@
+"""Trees of expressions: the tables and columns that one names, and the types of its values."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.data.catalogue import Expression
+from baobab.tools.data.column_types import ColumnType, parse_type
+from baobab.tools.data.errors import MismatchedTypes
+
+
+def list_names(tree: Any) -> set[tuple[str, str]]:
+    """The tables and columns that a tree names, as `(alias, column)`. A table has no column."""
+    match tree:
+        case ["column", str(alias), str(name)]:
+            return {(alias, name)}
+        case list():
+            return set().union(*map(list_names, tree)) if tree else set()
+        case {"table": table, **others}:
+            return {(table, "")}.union(*(list_names(part) for part in others.values()))
+    return set()
+
+
+def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> bool:
+    """Whether a number is an integer or a numeric, which both databases compute exactly.
+
+    find_type: returns the type of a column.
+    """
+    match tree:
+        case ["number", _] | ["exact", *_] | ["call", "length", _]:
+            return True
+        case ["exact_choice", ["call", "coalesce", *parts]]:
+            return all(is_exact(part, find_type) for part in parts)
+        case ["column", alias, name]:
+            return find_type(alias, name).is_exact
+    return False
+
+
+def infer_type(
+    tree: Expression, family: str | None, find_type: Callable[[str, str], ColumnType]
+) -> tuple[Expression, ColumnType]:
+    """Returns an expression as a column of a view computes it, and the type of that column."""
+    if tree[0] == "literal":
+        family = "text" if tree[2] else "number"
+        tree = read_literal(tree, family)
+    if tree[0] == "column":
+        return tree, replace(find_type(tree[1], tree[2]), serial=False)
+    if family != "number":
+        return tree, parse_type(family or "text")
+    integers = _list_integers(tree, find_type)
+    if integers:
+        return tree, max(integers, key=lambda kind: int(kind.bounds[1]) if kind.bounds else 0)
+    return tree, ColumnType("numeric" if is_exact(tree, find_type) else "double precision")
+
+
+def _list_integers(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> list[ColumnType]:
+    """The types of the integers among which the expression chooses; empty if the number may be something else."""
+    match tree:
+        case ["call", "length", _]:
+            return [ColumnType("integer")]
+        case ["column", alias, name] if find_type(alias, name).is_integer:
+            return [replace(find_type(alias, name), serial=False)]
+        case ["number", text] if "." not in text and len(text) < 10:
+            return [ColumnType("integer")]
+        case ["exact_choice", ["call", "coalesce", *parts]]:
+            kinds_of_parts = [_list_integers(part, find_type) for part in parts]
+            return [kind for kinds in kinds_of_parts for kind in kinds] if all(kinds_of_parts) else []
+    return []
+
+
+def read_literal(tree: Expression, family: str) -> Expression:
+    """Turns a literal into a value of a family. Other trees are returned unchanged."""
+    if tree[0] != "literal":
+        return tree
+    kind = ColumnType("numeric") if family == "number" else parse_type(family)
+    try:
+        if family == "number":
+            return ["number", kind.parse(tree[1], "the expression")]
+        value = kind.parse(tree[1], "the expression")
+        if kind.name in ("json", "jsonb") and not kind.array:
+            value = kind.clean(value, "the expression")
+    except BadRequest as exc:
+        raise MismatchedTypes(f"`{tree[1][:40]}` is not a valid {kind}.") from exc
+    return ["value", str(kind), value]
