@@ -1,4 +1,4 @@
-"""What all pages of an app share: they extend `app.html`, which shows the app and the tabs of its pages."""
+"""The parts that all pages of an app share: they extend `app.html`, which shows the app and the tabs of its pages."""
 
 import json
 from typing import Any

@@ -104,7 +104,7 @@ async def follow_events(
 
 
 class _AnswerReader:
-    """What one reader of a run has got of the text that its model is writing."""
+    """Keeps how much of the text that a run's model is writing one reader has received."""
 
     def __init__(self, caller: Caller) -> None:
         self._is_outsider = is_outsider(caller)

@@ -226,7 +226,7 @@ def _usage_name(model: Model) -> str:
 
 
 def cost(price: Price, meter: UsageMeter) -> int:
-    """Returns the cost of a call in nano-dollars, rounded up, and at most what one charge can hold."""
+    """The cost of the usage counted so far, at the model's price, in nano-dollars."""
     total = meter.prompt * price.prompt + meter.completion * price.completion
     for tokens, token_price in (
         (meter.cached, price.cached),

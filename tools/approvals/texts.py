@@ -1,4 +1,4 @@
-"""What rows of approvals say: their sealed arguments, opened, and in words for the person who decides."""
+"""Opens the sealed arguments of approvals, and describes them in words for the person who decides."""
 
 import json
 from dataclasses import dataclass

@@ -275,7 +275,7 @@ async def _visible(call: Call, organisation_id: str) -> Any:
 
 
 async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
-    """What the waiting call would do now, as its proposer would do it."""
+    """Describes what the waiting call would do now, with its proposer's rights."""
     try:
         tool = call.registry.find(row.tool)
         if tool.version != row.tool_version:
@@ -298,7 +298,7 @@ def _status(call: Call, row: Any) -> Status:
 
 
 async def _run_input(call: Call, row: Any) -> str | None:
-    """What the run that asks was given; None where it is gone, or no run asks."""
+    """Returns the input of the run that asks. None if the run was deleted, or if no run asks."""
     if row.run_id is None or row.app_id is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What billing refuses."""
+"""The errors of billing."""
 
 from baobab.tools.core.errors import BadRequest, Conflict, NotFound
 

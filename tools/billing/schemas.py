@@ -1,4 +1,4 @@
-"""What the tools of billing answer."""
+"""The results of the tools of billing."""
 
 from datetime import date, datetime
 from typing import Annotated, Literal, NotRequired
@@ -80,7 +80,7 @@ class Plans(TypedDict):
 
 
 class CreditsTold(TypedDict):
-    """What there is; null is without a cap."""
+    """The credits that there are. Null means no cap."""
 
     monthly_allowance_usd: Annotated[float | None, Field(description="What is left of the allowance.")]
     topup_usd: Annotated[float, Field(description="What is left of the top-ups; below zero it is owed.")]

@@ -25,7 +25,7 @@ from baobab.tools.core.services import Services
 LIFETIME, OF_KEY = timedelta(days=7), timedelta(hours=12)
 LINK_LIFETIME = timedelta(minutes=10)
 LOGGED_LINK_LIFETIME = timedelta(minutes=2)
-"""Of a link that is written where it stays, such as a log file."""
+"""The lifetime of a link that is written to a place where it stays, such as a log file."""
 RECENT = timedelta(minutes=15)
 NOTICE = "console"
 """The topic of the notice that a session has been revoked; its subject is the account."""
@@ -40,7 +40,7 @@ class LiveSession:
     email: str
     name: str
     csrf: str
-    """What every form of the session carries: derived from the secret, which no page shows."""
+    """The token that every form of the session carries. It is derived from the secret, which no page shows."""
     expires_at: datetime
 
 

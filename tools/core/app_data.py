@@ -1,4 +1,4 @@
-"""What is kept of an app in the stores of its region, for those who move an app or remove it."""
+"""The data of an app in the stores of its region, as moving and deleting an app need it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ _ROWS_AT_ONCE = 500
 
 
 class AppData(Protocol):
-    """What one toolset keeps of an app. Each method may be called twice."""
+    """The data that one toolset stores for an app. Each method may be called twice."""
 
     async def freeze(self, stores: Stores, app_id: str) -> None:
         """Refuses every write from now on, in every process, until the data is thawed or erased."""
@@ -45,7 +45,7 @@ class AppTable:
     rows_of: Callable[[str], ColumnElement[bool]] | None = None
     """Which rows are an app's, by the app's id; left out, those that say so in their column `app_id`."""
     copied_as: Mapping[str, Any] = field(default_factory=dict)
-    """What the copy of a row says in place of some columns."""
+    """The values that replace some columns in the copy of a row."""
 
     def where(self, app_id: str) -> ColumnElement[bool]:
         return self.table.c.app_id == app_id if self.rows_of is None else self.rows_of(app_id)
@@ -57,11 +57,11 @@ Stop = Callable[[Execute, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class AppRows:
-    """What a family keeps of an app in rows: frozen, copied and erased table by table."""
+    """The rows that a toolset stores for an app: frozen, copied and erased table by table."""
 
     family: str
     tables: Sequence[AppTable]
-    """Those that others refer to first."""
+    """A table comes after those that it refers to."""
     stop: Stop | None = None
 
     async def freeze(self, stores: Stores, app_id: str) -> None:

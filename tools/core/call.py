@@ -70,7 +70,7 @@ class Limit(Protocol):
 
 
 class Family(Protocol):
-    """What a tool knows of the toolset that it belongs to (tools/core/toolset.py)."""
+    """The part of its toolset that a tool knows (tools/core/toolset.py)."""
 
     @property
     def name(self) -> str: ...
@@ -203,7 +203,7 @@ class Tool:
 
 
 class ToolRunner(Protocol):
-    """What calls and jobs use of the registry (tools/core/registry.py)."""
+    """The part of the registry that calls and jobs use (tools/core/registry.py)."""
 
     tools: dict[str, "Tool"]
     toolsets: tuple[Any, ...]
@@ -313,7 +313,7 @@ class Call:
 
     @property
     def audit(self) -> AuditNote:
-        """What the handler adds to the audit row of this call."""
+        """The handler's own fields for the audit row of this call."""
         if self._audit is None:
             self._audit = AuditNote()
         return self._audit

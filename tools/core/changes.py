@@ -1,4 +1,4 @@
-"""What a call would change, thing by thing: what is there now and what would be there then, as text for people."""
+"""The changes that a call would make, one by one: each thing as it is and as it would be, as text for people."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from baobab.tools.core.escaping import escape_json
 
 _MOST_CHARACTERS, _MOST_IN_ALL = 20_000, 400_000
 NOTHING: Final = object()
-"""Where there is nothing before, or would be nothing after."""
+"""Stands for a thing that does not exist before the change, or after it."""
 
 
 class Change(TypedDict):

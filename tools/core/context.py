@@ -1,4 +1,4 @@
-"""What surrounds a call: how it came in, and what its audit row will say."""
+"""The context of a call: how it came in, and what its audit row will say."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class RequestContext:
 
 @dataclass(slots=True)
 class AuditNote:
-    """What a handler adds to its audit row; never secrets, never whole bodies."""
+    """The handler's own fields for the audit row. They never contain secrets or whole bodies."""
 
     resource_id: str | None = None
     organisation_id: str | None = None

@@ -73,7 +73,7 @@ class UsageLine:
 
 
 class Budget(Protocol):
-    """What an app, a key or an agent may spend in a day or a month, as far as others than billing look at it."""
+    """The most that an app, a key or an agent may spend in a day or a month, as other domains than billing see it."""
 
     @property
     def subject(self) -> str:

@@ -13,7 +13,7 @@ class Envelope:
 
     name = "structured"
     details_at = ""
-    """What stands before the name of a detail, where a text says in which field of the body it is."""
+    """The prefix of a detail's name in texts, which says in which field of the body it is."""
 
     def __init__(self, codes: Mapping[type[BaobabError], str] | None = None) -> None:
         self._codes = dict(codes or {})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 Naming = Callable[[str], str]
-"""What an operation is called, by its tool's name: that name over MCP, method and path over REST."""
+"""Turns a tool's name into what its reader calls the operation: that name over MCP, method and path over REST."""
 
 _OPERATION = re.compile(r"\bop:([a-z][a-z0-9_]*)")
 

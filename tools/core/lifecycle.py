@@ -8,7 +8,7 @@ PartState = Literal["starting", "ok", "failed"]
 
 @dataclass(slots=True)
 class Lifecycle:
-    """What `/health/ready` reports beside the state of the stores."""
+    """The state of the process that `/health/ready` reports beside the state of the stores."""
 
     parts: dict[str, PartState] = field(default_factory=dict)
     """By name. A request for a part that is `starting` waits for it; one that is `failed` answers 503."""

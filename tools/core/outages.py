@@ -14,7 +14,7 @@ from baobab.tools.core.errors import AppMigrating, BaobabError, Damaged, Privile
 _log = logging.getLogger(__name__)
 
 STORE_OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable)
-"""What stores raise when they do not answer. All but damage ends by itself."""
+"""The errors that stores raise when they do not answer. All but damage end by themselves."""
 
 Outage = DatabaseUnavailable | StoreUnavailable | SpaceFrozen | ObjectsUnavailable
 

@@ -22,7 +22,7 @@ _MOST_WINDOWS = 100_000
 
 @dataclass(slots=True)
 class Allowance:
-    """What is left in a window, which interfaces tell their callers."""
+    """The rest of a window of a limit, which interfaces report to their callers."""
 
     policy: str
     limit: int

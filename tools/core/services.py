@@ -57,7 +57,7 @@ class Options:
     undo_bytes: int = 64 * 2**20
     """The most bytes of that in each app."""
     slow_seconds: float = 0.2
-    """From how many seconds on a statement on an app's tables is listed as slow."""
+    """A statement on an app's tables that takes longer is listed as slow."""
     realtime_connections: int = 1000
     """The most connections that may follow one app's changes, in each worker."""
     allowed_hosts: tuple[str, ...] = ()
@@ -106,7 +106,9 @@ class Services:
     silent_regions: set[str] = field(default_factory=set)
     """Further regions that did not answer when they were last asked."""
     flushes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    """What domains write a moment after it was answered: called every second, and when the application closes."""
+    """Functions that write what was answered a moment ago. They are called every second, and when the application
+    closes.
+    """
     _own: dict[Any, Any] = field(default_factory=dict)
 
     def stores_of(self, region: str) -> Stores:

@@ -24,6 +24,6 @@ class Cell:
 
     name: str
     geography: str
-    """What it shares with the cells that an app may be in instead of it."""
+    """The name that the region shares with the cells in which an app may be instead."""
     max_apps: int | None = None
     """How many apps it is to hold at most; None for any number."""

@@ -66,7 +66,7 @@ class Body:
     size: int | None
     """Bytes that the client has announced; None if it has not."""
     content_type: str
-    """As it was sent; empty if it was not."""
+    """The type that was sent; empty if none was."""
 
     text: str | None = None
     """The whole body, if the interface passed it as a text."""

@@ -11,7 +11,7 @@ _LONGEST_VALUE = 300
 _MOST_FIELDS = 50
 _NOTHING: Any = object()
 HIDDEN = "(hidden)"
-"""What stands where a secret is."""
+"""Stands in place of a secret."""
 COUNTED = ", counted"
 """What stands behind a name where its operations are counted; a name that has it itself is quoted."""
 OUTCOME = ", outcome"

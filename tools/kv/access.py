@@ -109,7 +109,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """Those who run the app, and its signed-in users."""
+    """The owner and the keys of the app, and its signed-in users."""
 
     anonymous: bool = False
     credential: bool = True

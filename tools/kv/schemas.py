@@ -102,7 +102,7 @@ class ExposeRule(TypedDict):
 
 
 class KeyAccess(TypedDict):
-    """Whom the rules let read, or write, one key."""
+    """Who may read, or write, one key by the rules."""
 
     level: Annotated[
         Level, Field(description="Who may: anybody (`public`), signed-in users (`authed`), or nobody (`deny`).")

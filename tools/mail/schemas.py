@@ -88,7 +88,7 @@ class OneMailSettings(TypedDict):
 
 
 class MailTried(TypedDict):
-    """What came of a test mail."""
+    """The result of a test mail."""
 
     delivered: bool
     server: str | None

@@ -44,7 +44,7 @@ class CellState:
     leaving: int
     """Moves out of it that are under way."""
     copies: int
-    """What moves have left behind in it."""
+    """The copies that moves have left in the cell."""
     drain: Any
     """The row of `draining_cells`; None if it is not drained."""
 

@@ -13,7 +13,7 @@ from baobab.tools.moves.tables import TEARING_DOWN, moves_table
 
 
 class PlacedApp(Protocol):
-    """What a move needs to know of an app."""
+    """The part of an app's row that a move needs."""
 
     @property
     def id(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What programs may ask an account for, and their requests while they wait for a person's decision."""
+"""The requests of programs for access to an account, while they wait for a person's decision."""
 
 from baobab.runtime.oauth import requests
 from baobab.runtime.oauth.errors import InvalidTarget

@@ -13,7 +13,7 @@ from baobab.tools.core.signed_urls import Method, require_signature
 
 @dataclass(frozen=True, slots=True)
 class RepoAccess:
-    """Those who run the app; everybody else reads it if the app is public, and finds nothing if it is private."""
+    """The owner and the keys of the app. Others can read it if the app is public, and get 404 if it is private."""
 
     does: Literal["read", "write"]
     anonymous: bool = True
@@ -46,7 +46,7 @@ class RepoAccess:
 
 @dataclass(frozen=True, slots=True)
 class ByBlobUrl:
-    """Whoever has an address of a content that this server has signed."""
+    """Any caller with an address of a content that this server has signed."""
 
     method: Method
     anonymous: bool = True

@@ -26,7 +26,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def list_faults(settings: Mapping[str, str], options_address: str) -> list[str]:
-    """What is wrong with the settings, or will be in production, each in a sentence or two."""
+    """Lists problems of the settings, now or in production, each in a sentence or two."""
     faults: list[str] = []
     address = urlsplit(options_address)
     is_local = address.hostname in _LOOPBACK

@@ -28,7 +28,7 @@ MOST_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class CodeKind:
-    """What a code is called in errors, and how long it lives."""
+    """The name of a code in errors, and its lifetime."""
 
     name: str
     lifetime: timedelta

@@ -40,9 +40,9 @@ _MOST_CODES, _WINDOW = 5, 900
 _MOVING_SECONDS = 5.0
 _KEPT = timedelta(days=1)
 HOOK_CALLS_KEPT = timedelta(days=6)
-"""What is kept of post-auth hooks, besides the day that everything is kept."""
+"""How long hook calls are kept beyond their first day."""
 _SWEPT = 500
-"""Anonymous users that are deleted in one transaction."""
+"""The most anonymous users that are deleted in one transaction."""
 
 
 async def request_code(call: Call, email: str, purpose: Purpose, redirect_to: str | None = None) -> None:

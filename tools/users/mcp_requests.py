@@ -1,4 +1,4 @@
-"""What MCP clients ask users of an app for, while the user decides."""
+"""The requests of MCP clients for access to a user of an app, while the user decides."""
 
 from baobab.runtime.oauth import requests
 from baobab.runtime.oauth.errors import InvalidTarget

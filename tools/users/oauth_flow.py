@@ -40,7 +40,7 @@ _REFETCH_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What is remembered of a flow that has begun."""
+    """The state of a flow that has begun, kept until the provider answers."""
 
     app_id: str
     provider: str

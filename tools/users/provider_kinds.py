@@ -1,10 +1,10 @@
-"""What is known of OAuth providers: the eight built-in ones with their addresses, and what theirs differ in."""
+"""The OAuth providers: the eight built-in ones with their addresses, and the differences between their answers."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Profile = Literal["oidc", "github", "discord", "facebook", "microsoft", "x"]
-"""Where a provider's answer about a user has what, and which of it can be relied on."""
+"""The format of a provider's answer about a user: which field has what, and which of them can be relied on."""
 
 
 @dataclass(frozen=True, slots=True)

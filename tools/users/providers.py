@@ -15,7 +15,7 @@ from baobab.tools.users.schemas import Provider
 from baobab.tools.users.tables import user_providers
 
 HIDDEN = frozenset({"privateKey"})
-"""What of `provider_metadata` is never shown."""
+"""The fields of `provider_metadata` that are never shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def build_callback(call: Call, provider: str) -> str:
 
 
 def describe_provider(call: Call, row: Any) -> Provider:
-    """What is shown of a provider: never its secrets."""
+    """Returns a provider as callers may see it, without its secrets."""
     kind = BUILT_IN.get(row.provider)
     description = {
         name: getattr(row, name)

@@ -1,4 +1,4 @@
-"""Where a browser is sent with the tokens of a sign-in."""
+"""Checks the addresses to which a browser is sent with the tokens of a sign-in."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What every way of signing in ends with: a session, its tokens, and the event that others wait for."""
+"""The end of every way of signing in: a session, its tokens, and the event that others wait for."""
 
 from collections.abc import Mapping
 from typing import Any, cast

@@ -122,7 +122,7 @@ class Probe(TypedDict):
 
 
 class RemoteAnswer(TypedDict):
-    """What a tool answered: a stranger's text and data."""
+    """The answer of a tool of a tool server: text and data of a stranger."""
 
     text: str
     structured: Any

@@ -1,4 +1,4 @@
-"""What a message says, in the form of each kind of channel. Texts of proposers are data in all of them."""
+"""The text of a message, in the form of each kind of channel. Texts of proposers are data in all of them."""
 
 import re
 from collections.abc import Mapping, Sequence

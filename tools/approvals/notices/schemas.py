@@ -40,7 +40,7 @@ class Channel(TypedDict):
 
 
 class Notices(TypedDict):
-    """What a person is told, when and where."""
+    """How a person is notified: about which calls, when and where."""
 
     which: Which
     digest_minutes: int

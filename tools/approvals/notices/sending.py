@@ -1,4 +1,4 @@
-"""From a call that waits to messages: who is told, in which message, and what became of it."""
+"""Turns calls that wait into messages: whom to notify, in which message, and whether it arrived."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -154,7 +154,7 @@ async def _list_due(execute: Execute, account_id: str, now: Any) -> Sequence[Any
 
 
 async def _choose_recipients(services: Services, execute: Execute, settings: Any, due: Sequence[Any]) -> list[Any]:
-    """Those that still wait, and about which the person may still decide."""
+    """Returns the approvals that still wait and that the person may still decide."""
     if settings is None:
         return []
     roles = await load_roles(execute, settings.account_id)

@@ -345,7 +345,9 @@ def _read_target(
 
 
 def _show_address(target: dict[str, str]) -> str:
-    """What people see of an address: of a URL only the host, for chats take whatever comes to its path."""
+    """Returns an address as people may see it. Of a URL, only the host, because anybody who knows its path can post to
+    the chat.
+    """
     return target["email"] if "email" in target else str(urlsplit(target["url"]).hostname)[:300]
 
 

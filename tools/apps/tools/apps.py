@@ -54,7 +54,7 @@ _LISTED = [
         "fork_count", "substrate_organization_id", "organisation_id", "created_at",
     )
 ]  # fmt: skip
-"""What a list shows of an app; the rest of its row is settings in JSON."""
+"""The columns of an app that a list shows. The others are settings in JSON."""
 _LIST = select(*_LISTED).where(_IN_ORGANISATION).limit(bindparam("count"))
 _LIST = _LIST.order_by(apps_table.c.created_at.desc(), apps_table.c.id.desc())
 _LIST_ON = _LIST.where(

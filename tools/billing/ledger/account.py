@@ -21,9 +21,9 @@ class Account:
     terms: Terms
     month: date
     used: int
-    """What was used of this month's allowance."""
+    """The part of this month's allowance that was used."""
     once_used: int
-    """What was used of an allowance that is given only once."""
+    """The part that was used of an allowance that is given only once."""
     credits: int
     reserved: int
 

@@ -1,4 +1,4 @@
-"""What credits refuse."""
+"""The errors of credits and budgets, and their descriptions."""
 
 from baobab.tools.billing.ledger.budgets import Budget
 from baobab.tools.billing.ledger.terms import Balance

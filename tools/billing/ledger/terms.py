@@ -29,9 +29,9 @@ class Balance:
     """The balance of an organisation at one moment, in nano-dollars."""
 
     allowance: int | None
-    """What is left of the allowance; None if it has no cap."""
+    """The rest of the allowance; None if it has no cap."""
     credits: int
-    """What is left of the top-ups; negative if more was used."""
+    """The rest of the top-ups; negative if more was used."""
     reserved: int
     floor: int
 
@@ -41,7 +41,7 @@ class Balance:
 
     @property
     def available(self) -> int | None:
-        """What may be reserved; negative if more was used than there was."""
+        """The amount that may be reserved; negative if the balance is below its floor."""
         return None if self.total is None else self.total - self.floor - self.reserved
 
     def as_details(self) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class AnyCredential:
 
 @dataclass(frozen=True, slots=True)
 class AppOwner:
-    """Those who run an app: accounts with a role in its organisation, and keys of that app unless `keys` is False."""
+    """The accounts with a role in the app's organisation, and the keys of the app unless `keys` is False."""
 
     role: Role = "member"
     keys: bool = True

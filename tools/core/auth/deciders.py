@@ -12,7 +12,7 @@ from baobab.tools.core.errors import Conflict, Forbidden
 
 STARTER, USER, MEMBER, ADMIN = "starter", "user", "member", "admin"
 OWNER_OF_KEY = "account"
-"""Whom the proposing key belongs to: a key that is held to approval is never released by a user of the app."""
+"""The owner of the key that proposed the call. A user of the app never decides about a key that needs approval."""
 _ROLE = "role:"
 _NOBODY = "nobody"
 

@@ -25,7 +25,7 @@ _TOKEN_SECONDS = {"15m": 900, "30m": 1800, "1h": 3600, "2h": 7200, "1d": 86400}
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """What calls need to know of an app; the other columns are read from its row."""
+    """The part of an app's row that calls need. The other columns are read from the row."""
 
     id: str
     organisation_id: str

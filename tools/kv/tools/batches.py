@@ -77,7 +77,7 @@ def _say_operations(arguments: Mapping[str, Any]) -> str | None:
 
 
 async def _list_batch_changes(call: Call, app_id: AppId, ops: list[Item]) -> list[Change]:
-    """What each operation would find and leave, one after the other, without those that change nothing."""
+    """Returns the change of each operation, in order, without operations that change nothing."""
     book = None if call.role else await rule_book(call)
     writes = [op for op in (_plan(item, call, book) for item in ops) if isinstance(op, Set | Delete)]
     keys = list(dict.fromkeys(op.key for op in writes))

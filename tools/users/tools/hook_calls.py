@@ -1,4 +1,4 @@
-"""What the post-auth hook of an app is told."""
+"""Lists what the post-auth hook of an app would receive."""
 
 from typing import cast
 
